@@ -25,7 +25,7 @@ from harness.machine import facts
 from harness.throttle import NoThrottle
 
 from fastload.backends import native
-from fastload.prefetch.read_ahead import plan_read_ahead
+from fastload.prefetch.engine_calls import plan_read_ahead
 
 ROOT = Path(__file__).parents[1]
 THREADS = (1, 2, 3, 4, 8)

@@ -31,7 +31,7 @@ from sets.synthetic import write_synthetic
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends import engines
+from fastload.backends import native as engines
 
 SLOW_SHARE = 0.01
 SLOW_FACTOR = 100

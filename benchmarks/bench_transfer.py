@@ -35,7 +35,7 @@ from fastload.transfer import convert
 from fastload.transfer.convert import Converter
 from fastload.transfer.cuda import CudaGpu, find_gpu
 from fastload.transfer.kernels import pixel_kernel
-from fastload.transfer.ring import Ring, RingSlot
+from fastload.transfer.pipeline import Ring, RingSlot
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.plan import Plan
 

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from fastload.cache.settings import CacheSetting
     from fastload.collate.detection import Detection
     from fastload.collate.patches import Patches
-    from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
+    from fastload.dataset.packed import MixedDataset, PackedDataset, mix
     from fastload.diagnose.watch import diagnose
     from fastload.loader.data_loader import DataLoader
+    from fastload.loader.options import Block, Cache, Dali
     from fastload.loader.padding import valid
-    from fastload.loader.values import Block, Cache, Dali
     from fastload.packing.samples.pack import pack
-    from fastload.sample.captions import Captions
     from fastload.sample.fields import (
         Array,
         Boxes,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
         Texts,
     )
     from fastload.sample.ragged import Ragged
-    from fastload.sample.schema import Field, Of, Schema
+    from fastload.sample.schema import Captions, Field, Of, Schema
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
     from fastload.sampler.buckets import BucketSampler
 
@@ -87,14 +86,14 @@ IGNORE_LABEL = -100
 # Each name's module. Those that are modules themselves have none.
 _LAZY = {
     "Array": "fastload.sample.fields",
-    "Block": "fastload.loader.values",
+    "Block": "fastload.loader.options",
     "Boxes": "fastload.sample.fields",
     "BucketSampler": "fastload.sampler.buckets",
     "Bytes": "fastload.sample.fields",
-    "Cache": "fastload.loader.values",
+    "Cache": "fastload.loader.options",
     "CacheSetting": "fastload.cache.settings",
-    "Captions": "fastload.sample.captions",
-    "Dali": "fastload.loader.values",
+    "Captions": "fastload.sample.schema",
+    "Dali": "fastload.loader.options",
     "DataLoader": "fastload.loader.data_loader",
     "Detection": "fastload.collate.detection",
     "Patches": "fastload.collate.patches",
@@ -105,9 +104,9 @@ _LAZY = {
     "Label": "fastload.sample.fields",
     "Labels": "fastload.sample.fields",
     "Mask": "fastload.sample.fields",
-    "MixedDataset": "fastload.dataset.pictures",
+    "MixedDataset": "fastload.dataset.packed",
     "Of": "fastload.sample.schema",
-    "PackedDataset": "fastload.dataset.pictures",
+    "PackedDataset": "fastload.dataset.packed",
     "Polygons": "fastload.sample.fields",
     "Ragged": "fastload.sample.ragged",
     "RepeatedSampler": "fastload.sampler",
@@ -120,7 +119,7 @@ _LAZY = {
     "__version__": "fastload._version",
     "diagnose": None,  # its module, which can be called
     "errors": None,
-    "mix": "fastload.dataset.pictures",
+    "mix": "fastload.dataset.packed",
     "pack": "fastload.packing.samples.pack",
     "transforms": None,
     "valid": "fastload.loader.padding",

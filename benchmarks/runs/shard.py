@@ -142,7 +142,7 @@ def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     import fastload.backends.native
     from fastload import DataLoader, PackedDataset
     from fastload import transforms as t
-    from fastload.prefetch.read_ahead import ReadAheadPlan
+    from fastload.prefetch.engine_calls import ReadAheadPlan
 
     if arguments.before:
         fastload.backends.native.plan_read_ahead = lambda *_: ReadAheadPlan(0, 0, 1.0)

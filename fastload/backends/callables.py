@@ -1,29 +1,62 @@
-"""Where Python callables run: in the consumer's thread, or in worker processes ahead of it.
-
-Either way the process's random generators are theirs alone while they run (``fastload.machine.generators``),
-so each sample's draws are the same in every run, and the model's own go on as if there were no callables.
-Threads cannot have that: the generators belong to the process.
-"""
+"""Python callables on the pictures that the core has decoded: in the consumer, or in worker processes
+ahead of it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils.data import Dataset
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
-from fastload.backends.faults import FaultPolicy
-from fastload.backends.native import NativeBackend
+from fastload.backends.batch_form import Form, batch_form, batches_each, python_workers, slots_for
+from fastload.backends.faults import FaultPolicy, SampleReport
+from fastload.backends.native import BatchMemory, NativeBackend, Reading, host_memory
 from fastload.backends.options import Options
-from fastload.backends.render import Renderer, Request, Stopped
-from fastload.backends.tail import CallableError, Tail, failed
+from fastload.backends.stats import Counts
+from fastload.backends.tail import CallableError, Renderer, Request, Stopped, Tail, failed
+from fastload.backends.worker_processes import (
+    FORKED,
+    Beginning,
+    Parent,
+    disown,
+    has_dead_worker,
+    lack_of,
+    raise_if_not_delivered,
+    said_in_words,
+    share,
+)
 from fastload.dataset.mixture import Packed
+from fastload.errors import StateError
+from fastload.machine.cpu import ThreadPlan
 from fastload.machine.generators import kept
-from fastload.prefetch.feeder import BatchKey
+from fastload.machine.interrupts import interrupts_kept
+from fastload.machine.threads import started_pool
+from fastload.prefetch.feeder import BatchKey, Fault, Pending
+from fastload.prefetch.slots import SharedSlot, SharedSlots
 from fastload.sampler import Sampler
+from fastload.transforms.callables import calls_v2
+from fastload.transforms.plan import Plan
 
-__all__ = ["InlineStage", "Parts"]
+# ---- Where Python callables run ---------------------------------------------------------------------
+#
+# In the consumer's thread, or in worker processes ahead of it.
+#
+# Either way the process's random generators are theirs alone while they run
+# (``fastload.machine.generators``), so each sample's draws are the same in every run, and the model's own
+# go on as if there were no callables. Threads cannot have that: the generators belong to the process.
 
 
 @dataclass(frozen=True)
@@ -94,3 +127,442 @@ class InlineStage:
         """Nothing is in work here."""
 
     close = cancel
+
+
+# ---- Python callables in worker processes -----------------------------------------------------------
+#
+# Torch's own workers, with our work.
+#
+# The core's threads decode in this process, into memory that the workers share.
+
+
+_PARENT_SECONDS = 5.0  # how often a worker that waits for decoding looks whether its parent lives
+
+
+class _Work(NamedTuple):
+    """A batch for a worker: of a shared slot, or to be decoded there."""
+
+    request: Request
+    slot: int = -1
+
+
+class _Done(NamedTuple):
+    """What a worker made of a batch."""
+
+    batch: Any
+    faults: list[Fault]
+    failure: _Failure | None = None
+    lack: str = ""  # torch's words about what has no room where batches are handed over
+
+
+class _Failure(NamedTuple):
+    """A callable's error, as far as it can be pickled."""
+
+    sample: int
+    error: bytes  # pickled; empty where it cannot be
+    name: str
+    message: str
+    where: str  # traceback
+
+    @classmethod
+    def of(cls, error: CallableError) -> _Failure:
+        cause = error.__cause__
+        assert cause is not None
+        try:
+            pickled = bytes(ForkingPickler.dumps(cause))
+            ForkingPickler.loads(pickled)
+        except Exception:
+            pickled = b""
+        where = "".join(traceback.format_exception(cause))
+        return cls(error.sample, pickled, type(cause).__name__, str(cause), where)
+
+    def cause(self) -> BaseException:
+        """The error, or one that looks like it, raised from its traceback."""
+        if self.error:
+            found: BaseException = ForkingPickler.loads(self.error)
+        else:
+            found = type(self.name, (Exception,), {})(self.message)
+        found.__cause__ = RuntimeError(f"in a worker process:\n{self.where}")
+        return found
+
+
+class _Bench(Dataset[Any]):
+    """What the worker processes have: a torch Dataset whose "samples" are whole batches, by their work."""
+
+    def __init__(self, parts: Parts, slots: SharedSlots | None, ready: list[Any], parent: Parent) -> None:
+        self._parent = parent
+        self._tail = parts.tail
+        self._renderer = parts.source if isinstance(parts.source, Renderer) else None
+        self._slots = slots
+        self._ready = ready
+
+    def __getitem__(self, work: _Work) -> _Done | None:
+        """The batch; None if it has been given up."""
+        faults: list[Fault] = []
+        try:
+            if work.slot < 0:
+                assert self._renderer is not None
+                images, found = self._renderer(work.request)
+                faults, labels = found.faults, torch.from_numpy(found.labels)
+                batch = self._tail.batch(images, labels, *work.request[:3])
+            else:
+                slot = self._wait(work)
+                if slot is None:
+                    return None
+                batch = self._tail.of_fields(slot.fields, *work.request[:3])
+            share(batch)
+            return _Done(batch, faults)
+        except Stopped:
+            return _Done(None, faults)
+        except CallableError as error:
+            if error.__cause__ is not None and lack_of(error.__cause__) is not None:
+                return _Done(None, faults, lack=str(error.__cause__))
+            return _Done(None, faults, _Failure.of(error))
+        except RuntimeError as error:
+            if lack_of(error) is None:
+                raise
+            return _Done(None, faults, lack=str(error))
+
+    def _wait(self, work: _Work) -> SharedSlot | None:
+        while not self._ready[work.slot].acquire(timeout=_PARENT_SECONDS):
+            if self._parent.is_gone():
+                return None
+        assert self._slots is not None
+        return self._slots.view(work.slot, len(work.request.ids))
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # As many as there are decoding threads, which is the user's number or the CPU budget.
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        # Our threads hold no lock at a fork that a worker would want: they never run a worker's code.
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")
+        yield
+
+
+# Stages whose worker processes are this process's; a forked child must not end its parent's.
+_stages: weakref.WeakSet[WorkerStage] = weakref.WeakSet()
+
+
+def _forget_workers() -> None:
+    for stage in list(_stages):
+        stage.disown()
+
+
+os.register_at_fork(after_in_child=_forget_workers)
+
+
+class WorkerStage:
+    """Worker processes run the callables, ahead of the consumer: torch's own workers, with our work.
+
+    The core's threads decode in this process, into shared memory. Workers begin with an epoch and end with
+    it, unless ``persistent_workers``; as torch's do they see callables as they are then.
+
+    Args:
+        parts: what to do.
+        workers: processes.
+        slots: what the feeder's engine writes into.
+    """
+
+    def __init__(self, parts: Parts, workers: int, slots: SharedSlots | None) -> None:
+        self._parts = parts
+        self._slots = slots
+        context = parts.options.multiprocessing_context
+        if isinstance(context, str) or context is None:
+            context = multiprocessing.get_context(context or "fork")
+        with said_in_words():
+            self._ready = [context.Semaphore(0) for _ in range(slots.count if slots is not None else 0)]
+        # Waits for the engine, so that neither the consumer nor a worker has to.
+        self._watcher = started_pool(1, "fastload-watcher") if slots is not None else None
+        self._works = _Works(self)
+        self._first: BatchKey | None = None
+        options, parent = parts.options, Parent.by(context)
+        with _quiet():
+            self._loader = TorchDataLoader(
+                _Bench(parts, slots, self._ready, parent),
+                sampler=self._works,
+                batch_size=None,
+                collate_fn=_as_is,
+                num_workers=workers,
+                prefetch_factor=batches_each(workers, options.prefetch_factor),
+                persistent_workers=options.persistent_workers,
+                pin_memory=options.pin_memory and torch.cuda.is_available(),
+                timeout=options.timeout,
+                worker_init_fn=Beginning(parent, options.worker_init_fn),
+                multiprocessing_context=context,
+                generator=torch.Generator(),  # else it draws from the model's
+            )
+        self._iterator: Iterator[Any] | None = None
+        self._next: BatchKey | None = None
+        self._pending: dict[BatchKey, tuple[Pending, Future[None]]] = {}
+        self._pid = os.getpid()
+        self.waited = 0.0  # seconds in which the consumer was blocked
+        _stages.add(self)
+
+    def take(self, key: BatchKey) -> Any:
+        """The batch ``key``; the ones after it are in work when it returns.
+
+        Raises:
+            SampleError: a callable failed, or a sample was bad.
+            StateError: after fork().
+            NotDelivered: a worker process died, or took more than ``timeout`` seconds.
+        """
+        if os.getpid() != self._pid:
+            raise StateError(FORKED)
+        if self._iterator is None or self._next != key:
+            self.cancel()
+            self._begin(key)
+        assert self._iterator is not None
+        began = time.perf_counter()
+        try:
+            done = next(self._iterator)
+        except Exception as error:
+            raise_if_not_delivered(self._iterator, error)
+            raise
+        finally:
+            self.waited += time.perf_counter() - began
+        self._next = self._parts.following(key)
+        try:
+            self._release(key)
+        finally:
+            if self._next is None:
+                self._end()
+        return self._delivered(key, done)
+
+    def _begin(self, key: BatchKey) -> None:
+        self._first = key
+        try:
+            with _quiet(), interrupts_kept(), said_in_words():
+                self._iterator = iter(self._loader)
+        except BaseException as error:  # persistent workers are asked whether they are there
+            asked, self._loader._iterator = self._loader._iterator, None  # they would answer to the next one
+            if isinstance(error, Exception):
+                raise_if_not_delivered(asked, error)
+            raise
+
+    def _end(self) -> None:
+        """The epoch is through: let torch see it, so that it ends workers that do not persist."""
+        assert self._iterator is not None
+        next(self._iterator, None)
+        self._iterator = None
+
+    def _delivered(self, key: BatchKey, done: _Done) -> Any:
+        self._parts.policy.note(key, done.faults)
+        lack = lack_of(RuntimeError(done.lack))
+        if lack is not None:
+            raise lack from RuntimeError(done.lack)
+        if done.failure is None:
+            return done.batch
+        cause = done.failure.cause()
+        raise failed(done.failure.sample, self._parts.dataset, cause) from cause
+
+    def works(self) -> Iterator[_Work]:
+        """What torch asks for when it has room for one more batch."""
+        for ready in self._ready:  # what a cancelled epoch left
+            while ready.acquire(block=False):
+                pass
+        key = self._first
+        while key is not None:
+            yield self._work(key)
+            key = self._parts.following(key)
+
+    def _work(self, key: BatchKey) -> _Work:
+        source = self._parts.source
+        if isinstance(source, Renderer) or self._watcher is None:
+            return _Work(self._parts.request(key))
+        pending = source.feeder.take(key)
+        assert isinstance(pending.slot, SharedSlot)
+        self._pending[key] = pending, self._watcher.submit(self._watch, source, pending)
+        request = Request(key.epoch, pending.batch.ids, pending.batch.draws, None)
+        return _Work(request, pending.slot.number)
+
+    def _watch(self, source: NativeBackend, pending: Pending) -> None:
+        try:
+            source.complete(pending)
+        finally:
+            assert isinstance(pending.slot, SharedSlot)
+            self._ready[pending.slot.number].release()
+
+    def _release(self, key: BatchKey) -> None:
+        """A worker is done with the slot; raises what went wrong while it was filled."""
+        if key in self._pending:
+            pending, watched = self._pending.pop(key)
+            assert self._slots is not None
+            self._slots.give_back(pending.slot)
+            watched.result()
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        if os.getpid() != self._pid:
+            return
+        for pending, watched in self._pending.values():
+            if watched.cancel():
+                self._ready[pending.slot.number].release()  # type: ignore[attr-defined]
+                source = self._parts.source
+                if isinstance(source, NativeBackend):
+                    with suppress(StateError):  # closed already, at exit
+                        source.feeder.drop(pending)
+            elif not self._in_watcher():
+                watched.exception()  # wait for it; its outcome is not wanted
+        self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone
+        if has_dead_worker(self._loader._iterator):
+            self._loader._iterator = None
+        for pending, _ in self._pending.values():
+            assert self._slots is not None
+            self._slots.give_back(pending.slot)
+        self._pending.clear()
+
+    def disown(self) -> None:
+        """In a forked child: threads and workers are the parent's, and go on."""
+        for iterator in (self._iterator, getattr(self._loader, "_iterator", None)):
+            if iterator is not None:
+                disown(iterator)
+        self._iterator, self._next = None, None
+        self._pending.clear()
+
+    def close(self) -> None:
+        """End the processes and the thread. Idempotent; nothing after fork()."""
+        if os.getpid() != self._pid:
+            return
+        self.cancel()
+        self._loader._iterator = None
+        if self._watcher is not None:
+            self._watcher.shutdown(wait=not self._in_watcher())
+
+    def _in_watcher(self) -> bool:
+        """Whether this is the watcher's own thread: the garbage collector may close a loader there."""
+        return self._watcher is not None and threading.current_thread() in self._watcher._threads
+
+
+class _Works:
+    """The sampler of torch's DataLoader."""
+
+    def __init__(self, stage: WorkerStage) -> None:
+        self._stage = weakref.ref(stage)
+
+    def __iter__(self) -> Iterator[_Work]:
+        stage = self._stage()
+        assert stage is not None
+        return stage.works()
+
+
+# ---- The back end of Python callables ---------------------------------------------------------------
+#
+# What they make of the pictures that the core has decoded.
+
+
+class PythonBackend:
+    """Callables and ``collate_fn`` on decoded samples, in worker processes or within :meth:`batch`.
+
+    Pictures of one size come from a native back end of its own. Where they differ there is no slot to decode
+    them into, and each is decoded where its callables run.
+
+    Args:
+        dataset: what to read.
+        sampler: which samples each batch has.
+        plan: the compiled transform.
+        options: the loader's options.
+        threads: decoding threads, and as many worker processes.
+    """
+
+    def __init__(
+        self, dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
+    ) -> None:
+        workers = python_workers(plan, options, threads)
+        form = batch_form(dataset, plan, options)
+        memory, shared = (None, None) if form is None else _memory(form, options, workers)
+        self._decoding: NativeBackend | _OneByOne
+        if memory is None:
+            self._decoding = _OneByOne(dataset, sampler, plan, options)
+        else:
+            depth = 1 if workers else None  # the workers have the others
+            self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
+        delivery = memory.delivery if memory is not None else None
+        handed = None
+        if delivery is not None and not delivery.is_pair and (plan.tail or calls_v2(options.collate_fn)):
+            from fastload.backends.callable_samples import HandOver  # pairs need nothing of it
+
+            handed = HandOver(dataset.schema, delivery.layout, plan, options.objects)
+        tail = Tail(plan, options.collate_fn, options.seed, delivery, handed)
+        source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
+        parts = Parts(dataset, sampler, options, self._decoding.policy, tail, source)
+        self._stage = WorkerStage(parts, workers, shared) if workers else InlineStage(parts)
+        self._goes_on = bool(workers) and options.unbatched
+        if isinstance(self._decoding, NativeBackend):
+            self._decoding.tune_by(lambda: self._stage.waited, moves_depth=not workers)
+
+    @property
+    def errors(self) -> list[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._decoding.policy.reports
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an error leaves what follows in work: without batches each bad sample is an error, and
+        worker processes take longer to begin than to make a sample. An error of a batch mostly ends the
+        program, which leaves no processes behind then."""
+        return self._goes_on
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key``: what the callables made of it; blocks.
+
+        Raises:
+            SampleError: a callable failed, or as the error policy says.
+        """
+        with self._decoding.tuning(key):
+            return self._stage.take(key)
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        self._stage.cancel()
+        self._decoding.cancel()
+
+    def close(self) -> None:
+        """End all threads and processes, and let go of the caches. Idempotent."""
+        self._decoding.end_threads()  # first: the stage's threads then have nothing to wait for
+        self._stage.close()
+        self._decoding.close()
+
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        return self._decoding.counts()
+
+
+class _OneByOne:
+    """Pictures of different sizes, each decoded where it is asked for; in place of a native back end."""
+
+    def __init__(self, dataset: Packed, sampler: Sampler, plan: Plan, options: Options) -> None:
+        self.policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
+        self._reading = Reading(dataset, options, by_engine=False)
+        limits = options.max_pixels, options.on_error, options.cache_decoded
+        self.renderer = Renderer(self._reading.dataset, plan, options.seed, *limits)
+
+    def tuning(self, key: BatchKey) -> AbstractContextManager[None]:
+        """There is nothing to tune."""
+        return nullcontext()
+
+    def cancel(self) -> None:
+        """Nothing is in work here."""
+
+    end_threads = cancel
+
+    def close(self) -> None:
+        """Let go of the caches. Idempotent."""
+        self._reading.close()
+
+    def counts(self) -> Counts:
+        """What was counted so far: no threads."""
+        return Counts(cache=self._reading.counts())
+
+
+def _memory(form: Form, options: Options, workers: int) -> tuple[BatchMemory, SharedSlots | None]:
+    """Where batches are decoded into; where worker processes shall see it, also as that."""
+    if not workers:
+        return host_memory(form, options), None
+    shared = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
+    return BatchMemory(form.delivery, shared), shared

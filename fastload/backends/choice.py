@@ -9,19 +9,27 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload._native import _C
-from fastload.backends.erasing import batch_parts, of_core
+from fastload.backends.batch_form import (
+    delivers_pairs,
+    largest_batch,
+    memory_plan,
+    planned_form,
+    python_workers,
+    record_streams,
+    runs_python,
+)
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
-from fastload.backends.pairs import delivers_pairs, record_streams
-from fastload.backends.shapes import largest_batch, memory_plan, planned_form, python_workers, runs_python
+from fastload.backends.stats import Counts
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
 from fastload.dataset import views
-from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed
-from fastload.machine.cpu_budget import ThreadPlan
+from fastload.dataset.views import Kind
+from fastload.errors import StateError
+from fastload.machine.cpu import ThreadPlan
+from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.prefetch.feeder import BatchKey
-from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
 from fastload.transfer.cuda import find_gpu, goes_to_gpu
 from fastload.transforms.plan import Plan
@@ -33,11 +41,52 @@ if TYPE_CHECKING:
     from fastload.transfer.convert import Converter
     from fastload.transfer.streams import Gpu
 
-__all__ = [
-    "make_backend",
-    "makes_empty_batches",
-    "plan_memory",
-]
+
+# ---- Where a transform's erasing happens ------------------------------------------------------------
+#
+# In the core behind its store, or on whole batches where they are normalised.
+
+
+def erases_batches(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> bool:
+    """Whether whole batches are erased of, by torch's operations, because the core's pixels are not the final
+    ones.
+
+    Args:
+        plan: the compiled transform.
+        options: the loader's.
+        on_gpu: batches go to a device.
+        pairs: batches are images and labels.
+    """
+    if plan.erase is None:
+        return False
+    from fastload.transforms.batch import ColorJitter
+
+    converted = on_gpu and pairs and not options.unbatched and not runs_python(plan, options)
+    jitters = any(isinstance(part, ColorJitter) for part in _parts(options))
+    return converted or jitters or options.backend == "dali"
+
+
+def _parts(options: Options) -> tuple[Any, ...]:
+    if options.batch_transform is None:
+        return ()
+    from fastload.transfer.augment import parts_of
+
+    return parts_of(options.batch_transform)
+
+
+def batch_parts(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> tuple[Any, ...]:
+    """What is done to whole batches: ``batch_transform``, behind the transform's own erasing, if that is
+    done there."""
+    parts = _parts(options)
+    return (plan.erase, *parts) if erases_batches(plan, options, on_gpu, pairs) else parts
+
+
+def of_core(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> Plan:
+    """The plan without what is done to whole batches."""
+    return replace(plan, erase=None) if erases_batches(plan, options, on_gpu, pairs) else plan
+
+
+# ---- choice -----------------------------------------------------------------------------------------
 
 
 def make_backend(
@@ -61,7 +110,6 @@ def make_backend(
         arguments: the DataLoader's arguments as given, for torch's own.
     """
     if plan.scheduled:
-        from fastload.backends.scheduled import ScheduledBackend
 
         def make(of_epoch: Plan) -> Backend:
             return make_backend(dataset, kind, sampler, of_epoch, options, threads, arguments)
@@ -152,7 +200,7 @@ def _augmenter(
     """``of``: what is read, if its batches are dicts of the dataset's fields."""
     if not parts:
         return None
-    from fastload.backends.named_fields import named_of
+    from fastload.backends.fields import named_of
     from fastload.transfer.augment import Augmenter, host_seeded
 
     seeded = gpu.seeded if gpu is not None else host_seeded
@@ -184,12 +232,12 @@ def plan_memory(
     cache = max(planned_bytes(dataset.parts, options.cache, tier, streams) for tier in tiers)
     source = 0
     if any(view.source for view in plan.every) or plan.scheduled:
-        from fastload.backends.bounds import whole_picture_bytes
+        from fastload.backends.fields import whole_picture_bytes
 
         source = whole_picture_bytes(dataset, plan, options, threads.most)
     together = 0
     if plan.puts_together:
-        from fastload.backends.kept_pictures import mosaic_bytes
+        from fastload.backends.fields import mosaic_bytes
 
         together = mosaic_bytes(dataset, plan, sampler, options, threads.most)
     total = found["total"] + ahead + source + together + waiting
@@ -215,14 +263,14 @@ def _batch_memory(
     shape = planned_form(dataset, plan, options).shape
     on_device = goes_to_gpu(options.device) and not runs_python(plan, options)
     if shape is None and on_device:
-        from fastload.backends.moved_fields import fields_memory_plan
+        from fastload.backends.device import fields_memory_plan
 
         return fields_memory_plan(dataset, plan, options)
     if shape is None:
         return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
     if options.backend == "dali" and goes_to_gpu(options.device):
-        from fastload.backends.dali.budget import device_plan
-        from fastload.transfer.outputs import Outputs
+        from fastload.backends.dali.graph import device_plan
+        from fastload.transfer.convert import Outputs
 
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
     if on_device:
@@ -248,7 +296,7 @@ def _packed(
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
         if not delivers_pairs(dataset, options.fields, options.sizes, plan):
-            from fastload.backends.moved_fields import FieldsOnDevice
+            from fastload.backends.device import FieldsOnDevice
 
             return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu, augmenter)
         from fastload.backends.device import DeviceBackend
@@ -270,8 +318,76 @@ def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, th
 
         return DaliBackend(dataset, sampler, plan, options, threads)
     if runs_python(plan, options):
-        from fastload.backends.python import PythonBackend
+        from fastload.backends.callables import PythonBackend
 
         return PythonBackend(dataset, sampler, plan, options, threads)
     memory = host_memory(planned_form(dataset, plan, options), options)
     return NativeBackend(dataset, sampler, plan, options, threads, memory)
+
+
+# ---- Batches whose transform changes with the epoch -------------------------------------------------
+#
+# One back end after the other.
+
+
+class ScheduledBackend:
+    """Batches of a plan that says what holds from which epoch on.
+
+    There is one back end at a time, so its memory is never more than the largest one's. A change costs what
+    an epoch's first batch costs after a restart.
+
+    Args:
+        make: the back end of one of the plans.
+        plan: all of them.
+    """
+
+    def __init__(self, make: Callable[[Plan], Backend], plan: Plan) -> None:
+        self._make = make
+        self._plan = plan
+        self._current: tuple[Plan, Backend] | None = None
+        self._past = Counts()
+        self._errors: list[SampleReport] = []
+        self._closed = False
+
+    @property
+    def errors(self) -> list[SampleReport]:
+        """Reports of the bad samples met so far."""
+        now = list(self._current[1].errors) if self._current is not None else []
+        return self._errors + now
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key``, as its epoch's plan has it."""
+        return self._of(key.epoch).batch(key)
+
+    def _of(self, epoch: int) -> Backend:
+        if self._closed:
+            raise StateError("The loader is closed. Create a new DataLoader.")
+        plan = self._plan.at(epoch)
+        if self._current is None or self._current[0] is not plan:
+            self._end()
+            self._current = plan, self._make(plan)
+        return self._current[1]
+
+    def _end(self) -> None:
+        if self._current is None:
+            return
+        self._errors, self._past = self.errors, self.counts()
+        (_, backend), self._current = self._current, None
+        backend.close()
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        if self._current is not None:
+            self._current[1].cancel()
+
+    def close(self) -> None:
+        """End all threads. Idempotent."""
+        self._closed = True
+        if self._current is not None:
+            self._current[1].close()
+
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        if self._current is None:
+            return self._past
+        return Counts.sum([self._past, self._current[1].counts()])

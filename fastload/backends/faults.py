@@ -15,8 +15,7 @@ from fastload import errors
 from fastload._native import _C
 from fastload.dataset.decoding import bad_sample
 from fastload.dataset.mixture import Packed
-from fastload.prefetch.fault import Fault
-from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.prefetch.feeder import BatchKey, Fault, Feeder, Pending
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["ON_ERROR", "SAMPLE_ERRORS", "FaultPolicy", "SampleReport"]

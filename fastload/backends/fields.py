@@ -1,30 +1,398 @@
-"""Batches of any fields: which fields a loader delivers, how, and the engine that makes them."""
+"""Batches of any fields: which fields a loader delivers, how, whose objects they are of, and how large
+they may become."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.backends.objects import Followers, Groups
+from fastload.backends.batch_form import record_streams, runs_python
+from fastload.backends.choice import batch_parts
 from fastload.backends.options import Options
+from fastload.cache.tier import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
-from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Label, Mask, Polygons
+from fastload.machine.messages import stacklevel
+from fastload.sample.fields import PLACES, Array, Boxes, Image, Keypoints, Label, Labels, Mask, Polygons
 from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.planned import Sizes, chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
-from fastload.transforms.plan import Plan
+from fastload.sampler import Sampler
+from fastload.sampler.partners import reach
+from fastload.transfer.augment import Named, check_parts, needs, parts_of
+from fastload.transfer.mixing import known
+from fastload.transforms.batch import (
+    ColorJitter,
+    CutMix,
+    MixUp,
+    OfFields,
+    RandomChoice,
+    RandomErasing,
+    TimmMixup,
+)
+from fastload.transforms.callables import calls_v2, is_v2, look
+from fastload.transforms.plan import Erasing, MosaicUse, Plan
 
-__all__ = [
-    "Streams",
-    "engine_parts",
-    "fields_layout",
-    "of_channels",
-    "viewed",
-]
+# ---- What batches that differ in size have at most --------------------------------------------------
+#
+# From the sizes in the index and the lengths of values.
+
+
+SizeArray = npt.NDArray[np.int64]
+
+
+def most_measured(
+    dataset: Packed, plan: Plan, layout: SampleLayout, count: int, decoded: Side
+) -> list[npt.NDArray[np.int64] | None]:
+    """What the core measures for a batch of which no sample could need more memory; nothing is decoded.
+
+    Every sample of it has the longest value of each field and the largest picture. All sizes and lengths are
+    read for it.
+
+    Args:
+        dataset: what is read.
+        plan: the compiled transform; without a tail.
+        layout: of a sample.
+        count: samples of the batch.
+        decoded: ``cache_decoded``.
+
+    Returns:
+        For each field what :meth:`SampleLayout.of` wants.
+
+    Raises:
+        ValueError: a field's bound is not known before its samples are read.
+    """
+    return [
+        _of_field(dataset, plan.of_view(field.view), field, count, decoded) if field.is_measured else None
+        for field in layout.fields
+    ]
+
+
+def whole_picture_bytes(dataset: Packed, plan: Plan, options: Options, threads: int) -> int:
+    """Bytes at most for the whole pictures that operations before the crop work on: what each thread has of
+    the largest one. 0: there are no such operations.
+
+    Args:
+        dataset: what is read.
+        plan: the compiled transform.
+        options: the loader's.
+        threads: that decode, at most.
+
+    Raises:
+        ValueError: sizes that the index does not know.
+    """
+    views = [view for _, one in plan.scheduled or ((0, plan),) for view in one.every]
+    if not any(view.source for view in views):
+        return 0
+    sizes = _picture_sizes(dataset, options.cache_decoded, "operations before the crop")
+    copies = 2 + (len(views) > 1)  # the picture and what it becomes, and what several views share
+    if any(use.mixes for view in views for use in view.source):
+        copies += 5  # where it began, and sums of float32
+    masks = [field.kind for field in chosen(dataset.schema, options.fields) if isinstance(field.kind, Mask)]
+    moved = any(use.moves for view in views for use in view.source)
+    ids = max((2 * mask.bits // 8 for mask in masks), default=0) if moved else 0
+    return threads * (copies * 3 + ids) * int(sizes.prod(1).max(initial=0))
+
+
+def _of_field(
+    dataset: Packed, plan: Plan, field: FieldLayout, count: int, decoded: Side
+) -> npt.NDArray[np.int64]:
+    if field.form == "masks":
+        raise ValueError(
+            f"Batches differ in size, by how many objects of {field.name} are drawn: memory cannot be "
+            "planned. Leave the field out by fields=[...] to plan for the others."
+        )
+    if field.form != "picture":
+        rows = _longest(dataset, plan, field) // max(1, field.item_bytes)
+        return np.arange(count + 1, dtype=np.int64) * rows
+    if field.mode == "pad" and field.most is not None:
+        return np.zeros((count, 2), np.int64)  # always that size
+    sizes = _sizes(dataset, plan, field, decoded)
+    largest = sizes.max(0) if field.mode == "pad" else sizes[sizes.prod(1).argmax()]
+    return np.tile(largest, (count, 1))
+
+
+def _longest(dataset: Packed, plan: Plan, field: FieldLayout) -> int:
+    """Bytes of a field's longest value."""
+    name = field.schema_name
+    if isinstance(dataset.schema[name].kind, Polygons) and (plan.source or plan.geometry or plan.pixels):
+        raise ValueError(
+            f"Batches differ in size, by what samples have in {field.name}: outlines are cut to the view, so "
+            "memory cannot be planned. Leave the field out by fields=[...] to plan for the others."
+        )
+    return max((part.columns[name].longest() for part in dataset.parts), default=0)
+
+
+def _sizes(dataset: Packed, plan: Plan, field: FieldLayout, decoded: Side) -> SizeArray:
+    """The heights and widths that pictures come in, each once, (n, 2)."""
+    if plan.output_size is not None:
+        return np.array([plan.output_size], np.int64)
+    if any(use.drawn for use in plan.geometry if not use.keeps_size):
+        raise ValueError(
+            f"Batches differ in size, by the sizes that are drawn for {field.name}: memory cannot be planned."
+        )
+    found = _picture_sizes(dataset, decoded, field.name)
+    spec = plan.geometry_spec()
+    return np.array([_seen(spec, width, height) for width, height in found.tolist()], np.int64).reshape(-1, 2)
+
+
+def _picture_sizes(dataset: Packed, decoded: Side, what: str) -> SizeArray:
+    """The widths and heights of pictures, each once, (n, 2); ``what`` needs them."""
+    found: set[tuple[int, int]] = set()
+    for part in dataset.parts:
+        records = part.records
+        widths, heights = bounded_sizes(records["width"], records["height"], decoded)
+        found.update(map(tuple, np.unique(np.stack((widths, heights), 1), axis=0).tolist()))
+    unknown = [size for size in found if 0 in size]
+    if unknown:
+        raise ValueError(
+            f"Sizes differ, and the index has no sizes of some pictures, as {what} needs: memory cannot be "
+            "planned. Pack them in a format that the core decodes."
+        )
+    return np.array(sorted(found), np.int64).reshape(-1, 2)
+
+
+def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
+    """Height and width of what a view shows of a picture; nothing of the size is drawn."""
+    made = _C.draw_view(spec, width, height, 0, 0, 0).made
+    return made[1], made[0]
+
+
+# ---- Pictures of mosaics that stay in memory for the samples that follow ----------------------------
+#
+# How many bytes of them.
+
+
+#: Bytes at most, of one loader.
+MOST_KEPT = 512 << 20
+
+
+def kept_bytes(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options) -> int:
+    """For the pictures among which a rank's samples find their others, three quarters of a square each."""
+    masks = len(record_streams(dataset, options.fields)) - 1
+    return min(MOST_KEPT, reach(sampler) * use.size**2 * (3 + masks) * 3 // 4)
+
+
+def mosaic_bytes(dataset: Packed, plan: Plan, sampler: Sampler, options: Options, threads: int) -> int:
+    """Bytes at most for putting samples together: pictures that are kept, and what each thread works in.
+
+    Args:
+        dataset: what is read.
+        plan: the compiled transform.
+        sampler: the order of samples.
+        options: the loader's.
+        threads: that decode, at most.
+    """
+    uses = [one.mosaic for _, one in plan.scheduled or ((0, plan),)]
+    return max(
+        (_bytes_of(dataset, use, sampler, options, threads) for use in uses if use is not None), default=0
+    )
+
+
+def _bytes_of(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options, threads: int) -> int:
+    # A canvas of two by two, the one or two that it becomes, and a picture on its way to those that are kept.
+    squares = 4 + (2 if use.mixup else 1) + 1
+    return kept_bytes(dataset, use, sampler, options) + threads * squares * 3 * use.size**2
+
+
+# ---- Objects of a sample ----------------------------------------------------------------------------
+#
+# Which field's boxes lead them, which fields have a row for each, and what a view does to them.
+
+
+Groups = Mapping[str, Sequence[str]] | None
+
+_OF_OBJECTS = (Keypoints, Labels, Polygons)
+
+
+class Followers:
+    """Which of a loader's fields follow the boxes that lead, and by which plan.
+
+    Args:
+        schema: of the dataset.
+        groups: ``objects=`` of the DataLoader.
+        fields: what is delivered.
+    """
+
+    def __init__(self, schema: Schema, groups: Groups, fields: Sequence[Field]) -> None:
+        self._schema = schema
+        self._fields = tuple(fields)
+        self._told = set(groups or {})
+        self._leader_of = {field.name: field.of for field in schema.fields if field.of is not None}
+        for leader, names in (groups or {}).items():
+            self._leader_of.update(dict.fromkeys(names, leader))
+
+    def leader(self, plan: Plan) -> Field | None:
+        """The field of boxes that a view's plan works on; None: there is nothing for it to do.
+
+        Raises:
+            ValueError: it is not known which field that is.
+        """
+        use = plan.of_objects
+        if use is None:
+            return None
+        leaders = self._leaders()
+        if use.boxes is not None:
+            leaders = [field for field in leaders if field.name == use.boxes]
+        if not leaders and not use.needed and use.boxes is None:
+            return None
+        if use.implied:
+            leaders = self._delivered()
+            if len(leaders) != 1:
+                return None  # said by warn_of_objects
+        have = ", ".join(map(str, self._schema.fields))
+        if len(leaders) != 1:
+            names = " or ".join(repr(field.name) for field in leaders)
+            found = f"two fields of boxes, {names}: name one, boxes=NAME" if leaders else f"none: {have}"
+            raise ValueError(f"The transform works on the boxes of objects. Found: {found}.")
+        return leaders[0] if use.draws or self.names(plan, leaders[0]) else None
+
+    def names(self, plan: Plan, leader: Field) -> list[str]:
+        """The delivered fields that follow: with a plan that drops nothing the boxes alone."""
+        use = plan.of_objects
+        assert use is not None
+        return [
+            field.name
+            for field in self._fields
+            if field.name == leader.name or (use.drops and self._leader_of.get(field.name) == leader.name)
+        ]
+
+    def is_led(self, field: Field) -> bool:
+        """Whether it has a row for each of some boxes."""
+        return field.name in self._leader_of
+
+    def led_in_tail(self, plan: Plan) -> list[str]:
+        """The delivered fields of which a view's callables may drop rows, the boxes among them."""
+        leaders = self._delivered() if plan.tail_drops else []
+        return [field.name for leader in leaders for field in self._fields if self._is_of(field, leader)]
+
+    def _is_of(self, field: Field, leader: Field) -> bool:
+        return field == leader or self._leader_of.get(field.name) == leader.name
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a view that would drop boxes and leave what is of them, or rows that may be, or that names
+        what there is not.
+
+        Raises:
+            ValueError: it does.
+        """
+        leader, use = self.leader(plan), plan.of_objects
+        if leader is None or use is None or not use.drops:
+            return
+        led = [name for name, of in self._leader_of.items() if of == leader.name]
+        if use.without is not None and use.without not in led:
+            raise ValueError(
+                f"DropCrowds({use.without!r}) needs a field of that name with a bool for each of "
+                f"{leader.name!r}. Found: {', '.join(led) or 'no fields of it'}."
+            )
+        kept = [
+            field
+            for field in self._fields
+            if field.name in led and not (_has_rows(field) or isinstance(field.kind, Boxes))
+        ]
+        if kept:
+            raise ValueError(
+                "The transform drops objects, and what is said of them in this kind of field cannot be "
+                f"dropped with them. Found: {kept[0]}. Leave it out, fields=[...], or drop nothing: "
+                "ClampBoundingBoxes."
+            )
+        alone = [field.name for field in self._fields if _has_rows(field) and field.name != leader.name]
+        alone = [name for name in alone if name not in self._leader_of]
+        if alone and not led and leader.name not in self._told:
+            raise ValueError(
+                "The transform drops objects, and nothing says which fields have a row for each of "
+                f"{leader.name!r}. Found: {', '.join(alone)}. Name those that do, "
+                f"objects={{{leader.name!r}: [{alone[0]!r}]}}, or leave them out by fields=[...]. A dataset "
+                f"that is packed with fields of the kind '... of {leader.name}' says it itself."
+            )
+
+    def is_left(self, plan: Plan) -> bool:
+        """Whether torchvision would cut boxes off that are left whole here, as they are of several fields."""
+        use = plan.of_objects
+        return use is not None and use.implied and self.leader(plan) is None and len(self._delivered()) > 1
+
+    def _leaders(self) -> list[Field]:
+        found = [field for field in self._schema.fields if isinstance(field.kind, Boxes)]
+        return [field for field in found if field.name not in self._leader_of]
+
+    def _delivered(self) -> list[Field]:
+        return [field for field in self._leaders() if field in self._fields]
+
+    def columns(self, plan: Plan) -> list[str]:
+        """The fields that a view's plan looks at, delivered or not."""
+        leader, use = self.leader(plan), plan.of_objects
+        if leader is None or use is None:
+            return []
+        return [leader.name] if use.without is None else [leader.name, use.without]
+
+    def plan(self, plan: Plan, columns: Sequence[str]) -> Any:
+        """``_C.ObjectsPlan`` of a view, or None; ``columns``: names in the order of the engine's."""
+        leader, use = self.leader(plan), plan.of_objects
+        if leader is None or use is None:
+            return None
+        kind: Any = leader.kind
+        return _C.ObjectsPlan(
+            columns.index(leader.name),
+            format=kind.format,
+            relative=kind.relative,
+            clip=use.clip,
+            clamp=use.clamp,
+            inside=use.inside,
+            drop=use.drop,
+            min_size=use.min_size,
+            min_area=use.min_area,
+            without=None if use.without is None else columns.index(use.without),
+        )
+
+
+def _has_rows(field: Field) -> bool:
+    return isinstance(field.kind, _OF_OBJECTS) or (isinstance(field.kind, Array) and field.kind.has_rows)
+
+
+def check_objects(schema: Schema, groups: Groups, fields: Sequence[Field], plan: Plan) -> None:
+    """Refuse transforms of objects that do not go with these fields.
+
+    Raises:
+        ValueError: see :meth:`Followers.check`.
+    """
+    followers = Followers(schema, groups, fields)
+    for view in plan.every:
+        followers.check(view)
+
+
+def warn_of_objects(schema: Schema, groups: Groups, fields: Sequence[Field], plan: Plan) -> None:
+    """Say once what a model would learn wrongly and no error shows."""
+    plans = [view for one in [one for _, one in plan.scheduled] or [plan] for view in one.every]
+    mirrors = any(view.mirrors for view in plans)
+    for field in fields:
+        kind = field.kind
+        if mirrors and isinstance(kind, Keypoints) and kind.points > 1 and not kind.pairs:
+            warnings.warn(_NO_PAIRS.format(field=field.name, points=kind.points), stacklevel=6)
+    followers = Followers(schema, groups, fields)
+    if any(followers.is_left(view) for view in plans):
+        names = ", ".join(field.name for field in fields if isinstance(field.kind, Boxes))
+        warnings.warn(_NOT_CUT_OFF.format(names=names), stacklevel=6)
+
+
+_NO_PAIRS = (
+    "The transform mirrors pictures, and nothing says which of the {points} points of {field!r} are left and "
+    "right of each other: a left eye stays the left one, on the other side. Pack them as "
+    "Keypoints({points}, pairs=((1, 2), ...)), with the numbers of points that change places."
+)
+_NOT_CUT_OFF = (
+    "torchvision's v2 would cut boxes off where the picture ends, and the loader does that for one field of "
+    "boxes: {names} stay whole. Leave all but one out, fields=[...]."
+)
+
+
+# ---- fields -----------------------------------------------------------------------------------------
+
 
 _SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 
@@ -238,3 +606,133 @@ def of_channels(values: Sequence[float], channels: int) -> tuple[float, ...]:
             "channels. Pass one number for all, or leave the field out by fields=[...]."
         )
     return (values[0],) * channels
+
+
+# ---- Which fields of a dataset the transforms of whole batches take, and whether they may -----------
+
+
+def named_of(dataset: Packed | None, plan: Plan, options: Options) -> Named:
+    """The image and the label of batches that are dicts: as was said, else the only ones.
+
+    Args:
+        dataset: what is read, if batches have its fields.
+        plan: the compiled transform.
+        options: the loader's.
+    """
+    given = options.batch_transform
+    said = Named(given.image, given.label) if isinstance(given, OfFields) else Named()
+    if dataset is None:
+        return said
+    fields = viewed(chosen(dataset.schema, options.fields), plan)
+    return Named(said.image or _only(fields, Image), said.label or _only(fields, Label))
+
+
+def _only(fields: list[tuple[str, Field, int]], kind: type) -> str | None:
+    names = _names(fields, kind)
+    return names[0] if len(names) == 1 else None
+
+
+def _names(fields: list[tuple[str, Field, int]], *kinds: type) -> list[str]:
+    return [name for name, field, _ in fields if isinstance(field.kind, kinds)]
+
+
+def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
+    """Refuse transforms of whole batches that do not go with these fields.
+
+    Args:
+        dataset: what is read; its batches are dicts.
+        plan: the compiled transform.
+        options: the loader's.
+
+    Raises:
+        ValueError: an image or a label that is needed is not there, or it is not known which; or a transform
+            would make wrong what is said of the pictures.
+    """
+    parts = tuple(map(known, batch_parts(plan, options, on_gpu=False, pairs=False)))
+    fields = viewed(chosen(dataset.schema, options.fields), plan)
+    mixes = [part for part in parts if isinstance(part, (MixUp, CutMix, RandomChoice, TimmMixup))]
+    places = _names(fields, *PLACES)
+    if mixes and places:
+        raise ValueError(
+            f"{type(mixes[0]).__name__} mixes images and labels, not what is said of their places. Found: "
+            f"{', '.join(places)}. Leave the fields out by fields=[...], or pass a callable that mixes them."
+        )
+    check_moving("batch_transform", parts_of(options.batch_transform), places)
+    images, labels = needs(parts)
+    named = named_of(dataset, plan, options)
+    for needed, which, kind in ((images, "image", Image), (labels, "label", Label)):
+        if needed:
+            _check_one(fields, which, getattr(named, which), kind, runs_python(plan, options))
+    if images:
+        _check_pictures(parts, fields, named.image, options)
+        if plan.views and not runs_python(plan, options):  # each of them has a dtype of its own
+            view = next(view for name, _, view in fields if name == named.image)
+            check_parts(parts_of(options.batch_transform), plan.of_view(view).dtype)
+
+
+def check_moving(where: str, callables: Iterable[Any], places: Sequence[str]) -> None:
+    """Refuse what would move the pictures of a batch and leave what is said of them. Warn of what may.
+
+    Args:
+        where: the argument that has them.
+        callables: of whole batches.
+        places: fields of boxes and their like.
+
+    Raises:
+        ValueError: one of torchvision's or its like moves pixels.
+    """
+    if not places:
+        return
+    callables, left = list(callables), ", ".join(map(repr, places))
+    moving = next((one for one in callables if look(one).moves), None)
+    if moving is not None:
+        raise ValueError(
+            f"{where} gets whole batches, whose fields are no tv_tensors: {moving!r} would move the pictures "
+            f"and leave {left}. Put it into transform=, or leave the fields out by fields=[...]."
+        )
+    for one in callables:
+        if calls_v2(one) and not is_v2(one):
+            warnings.warn(
+                f"{where} gets whole batches, whose fields are no tv_tensors, and {one!r} calls "
+                f"torchvision's v2. If that moves the pictures, {left} stay where they are. Put such steps "
+                "into transform=, or leave the fields out by fields=[...].",
+                stacklevel=stacklevel(),
+            )
+
+
+def _check_one(
+    fields: list[tuple[str, Field, int]], which: str, name: str | None, kind: type, changed: bool
+) -> None:
+    """``changed``: callables may have put other fields into the batch."""
+    have = ", ".join(_names(fields, kind)) or "none"
+    if name is None:
+        raise ValueError(
+            f"batch_transform needs one {which} field. Found: {have}. Name it: batch_transform=OfFields(..., "
+            f"{which}=NAME), or leave the others out by fields=[...]."
+        )
+    if not changed and name not in [one for one, _, _ in fields]:
+        raise ValueError(f"OfFields.{which}: batches have no field {name!r}. Fields of that kind: {have}.")
+
+
+def _check_pictures(
+    parts: tuple[Any, ...], fields: list[tuple[str, Field, int]], image: str | None, options: Options
+) -> None:
+    if Sizes.of(options.sizes).mode != "stack":
+        raise ValueError(
+            f"batch_transform needs pictures of one size. Found: sizes={options.sizes!r}. Let the transform "
+            "make them so, and leave sizes out."
+        )
+    kind = next((field.kind for name, field, _ in fields if name == image), None)
+    coloured = [part for part in parts if isinstance(part, (ColorJitter, RandomErasing, Erasing))]
+    if coloured and isinstance(kind, Image) and kind != Image():
+        raise ValueError(
+            f"{type(coloured[0]).__name__} in batch_transform is for RGB pictures of 8 bits. Found: "
+            f"{image}={kind}."
+        )
+    several = _names(fields, Image)
+    if len(several) > 1 and any(isinstance(part, ColorJitter) for part in parts):
+        raise ValueError(
+            "ColorJitter in batch_transform works on pictures before normalisation, and there can be one "
+            f"image field then. Found: {', '.join(several)}. Put it into transform, or leave the others out "
+            "by fields=[...]."
+        )

@@ -1,4 +1,4 @@
-"""The DataLoader's options, as back ends know them: checked by fastload.loader.resolve."""
+"""The DataLoader's options, as back ends know them: checked by fastload.loader.options."""
 
 from __future__ import annotations
 

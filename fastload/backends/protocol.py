@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fastload.backends.faults import SampleReport
 from fastload.backends.stats import Counts
 from fastload.prefetch.feeder import BatchKey
 
-__all__ = ["Backend", "PlacedBackend"]
+# ---- protocol ---------------------------------------------------------------------------------------
 
 
 class Backend(Protocol):
@@ -40,3 +40,29 @@ class PlacedBackend(Backend, Protocol):
 
     def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
         """Go on at ``key`` with a state of :meth:`place_state`."""
+
+
+# ---- Batches of which a function makes what the consumer gets ---------------------------------------
+
+
+class CollatedBackend:
+    """Another back end's batches, collated when the consumer takes them.
+
+    Args:
+        inner: whose.
+        collate: what is made of a batch.
+    """
+
+    def __init__(self, inner: Backend, collate: Callable[[Any], Any]) -> None:
+        self._inner = inner
+        self._collate = collate
+        self.cancel, self.close, self.counts = inner.cancel, inner.close, inner.counts
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._inner.errors
+
+    def batch(self, key: BatchKey) -> Any:
+        """What is made of the batch ``key``."""
+        return self._collate(self._inner.batch(key))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastload.machine.locks import ForkSafeLock
+from fastload.machine.threads import ForkSafeLock
 from fastload.sample.layout import VALID
 
 __all__ = ["ConsumerClock", "Counts", "batch_length", "stage_stats"]

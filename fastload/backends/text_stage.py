@@ -15,10 +15,10 @@ import torch
 
 from fastload.dataset.mixture import Packed
 from fastload.machine.threads import start_beside
-from fastload.prefetch.announcing import BatchKey, following
-from fastload.sample.captions import Captions
+from fastload.prefetch.feeder import BatchKey, following
 from fastload.sample.layout import HOST, IDS
 from fastload.sample.ragged import Ragged
+from fastload.sample.schema import Captions
 from fastload.sampler import BatchIds, Sampler
 from fastload.sampler.philox import sample_words
 

@@ -14,20 +14,22 @@ from contextlib import nullcontext
 from typing import Any
 
 from torch.utils.data._utils.collate import default_convert
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
-from fastload.backends.place_state import has_state, stateful_loader
-from fastload.backends.shared_memory import Sharing, lack_of, said_in_words
+from fastload.backends.state import has_state, stateful_loader
 from fastload.backends.stats import Counts
 from fastload.backends.worker_processes import (
     FORKED,
     Beginning,
     Parent,
+    Sharing,
     disown_after_fork,
     has_dead_worker,
+    lack_of,
     raise_if_not_delivered,
+    said_in_words,
 )
-from fastload.dataset.kind import TorchDataLoader
 from fastload.errors import NotDelivered, StateError
 from fastload.extras import words
 from fastload.machine.interrupts import interrupts_kept

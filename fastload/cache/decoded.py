@@ -10,7 +10,7 @@ from fastload._native import _C
 from fastload.cache.layout import Contents
 from fastload.cache.streams import ENCODED, Tier
 from fastload.cache.tier import Side, bounded_sizes, decoded_bytes, decoded_side, tier_name
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_with_pil
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["decoded", "fill_target", "tier_of"]

@@ -21,7 +21,7 @@ from fastload.cache.files import DATA_SUFFIX, CacheInfo, said
 from fastload.cache.layout import Contents
 from fastload.cache.root import Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
-from fastload.machine.positional import read_at, write_at
+from fastload.machine.paths import read_at, write_at
 from fastload.machine.sizes import human_bytes
 
 __all__ = ["attach_tier", "create_tier", "inspect_tier"]

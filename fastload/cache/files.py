@@ -41,7 +41,7 @@ from fastload.cache.layout import (
 )
 from fastload.cache.root import TEMPORARY, Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
-from fastload.machine.positional import read_at, write_at
+from fastload.machine.paths import read_at, write_at
 
 __all__ = [
     "CacheInfo",

@@ -16,7 +16,7 @@ from fastload.cache.coefficients import COEFFICIENTS
 from fastload.cache.opening import file_bytes, has_file, planned_bytes
 from fastload.cache.settings import CacheSetting
 from fastload.errors import CacheError, FastloadError
-from fastload.machine.cpu_budget import find_budget
+from fastload.machine.cpu import find_budget
 from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from fastload._native import _C
 from fastload.errors import CacheError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 
 __all__ = [
     "LOCK_NAME",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fastload.machine.folders import absolute_folder
+from fastload.machine.paths import absolute_folder
 from fastload.machine.sizes import parse_size
 
 __all__ = ["CacheSetting", "DiskSetting", "parse_setting"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload._native import _C
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 from fastload.machine.threads import start_beside
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 

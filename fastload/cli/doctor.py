@@ -143,7 +143,7 @@ def _check_html(path: Path) -> None:
         LibraryMissing: there is no matplotlib.
         SystemExit: there is no such folder.
     """
-    from fastload.diagnose.report.figures import drawing
+    from fastload.diagnose.report.page import drawing
 
     drawing()
     if not path.absolute().parent.is_dir():

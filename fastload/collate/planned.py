@@ -63,7 +63,7 @@ class Collation:
     Args:
         collate: see :data:`Collate`.
         changes: arguments of the loader that follow from it: ``fields``, ``sizes``, ``masks``.
-        names: of the fields of objects (:class:`fastload.collate.roles.Names`); None: it makes no targets.
+        names: of the fields of objects (:class:`~fastload.collate.detection.Names`); None: no targets.
         needs_origins: it wants to know where samples come from, and a batch's numbers on the host.
     """
 

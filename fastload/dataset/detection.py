@@ -1,24 +1,27 @@
-"""Packed datasets as torch Datasets of pictures and targets, and what evaluators ask of them."""
+"""Packed datasets as torch Datasets of pictures and targets, and their objects as COCO's evaluators ask
+for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch.utils.data
 
-from fastload.collate.listed import listed
+from fastload.collate.detection import Names, Roles, listed
 from fastload.collate.planned import Delivered
-from fastload.collate.roles import Names, Roles
-from fastload.dataset.pictures import checked_index
+from fastload.dataset.packed import checked_index
 from fastload.dataset.samples import read_sample
 from fastload.extras import need
+from fastload.sample.fields import Array, Labels
 from fastload.sample.layout import IDS, VALID
 from fastload.sample.ragged import Ragged
 from fastload.shard.tickets import deliver
 
-__all__ = ["DetectionDataset"]
+# ---- detection --------------------------------------------------------------------------------------
 
 
 class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, Any]]]):
@@ -90,8 +93,6 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         need("pycocotools.coco", "dataset.coco")
         from pycocotools.coco import COCO  # type: ignore[import-untyped,unused-ignore]
 
-        from fastload.dataset.coco_facts import coco_facts
-
         api = COCO()
         samples = map(self._sample, range(len(self)))
         api.dataset = coco_facts(self.of_packed, self._roles, samples, self._image_id)
@@ -121,3 +122,143 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
 def _of_one(value: Any) -> Any:
     """A sample's value as a batch of one has it."""
     return Ragged.from_list([value]) if isinstance(value, torch.Tensor) else torch.tensor([value])
+
+
+# ---- What a packed set says of its objects, as COCO's annotation files say it -----------------------
+
+
+def coco_facts(
+    dataset: Any, roles: Roles, samples: Iterable[int], image_id: Callable[[int], int]
+) -> dict[str, Any]:
+    """``images``, ``annotations`` and ``categories`` of these samples, as ``json.load`` gives them.
+
+    Args:
+        dataset: a packed one.
+        roles: which field is what.
+        samples: sample ids, each once.
+        image_id: of a sample id.
+
+    Raises:
+        ValueError: two samples have one image id.
+    """
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    own_ids: list[int] | None = [] if _has_ids(dataset.schema, roles) else None
+    fits = True
+    for sample in samples:
+        part, own = dataset.locate(sample)
+        number, record = image_id(sample), part.record(own, roles.image)
+        size = {"width": int(record["width"]), "height": int(record["height"])}
+        images.append({"id": number, "file_name": dataset.key(sample), **size})
+        columns = _columns(part, own, roles, size)
+        count = len(columns["bbox"])
+        for row in range(count):
+            found = {name: values[row] for name, values in columns.items()}
+            annotations.append({"id": len(annotations) + 1, "image_id": number, **found})
+        if own_ids is not None:
+            ids = part.value("ids", own).tolist()
+            own_ids += ids
+            fits = fits and len(ids) == count
+    _check_apart(images)
+    if own_ids is not None:
+        _name(annotations, own_ids, fits)
+    return {"images": images, "annotations": annotations, "categories": _categories(dataset, roles)}
+
+
+def _has_ids(schema: Any, roles: Roles) -> bool:
+    if "ids" not in schema:
+        return False
+    field = schema["ids"]
+    return isinstance(field.kind, Array) and field.kind.has_ids and field.of in (roles.boxes, None)
+
+
+def _check_apart(images: list[dict[str, Any]]) -> None:
+    """Predictions name their picture by its id alone."""
+    first: dict[int, dict[str, Any]] = {}
+    for image in images:
+        other = first.setdefault(image["id"], image)
+        if other is not image:
+            raise ValueError(
+                f"Image ids must differ, or an evaluator takes pictures for one another. Found: "
+                f"{image['id']} for {other['file_name']!r} and for {image['file_name']!r}. Evaluate each "
+                "set by itself, and each sample once."
+            )
+
+
+def _name(annotations: list[dict[str, Any]], ids: list[int], fits: bool) -> None:
+    """Give annotations these ids, unless evaluators, which keep one of an id and take 0 for no object, would
+    take them for one another. ``fits``: each sample has as many as boxes."""
+    if not fits:
+        what = "are not one for each box"
+    elif len(set(ids)) < len(ids):
+        what = "repeat"
+    elif min(ids, default=1) < 1:
+        what = "are not all positive"
+    else:
+        for one, own in zip(annotations, ids, strict=True):
+            one["id"] = own
+        return
+    warnings.warn(f"The ids of annotations {what}: .coco numbers annotations from 1 instead.", stacklevel=4)
+
+
+def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[str, list[Any]]:
+    """Each key's value for each object of a sample."""
+    boxes = part.value(roles.boxes, own).astype(np.float64)
+    if roles.relative:
+        boxes = boxes * np.array([size["width"], size["height"]] * 2)
+    if roles.format == "xyxy":
+        boxes = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+    elif roles.format == "cxcywh":
+        boxes = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, 2:]], 1)
+    classes = part.value(roles.labels, own).tolist()
+    crowds = (
+        [0] * len(boxes) if roles.iscrowd is None else part.value(roles.iscrowd, own).astype(int).tolist()
+    )
+    area = boxes[:, 2] * boxes[:, 3] if roles.area is None else part.value(roles.area, own)
+    found = {
+        "bbox": boxes.tolist(),
+        "category_id": [roles.numbers[one] if roles.numbers and one >= 0 else one for one in classes],
+        "area": area.tolist(),
+        "iscrowd": crowds,
+    }
+    if roles.masks is not None:
+        found["segmentation"] = [_segmentation(one) for one in part.value(roles.masks, own)]
+    if roles.keypoints is not None:
+        found |= _points(part.value(roles.keypoints, own))
+    return found
+
+
+def _segmentation(outline: Any) -> Any:
+    """Outlines as flat lists of numbers; run lengths as they are."""
+    if isinstance(outline, dict):
+        return {"size": list(outline["size"]), "counts": list(outline["counts"])}
+    return [polygon.reshape(-1).tolist() for polygon in outline]
+
+
+def _points(points: np.ndarray) -> dict[str, list[Any]]:
+    if points.shape[2] == 2:
+        points = np.concatenate([points, np.full((*points.shape[:2], 1), 2, points.dtype)], 2)
+    labelled = (points[..., 2] > 0).sum(1).tolist()
+    return {"keypoints": [one.reshape(-1).tolist() for one in points], "num_keypoints": labelled}
+
+
+def _categories(dataset: Any, roles: Roles) -> list[dict[str, Any]]:
+    """The classes by the numbers that the source gives them; without names those that labels can be."""
+    field = dataset.schema[roles.labels]
+    kind, source = field.kind, field.source
+    known = source.get("categories") if isinstance(source, dict) else None
+    if isinstance(known, list) and sorted(one["id"] for one in known) == sorted(roles.numbers):
+        return [dict(one) for one in known]  # as the JSON had them, with what it said besides
+    names = list(kind.classes) if isinstance(kind, Labels) else []
+    if not names:
+        return [{"id": number, "name": str(number)} for number in _seen(dataset, roles)]
+    numbers = roles.numbers or range(len(names))
+    return [{"id": number, "name": name} for number, name in zip(numbers, names, strict=True)]
+
+
+def _seen(dataset: Any, roles: Roles) -> list[int]:
+    found: set[int] = set()
+    for part in dataset.parts:
+        for own in range(len(part)):
+            found.update(part.value(roles.labels, own).tolist())
+    return sorted(found)

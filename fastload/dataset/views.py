@@ -1,12 +1,9 @@
-"""What a DataLoader is given, as what it reads: folders opened, subsets and concatenations kept native.
-
-torch's ``Subset`` (also nested, and what ``random_split`` and slices give) and ``ConcatDataset`` of packed
-datasets come to a :class:`~fastload.dataset.selection.Selection`, which the engine reads. Whatever else
-holds a packed dataset has code of its own, which only torch's workers can run: that is said once.
-"""
+"""The dataset that a DataLoader is given, as what it reads: folders opened, subsets and concatenations
+kept native."""
 
 from __future__ import annotations
 
+import enum
 import os
 import warnings
 import weakref
@@ -15,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import ConcatDataset, Dataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
-from fastload.dataset.kind import Kind, kind_of, own_code
-from fastload.dataset.mixture import MixedFiles, Packed
-from fastload.dataset.pictures import PackedDataset
-from fastload.dataset.selection import Selection
+from fastload.dataset.mixture import MixedFiles, Packed, Selection
+from fastload.dataset.packed import MixedDataset, PackedDataset
 from fastload.errors import SlowPathWarning, StateError
 from fastload.sampler import Sampler
 from fastload.sampler.mapped import MappedSampler
@@ -28,17 +23,58 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan
 
-__all__ = [
-    "ConcatView",
-    "SubsetView",
-    "check_unchanged",
-    "given_transform",
-    "is_named",
-    "open_dataset",
-    "read_by",
-    "transforms_of",
-    "why_not_native",
-]
+# ---- What a dataset is to a loader ------------------------------------------------------------------
+#
+# Asked once, when the loader is made.
+
+
+_OF_DATASETS = ("__getitem__", "__getitems__", "__len__")
+_OF_PACKED = (*_OF_DATASETS, "read", "record", "label", "labels", "locate")
+
+
+class Kind(enum.Enum):
+    """Who reads a dataset, and who decides its order."""
+
+    PACKED = "packed"  # our own threads read it
+    MAPPED = "mapped"  # a torch Dataset: torch's workers read it, in our order
+    STREAM = "stream"  # a torch IterableDataset: it decides its own order
+
+
+def kind_of(dataset: Any) -> Kind:
+    """The kind of a dataset, as :func:`fastload.dataset.views.open_dataset` returned it."""
+    dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
+    if isinstance(dataset, Packed) and (isinstance(dataset, Selection) or not own_code(dataset)):
+        return Kind.PACKED
+    return Kind.STREAM if isinstance(dataset, IterableDataset) else Kind.MAPPED
+
+
+def own_code(dataset: Any) -> str:
+    """The first method of a subclass of a packed dataset, Subset or ConcatDataset that changes which samples
+    there are; "": none."""
+    base, names = _base(dataset)
+    for name in names:
+        if getattr(type(dataset), name, None) is not getattr(base, name, None):
+            return name
+    return ""
+
+
+def _base(dataset: Any) -> tuple[type, tuple[str, ...]]:
+    """The class that the engine knows, and what of it must not be changed."""
+    if isinstance(dataset, Packed):
+        engine = PackedFiles if isinstance(dataset, PackedFiles) else MixedFiles
+        ours = PackedDataset if engine is PackedFiles else MixedDataset
+        return ours if isinstance(dataset, ours) else engine, _OF_PACKED
+    return Subset if isinstance(dataset, Subset) else ConcatDataset, _OF_DATASETS
+
+
+# ---- What a DataLoader is given, as what it reads ---------------------------------------------------
+#
+# Folders opened, subsets and concatenations kept native.
+#
+# torch's ``Subset`` (also nested, and what ``random_split`` and slices give) and ``ConcatDataset`` of
+# packed datasets come to a :class:`~fastload.dataset.mixture.Selection`, which the engine reads. Whatever
+# else holds a packed dataset has code of its own, which only torch's workers can run: that is said once.
+
 
 Ids = npt.NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""The examination of a loader: its capacities, what could help, tried, and the verdict."""
+"""The examination of a loader: what each stage could do, what could help, tried, and the verdict."""
 
 from __future__ import annotations
 
@@ -16,22 +16,72 @@ import numpy as np
 from fastload.cache.disk import planned_disk_bytes
 from fastload.cache.opening import planned_bytes
 from fastload.cache.streams import FIRST
-from fastload.diagnose.case import Case, proposals
+from fastload.diagnose.callables import lanes, python_functions
+from fastload.diagnose.examination import Case, cpus_here, proposals, shown
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
-from fastload.diagnose.line import measure_line
-from fastload.diagnose.python_part import python_functions
-from fastload.diagnose.spare import cpus_here
-from fastload.diagnose.stages import measured_stages
-from fastload.diagnose.storage import Storage, measure_storage
-from fastload.diagnose.subject import Subject
-from fastload.diagnose.torch_doctor import examine_torch
-from fastload.diagnose.trial import Budget, Runner, Trial, in_turns, quiet
+from fastload.diagnose.storage import Storage, measure_line, measure_storage
+from fastload.diagnose.torch_loader import examine_torch
+from fastload.diagnose.trial import Budget, Runner, Subject, Trial, in_turns, quiet
 from fastload.diagnose.verdict import judge
 from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
-__all__ = ["examine"]
+# ---- What each stage of a loader could do if nothing else limited it --------------------------------
+
+
+def measured_stages(case: Case) -> tuple[Stage, ...]:
+    """The capacities, from storage to step."""
+    return tuple(_stages(case))
+
+
+def _stages(case: Case) -> Iterator[Stage]:
+    base, storage = case.base, case.storage
+    if storage is not None:
+        warm = f"; {shown(storage.warm)} by one thread from memory" if not storage.line else ""
+        yield Stage(
+            "storage",
+            storage.random,
+            evidence=f"{'Cold' if not storage.line else storage.line}: {shown(storage.random)} records/s at "
+            f"random, {shown(storage.orderly)} in order, one takes {1000 * storage.latency:.2f} ms{warm}. "
+            f"{storage.evidence}.",
+        )
+    for name in ("decode", "transform"):
+        seconds = base.stages.get(name, 0.0)
+        if seconds > 0:
+            usable = min(float(base.threads), case.cpus)
+            yield Stage(
+                name,
+                usable / seconds,
+                seconds,
+                f"{1000 * seconds:.2f} ms a sample in each of {base.threads} threads, in the loader's own "
+                f"run: {shown(1 / seconds)} images/s of one.",
+            )
+    for name, collates in (("python", False), ("collate", True)):
+        functions = [one for one in case.functions if one.collates == collates]
+        if functions:
+            yield Stage(
+                name,
+                case.python_rate(collates),
+                sum(one.cpu for one in functions),
+                "; ".join(f"{one.name}: {1000 * one.seconds:.2f} ms a sample" for one in functions)
+                + f". {lanes(case.subject)} at once.",
+            )
+    yield Stage(
+        "loader",
+        base.rate,
+        base.cpu,
+        f"Without a step, on records in memory: {shown(base.rate)} images/s, {1000 * base.cpu:.2f} ms of CPU "
+        f"time a sample, threads at {base.busy:.2f} of their time.",
+    )
+    if case.step is not None:
+        yield case.step
+
+
+# ---- The examination of a loader --------------------------------------------------------------------
+#
+# Its capacities, what could help, tried, and the verdict.
+
 
 _READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
 _WAITED = 0.6  # of the time, or of the rate from memory: the loop waited for storage

@@ -1,4 +1,4 @@
-"""Short runs of loaders without a step: what each of them reaches, measured in turns."""
+"""Short runs of loaders, with and without a step: what each of them reaches, measured in turns."""
 
 from __future__ import annotations
 
@@ -6,18 +6,73 @@ import os
 import statistics
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
 from fastload.backends.callables import InlineStage
 from fastload.backends.stats import batch_length
+from fastload.dataset.mixture import MixedFiles
 from fastload.diagnose.facts import Stage
-from fastload.diagnose.paced import PacedStep
+from fastload.errors import ChecksumError
+from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
+from fastload.machine.paths import read_at, write_at
+from fastload.shard.dataset import PackedFiles
 
-__all__ = ["Budget", "Runner", "Trial", "cpu_seconds", "in_turns", "quiet", "starting_seconds"]
+# ---- A step that takes the time of the user's, for trials of a loader and a step together -----------
+
+
+_BYTES = bytes(1 << 16)  # some 20 microseconds of work that does not keep Python's lock
+
+_SLEEP, _SLEEPS = 0.0005, 9  # seconds, and how many of them are looked at
+
+
+class PacedStep:
+    """Computes for as long as the step does, in this thread, and waits for the rest of its time.
+
+    Args:
+        step: alone. Of a step that computes in several threads at once one thread's time is taken.
+    """
+
+    def __init__(self, step: Stage) -> None:
+        self._seconds = 1 / step.rate
+        self._cpu = min(step.cpu, self._seconds)
+        self._late = _lateness()
+
+    def __call__(self, samples: int) -> None:
+        """One step."""
+        began, end = time.perf_counter(), time.thread_time() + self._cpu * samples
+        while time.thread_time() < end:
+            zlib.crc32(_BYTES)
+        rest = self._seconds * samples - (time.perf_counter() - began)
+        if rest > self._late:
+            time.sleep(rest - self._late)
+        while time.perf_counter() - began < self._seconds * samples:
+            pass
+
+
+def _lateness() -> float:
+    """Seconds that a sleep takes too long here: of steps of some hundred microseconds it is half."""
+    found = []
+    for _ in range(_SLEEPS):
+        began = time.perf_counter()
+        time.sleep(_SLEEP)
+        found.append(time.perf_counter() - began - _SLEEP)
+    return statistics.median(found)
+
+
+# ---- Short runs of loaders without a step -----------------------------------------------------------
+#
+# What each of them reaches, measured in turns.
+
 
 _ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
 _WARM_SHARE = 0.25  # of a run, before it is measured
@@ -291,3 +346,289 @@ def _of_process(process: int) -> float:
     except OSError:
         return 0.0  # has just ended
     return sum(map(int, numbers[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+# ---- A sampler for trials ---------------------------------------------------------------------------
+
+
+_PASSES = 64  # over the sample, in one epoch
+
+
+class Passes(Sequence[int]):
+    """Some sample ids again and again, each time in an order of its own."""
+
+    def __init__(self, ids: Any) -> None:
+        self._ids = np.asarray(ids, np.int64)
+
+    def __len__(self) -> int:
+        return _PASSES * len(self._ids)
+
+    def __getitem__(self, index: Any) -> Any:
+        return int(self._ids[index % len(self._ids)])
+
+    def __iter__(self) -> Iterator[int]:
+        random = np.random.default_rng(0)
+        for _ in range(_PASSES):
+            yield from random.permutation(self._ids).tolist()
+
+
+# ---- Some samples' records in files of this machine -------------------------------------------------
+#
+# Where the set's own have them, and empty elsewhere.
+
+
+_READERS = 32
+_LEAST = 32  # records, however long they take
+
+
+def can_be_replicated(dataset: Any) -> bool:
+    """Whether all that its samples have is one record each, and no view (a Subset) stands before it."""
+    parts = getattr(dataset, "parts", ())
+    known = isinstance(dataset, (PackedFiles, MixedFiles))
+    return known and all(isinstance(part, PackedFiles) and part.is_plain for part in parts)
+
+
+class Replica:
+    """Sparse files of the shards' sizes, with the records that were asked for.
+
+    Args:
+        dataset: of which :func:`can_be_replicated` holds.
+        folder: to make files in.
+    """
+
+    def __init__(self, dataset: Any, folder: Path) -> None:
+        self._of = dataset
+        self._paths: list[list[Path]] = []
+        for number, part in enumerate(dataset.parts):
+            place = folder / f"part{number}"
+            place.mkdir(parents=True)
+            paths = [place / f"{at}" for at in range(len(part.manifest.shards))]
+            for path, shard in zip(paths, part.manifest.shards, strict=True):
+                with open(path, "wb") as file:
+                    file.truncate(shard.size)
+            self._paths.append(paths)
+        self._ends = np.cumsum([len(part) for part in dataset.parts])
+
+    def place(self, sample: int) -> tuple[Path, int, int]:
+        """File, offset and bytes of a sample's record."""
+        part, number = self._of.locate(sample)
+        record = part.record(number)
+        at = int(np.searchsorted(self._ends, sample, "right"))  # one dataset may be mixed with itself
+        return self._paths[at][int(record["shard"])], int(record["offset"]), int(record["length"])
+
+    def fill(self, ids: npt.NDArray[np.int64], seconds: float, most: int) -> npt.NDArray[np.int64]:
+        """Bring records here for so long, or until they have ``most`` bytes; the ids of those that came.
+
+        Raises:
+            RemoteError: the store does not give them.
+        """
+        end, taken, come = time.monotonic() + seconds, 0, []
+        with ThreadPoolExecutor(_READERS) as pool:
+            for begin in range(0, len(ids), _READERS):
+                wave = ids[begin : begin + _READERS]
+                sizes = list(pool.map(self._bring, wave.tolist()))
+                come.append(wave[np.array(sizes) > 0])
+                taken += sum(sizes)
+                if taken > most or (begin + len(wave) >= _LEAST and time.monotonic() > end):
+                    break
+        return np.concatenate(come) if come else ids[:0]
+
+    def _bring(self, sample: int) -> int:
+        """The bytes of its record; 0: it is damaged."""
+        part, number = self._of.locate(sample)
+        try:
+            data = part.reader.read(number)
+        except ChecksumError:
+            return 0
+        path, offset, _ = self.place(sample)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            write_at(descriptor, data, offset)
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}, for records of trials", str(path)) from error
+        finally:
+            os.close(descriptor)
+        return len(data)
+
+    def sync(self) -> None:
+        """What was written is on the disk, so that its pages can be dropped."""
+        for path in (path for paths in self._paths for path in paths):
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+
+    def dataset(self) -> Any:
+        """The dataset, whose records are read here; others than those that came are damaged."""
+        parts = [_read_from(part, paths) for part, paths in zip(self._of.parts, self._paths, strict=True)]
+        if isinstance(self._of, PackedFiles):
+            return parts[0]
+        other = object.__new__(type(self._of))
+        other.__dict__ |= self._of.__dict__ | {"parts": tuple(parts)}
+        return other
+
+
+def _read_from(part: PackedFiles, paths: Sequence[Path]) -> PackedFiles:
+    other = object.__new__(type(part))
+    other.__dict__ |= part.__dict__
+    shards = zip(paths, part.manifest.shards, strict=True)
+    other.reader = _C.Reader(part.index, [(str(path), shard.size) for path, shard in shards])
+    return other
+
+
+# ---- The loader that is examined --------------------------------------------------------------------
+#
+# Made anew with other arguments, on records that lie in memory.
+
+
+_MOST_BYTES = 512 << 20  # of records that are brought into memory for trials
+_MOST_SAMPLES = 4096
+_READING = 4.0  # seconds that this may take
+_MOST_FETCHED = 128 << 20  # bytes of records of a store, which are kept in memory for the while
+_BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller for trials, or they would see too few
+
+# What trials do not share with the job: its ranks, its random state, its files, its cache.
+_ALONE = {
+    "rank": 0,
+    "world_size": 1,
+    "process_group": None,
+    "handshake": "off",
+    "error_log": None,
+    "on_error": "skip",
+    "generator": None,
+    "drop_last": True,
+    "padding": None,
+    "drop_padding": False,
+    "autotune": False,
+    "timeout": 0,
+}
+
+
+class Subject:
+    """A fastload DataLoader over packed data.
+
+    Args:
+        loader: the user's; never iterated.
+        folder: in memory, for records of a store; None: they are fetched each time.
+    """
+
+    def __init__(self, loader: Any, folder: Path | None = None) -> None:
+        self.loader = loader
+        self.kind = type(loader)
+        self.arguments: dict[str, Any] = dict(loader._arguments)
+        arranged = loader._arranged
+        #: The user's dataset, and that of trials, which reads what is in memory.
+        self.given = self.dataset = arranged.dataset
+        self.plan = arranged.plan
+        self.options = arranged.options
+        self.threads: int = arranged.threads.threads
+        self.parts = self.dataset.parts
+        self.core = loader._sampler.core
+        self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.has_batch(0, 0, 0) else 1
+        self.records: int = sum(len(part) for part in self.parts)
+        self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
+        #: Samples whose records lie in memory: all of them, or some of the job's own order.
+        self.ids, self.reading_seconds = self._in_memory(self._drawn(), folder)
+        #: Of batches in trials.
+        self.trial_batch = min(self.batch_size, len(self.ids))
+
+    @property
+    def record_bytes(self) -> float:
+        """Bytes of a record, on the average."""
+        return max(1.0, self.data_bytes / max(1, self.records))
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether the set stays in the page cache once it was read."""
+        return self.data_bytes <= PAGE_CACHE_SHARE * available_memory()
+
+    @property
+    def in_store(self) -> bool:
+        """Whether any of it is in an object store."""
+        return any(part.location is not None for part in self.parts)
+
+    def suit(self, rate: float) -> None:
+        """Choose the trials' batches by the rate that the loader has."""
+        fitting = max(1, int(rate * _BATCH_SECONDS))
+        self.trial_batch = max(1, min(self.batch_size, fitting, len(self.ids)))
+
+    def make(self, **changes: Any) -> Any:
+        """The same loader over :attr:`ids` (or ``ids=``), with arguments changed."""
+        ids = changes.pop("ids", self.ids)
+        no_cache = self.arguments["cache"] == "auto" or self.in_store
+        cache: dict[str, Any] = {"cache": "off"} if no_cache else {}
+        order: dict[str, Any] = {"shuffle": None, "sampler": Passes(ids), "batch_sampler": None}
+        order |= {"shuffle_block": None, "shuffle_window": None, "batch_size": self.trial_batch}
+        given = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
+        given["storage_options"] = None  # the dataset is open
+        return self.kind(**given | _ALONE | cache | order | changes)
+
+    def _workers(self) -> int | None:
+        given: int | None = self.arguments["num_workers"]
+        return self.threads if given is None else given
+
+    def _drawn(self) -> npt.NDArray[np.int64]:
+        """Samples of the job's own order, spread over an epoch, each once."""
+        wanted = min(_MOST_SAMPLES, max(64, int(_MOST_BYTES / self.record_bytes)))
+        most = wanted // self.batch_size + 1
+        try:
+            batches = self.core.num_batches(0)
+        except TypeError:  # a sampler that does not say when it ends, if it does
+            batches = most
+        steps = np.unique(np.linspace(0, batches - 1, max(1, min(batches, most)))).astype(int).tolist()
+        found = [self.core.batch(0, 0, step).ids for step in steps if self.core.has_batch(0, 0, step)]
+        ids = np.concatenate(found) if found else np.zeros(0, np.int64)
+        ids = ids[ids >= 0]
+        first = np.sort(np.unique(ids, return_index=True)[1])
+        return ids[first][:wanted].astype(np.int64)
+
+    def _in_memory(
+        self, ids: npt.NDArray[np.int64], folder: Path | None
+    ) -> tuple[npt.NDArray[np.int64], float]:
+        """Those of them that could be read in the time there is, and how long that took."""
+        if len(ids) == 0:
+            raise ValueError("The loader has no samples to examine.")
+        began = time.monotonic()
+        if self.in_store and folder is not None and can_be_replicated(self.given):
+            replica = Replica(self.given, folder / "records")
+            ids = replica.fill(ids, _READING, min(_MOST_FETCHED, _room(folder)))
+            self.dataset = replica.dataset()
+            self.parts = self.dataset.parts
+            return ids, time.monotonic() - began
+        readers = _Files()
+        try:
+            for count, sample in enumerate(ids.tolist(), 1):
+                part, number = self.dataset.locate(sample)
+                readers.read(part, number)
+                if count >= 32 and time.monotonic() - began > _READING:
+                    ids = ids[:count]
+                    break
+        finally:
+            readers.close()
+        return ids, time.monotonic() - began
+
+
+def _room(folder: Path) -> int:
+    """Bytes that may be taken there: a quarter of what is free."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize // 4
+
+
+class _Files:
+    """Reads records of local files through the page cache; of stores nothing, which have none."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, int] = {}
+
+    def read(self, part: Any, number: int) -> None:
+        """Bring one record into memory."""
+        if part.location is not None:
+            return
+        record = part.record(number)
+        path = part.folder / part.manifest.shards[int(record["shard"])].file
+        if path not in self._open:
+            self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        read_at(self._open[path], int(record["length"]), int(record["offset"]))
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._open.values():
+            os.close(descriptor)

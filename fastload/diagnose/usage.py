@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.machine.cgroups import cgroup_folders
+from fastload.machine.cpu import cgroup_folders
 
 __all__ = ["Meter", "Usage", "cpu_delay"]
 

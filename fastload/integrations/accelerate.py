@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.dataset.kind import Kind
+from fastload.dataset.views import Kind
 from fastload.errors import StateError
 from fastload.integrations.skipping import let_skip
 from fastload.integrations.watched import Companion

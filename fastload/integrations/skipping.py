@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fastload.dataset.kind import TorchDataLoader
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
+
 from fastload.loader.rank_sampler import RankBatches
-from fastload.loader.rebuilt import owner_of
+from fastload.loader.torch_compat import owner_of
 
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload.dataset.kind import Kind, TorchDataLoader, kind_of
+from fastload.dataset.views import Kind, kind_of
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["from_torch"]

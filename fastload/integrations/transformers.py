@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fastload.dataset.kind import Kind, kind_of
+from fastload.dataset.views import Kind, kind_of
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["NamedBatch", "PackedLoaders"]

@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
-from fastload.backends.named_fields import check_moving
+from fastload.backends.fields import check_moving
 from fastload.backends.options import Options
 from fastload.collate.planned import Collation, Delivered
-from fastload.dataset.kind import Kind
-from fastload.dataset.views import read_by
-from fastload.sample.captions import Captions
+from fastload.dataset.views import Kind, read_by
 from fastload.sample.fields import PLACES, Boxes, Keypoints, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
-from fastload.sample.schema import Field
+from fastload.sample.schema import Captions, Field
 from fastload.sampler import Sampler
-from fastload.transforms.called import calls_v2
+from fastload.transforms.callables import calls_v2
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
@@ -182,7 +180,7 @@ def after_engine(
         collation = Collation(lambda delivered: _plain(delivered.batch))
     if collation is None:
         return backend
-    from fastload.backends.collated import CollatedBackend
+    from fastload.backends.protocol import CollatedBackend
 
     collate = collation.collate
 

@@ -7,35 +7,107 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import torch
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
-from fastload.backends.lanes import Lanes
-from fastload.backends.place_state import check_kept, keeps_state
-from fastload.backends.state import LoaderState
+from fastload.backends.faults import SampleReport
+from fastload.backends.iterations import Lanes
+from fastload.backends.state import LoaderState, check_kept, keeps_state
+from fastload.backends.stats import stage_stats
 from fastload.cache.settings import CacheSetting
-from fastload.dataset.kind import Kind, TorchDataLoader
+from fastload.dataset.views import Kind
 from fastload.errors import StateError
-from fastload.loader.arrangement import Arrangement
+from fastload.loader.assembly import Arrangement
 from fastload.loader.epochs import EpochIterator, Epochs
-from fastload.loader.frameworks import (
+from fastload.loader.keywords import refuse_unknown
+from fastload.loader.options import Block, Cache, Dali
+from fastload.loader.rank_sampler import RankBatches, sampler_class
+from fastload.loader.torch_compat import (
+    Found,
     accelerate_asks,
     epoch_meant,
     let_skip,
     lightning_made,
     look_for_accelerate,
+    own_collate,
+    set_attributes,
+    source_of,
+    wraps_ours,
 )
-from fastload.loader.keywords import refuse_unknown
-from fastload.loader.rank_sampler import RankBatches, sampler_class
-from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
-from fastload.loader.told import Told
-from fastload.loader.torch_attributes import Found, set_attributes
-from fastload.loader.values import Block, Cache, Dali
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import site_of_loader
 from fastload.ranks.preemption import Callbacks
 from fastload.sampler import KeyedSampler, check_position, order_name
+
+if TYPE_CHECKING:
+    from fastload.loader.explain import Explanation
+    from fastload.loader.rank_sampler import RankSampler
+
+
+# ---- What a loader says of itself -------------------------------------------------------------------
+#
+# Bad samples, clocks, steps, charts, memory.
+
+
+class Told:
+    """The part of a DataLoader that only looks."""
+
+    _arranged: Arrangement
+    _epochs: Epochs
+    _sampler: RankSampler
+
+    @property
+    def errors(self) -> list[SampleReport]:
+        """The bad samples met so far (the first 10,000)."""
+        return [report for backend in self._epochs.lanes.backends for report in backend.errors]
+
+    def stats(self) -> dict[str, Any]:
+        """Clocks and counts since the loader was made; see :func:`fastload.backends.stats.stage_stats`."""
+        parts = self._arranged.dataset.parts if self._arranged.packed else ()
+        damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
+        return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
+
+    def explain(self) -> Explanation:
+        """Each step: where it runs, and why. To be printed."""
+        return self._arranged.explain(self._sampler.core)
+
+    def report(self, verdict: Any = None, **more: Any) -> Shown:
+        """Where the time goes, as charts, for a notebook or ``.save("report.html")``; takes some ten seconds.
+
+        Args:
+            verdict: of the doctor, to be on top; None: what the clocks say.
+            more: see :class:`fastload.diagnose.report.Report`, which needs ``fastload[report]``.
+        """
+
+        return reported(self, verdict, more)
+
+    def memory_plan(self) -> dict[str, int]:
+        """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
+        ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
+        pictures that operations before the crop work on, in all threads, ``mosaic_bytes`` at most for what
+        mosaics keep and are made in, where there are any, ``waiting_bytes`` at most for records that wait to
+        become coefficients, where the cache keeps those, and ``total``.
+
+        Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
+        pictures, whose sizes are all looked at. Batches take what they need; smaller ones may be more, but
+        not in bytes.
+        ``pinned_bytes`` of these are page-locked. On a device, for the loader's whole life: ``device_slots``
+        and ``device_bytes``; ``batch_bytes`` is what each batch takes besides, of torch's allocator.
+        ``cache_bytes``: of the node cache, once for all processes of the node, and not in ``total``.
+
+        Raises:
+            ValueError: for a torch Dataset, whose workers allocate as they like; a bound is not known.
+            CacheError: an explicit ``cache`` that cannot be had.
+        """
+        return self._arranged.plan_memory(self._sampler.core)
+
+
+# ---- data loader ------------------------------------------------------------------------------------
+
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -45,8 +117,6 @@ if TYPE_CHECKING:
     T_co = DefaultingTypeVar("T_co", covariant=True, default=Any)
 else:
     T_co = TypeVar("T_co", covariant=True)
-
-__all__ = ["DataLoader"]
 
 
 class DataLoader(Told, TorchDataLoader[T_co]):
@@ -63,7 +133,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             (``DistributedSampler``).
         batch_sampler: any iterable of lists of sample ids; excludes batch_size, shuffle, sampler, drop_last.
         num_workers: decoding threads at once, of the pool that all loaders of the process share; None: this
-            rank's CPU budget (:func:`fastload.machine.cpu_budget.find_budget`); 0 counts as 1. For a torch
+            rank's CPU budget (:func:`fastload.machine.cpu.find_budget`); 0 counts as 1. For a torch
             Dataset: torch's worker processes.
         collate_fn: called with the list of (image, label) of a batch instead of stacking them.
         pin_memory: batches lie in pinned memory, where there is CUDA.
@@ -455,3 +525,21 @@ class DataLoader(Told, TorchDataLoader[T_co]):
 def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
     found = epochs()
     return found.upcoming() if found is not None else None
+
+
+# ---- From a loader to its report, which stands above the loader and is named here, not imported -----
+
+
+class Shown(Protocol):
+    """What is shown as the last value of a notebook's cell."""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as one HTML file; where that lies."""
+
+    def _repr_html_(self) -> str: ...
+
+
+def reported(loader: Any, verdict: Any, more: Mapping[str, Any]) -> Shown:
+    """See :meth:`fastload.DataLoader.report`."""
+    shown: Shown = import_module("fastload.diagnose.report").Report(verdict, loader, **more)
+    return shown

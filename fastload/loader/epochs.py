@@ -8,14 +8,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fastload.backends.lanes import Lanes
+from fastload.backends.iterations import Lanes
 from fastload.backends.protocol import Backend
 from fastload.backends.stats import ConsumerClock, batch_length
 from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
+from fastload.machine.generators import profiled
 from fastload.machine.interrupts import raised_by_a_handler
-from fastload.machine.locks import ForkSafeLock
-from fastload.machine.ranges import profiled
-from fastload.machine.threads import may_be_abandoned
+from fastload.machine.threads import ForkSafeLock, may_be_abandoned
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import Handshake
 from fastload.ranks.preemption import Callbacks
@@ -31,8 +30,8 @@ _NOT_OF_THE_BATCH = (BackendError, DeviceError, NotDelivered, StateError, WorldE
 class Epochs:
     """The back ends, started by the first batch, and the place in the epoch that the consumer has reached.
 
-    Each iteration is an epoch of its own and independent of the others (:mod:`fastload.backends.lanes`). The
-    place is that of the iteration that was asked for a batch last.
+    Each iteration is an epoch, independent of the others (:mod:`fastload.backends.iterations`). The place is
+    that of the iteration that was asked for a batch last.
 
     Args:
         sampler: its ``epoch`` is the one that the next iteration runs.

@@ -8,13 +8,11 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe
 
+from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.options import Options, warn_ignored
-from fastload.backends.pairs import delivers_pairs
-from fastload.backends.shapes import runs_python
-from fastload.dataset.kind import Kind
+from fastload.dataset.decoding import require_pil
 from fastload.dataset.mixture import Packed
-from fastload.dataset.pil import require_pil
-from fastload.dataset.views import why_not_native
+from fastload.dataset.views import Kind, why_not_native
 from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
@@ -30,7 +28,7 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
     Args:
         dataset, kind: an opened one, and how it is read.
         plan: the compiled transform.
-        options, given: the loader's, as :func:`fastload.loader.resolve.resolve` left them.
+        options, given: the loader's, as :func:`fastload.loader.options.resolve` left them.
 
     Raises:
         TypeError, ValueError: they do not fit the dataset.
@@ -136,7 +134,7 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
                 "backend='dali' resizes by one filter. Found: interpolation='random'. Say 'bilinear' or "
                 "'bicubic', or use backend='native'."
             )
-        from fastload.backends.dali.library import find_dali
+        from fastload.backends.dali.graph import find_dali
 
         find_dali()
     erases = any(view.erase is not None for view in plan.every)

@@ -1,21 +1,275 @@
-"""Whether the DataLoader's arguments go with batches that are dicts."""
+"""Whether the DataLoader's arguments and callables go with batches of fields: none leaves boxes, masks,
+points or outlines behind where it moves the picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
-from fastload.backends.fields import of_channels, viewed
-from fastload.backends.objects import Followers, check_objects, warn_of_objects
+from fastload.backends.fields import Followers, check_objects, of_channels, viewed, warn_of_objects
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
-from fastload.loader.fitting_callables import check_callables
-from fastload.sample.fields import Image, Polygons
+from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
-from fastload.transforms.plan import Plan
+from fastload.transforms.callables import Called, all_parts, short_name
+from fastload.transforms.compiler import ViewTail
+from fastload.transforms.plan import ObjectsUse, Plan
 
-__all__ = ["check_fields", "warn_of_fields"]
+# ---- Whether Python callables may run on what a loader delivers of each sample ----------------------
+#
+# None leaves boxes, masks, points or outlines behind where it moves the picture.
+
+
+_BORDERS = ("pad_border", "pad_border_to")
+
+
+def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
+    """Refuse a transform some of whose steps would leave a field behind.
+
+    Args:
+        dataset: a packed one, whose samples are dicts.
+        plan: the compiled transform.
+        options: the loader's.
+
+    Raises:
+        ValueError: it would; the message names field, step and cure.
+        ImportError: samples are for torchvision's v2, and this torchvision has no tv_tensors.
+    """
+    fields = chosen(dataset.schema, options.fields)
+    for view in plan.every:
+        _check_fills(view, fields, options.masks == "dense")
+    if not plan.tail:
+        return
+    if plan.is_v2:
+        from fastload.backends.callable_samples import tv_tensors
+
+        has_points = hasattr(tv_tensors(), "KeyPoints")
+    else:
+        has_points = True
+    followers = Followers(dataset.schema, options.objects, fields)
+    whole = _Checked(fields, plan, followers, options.masks == "dense", has_points)
+    for called, function in zip(plan.called, plan.tail, strict=True):
+        if isinstance(function, ViewTail):
+            view = plan.of_view(function.number)
+            checked = replace(whole, plan=view, view=plan.views[function.number][0])
+            for one in view.called:
+                checked.check(one)
+        else:
+            whole.check(called)
+
+
+def _check_fills(plan: Plan, fields: Sequence[Field], dense: bool) -> None:
+    """Refuse what the core's steps do to fields that cannot follow."""
+    mask = next((field for field in fields if isinstance(field.kind, Mask)), None)
+    fills = set(plan.mask_fills)
+    if mask is not None and len(fills) > 1:
+        numbers = ", ".join("its ignored id" if one is None else str(one) for one in plan.mask_fills)
+        raise ValueError(
+            f"The steps of the transform fill masks with different numbers, {numbers}, and the core has one "
+            f"for all of {mask.name!r}. Give the steps one fill, or leave the field out by fields=[...]."
+        )
+    if not any(use.name in _BORDERS for use in plan.geometry):
+        return
+    for field in fields:
+        if isinstance(field.kind, (Boxes, Keypoints)) or (_is_outline(field) and not dense):
+            raise ValueError(
+                "A padding_mode other than 'constant' mirrors or repeats what the picture shows, and not "
+                f"what {field.name!r} ({field.kind.name}) says of it; torchvision refuses that, too. Pad by "
+                "fill, or leave the field out by fields=[...]."
+            )
+
+
+def _is_outline(field: Field) -> bool:
+    return isinstance(field.kind, Polygons)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What callables are checked against.
+
+    Args:
+        fields: that are delivered.
+        plan: whose callables they are: the loader's, or a view's.
+        followers: which fields follow boxes.
+        dense: outlines are drawn as masks.
+        has_points: torchvision has KeyPoints.
+        view: the name of the view; None: they get all of the sample.
+    """
+
+    fields: Sequence[Field]
+    plan: Plan
+    followers: Followers
+    dense: bool
+    has_points: bool
+    view: str | None = None
+
+    def check(self, called: Called) -> None:
+        """One callable of the tail."""
+        if called.takes == "image" or (self.view is not None and called.takes == "sample"):
+            self._check_image(called, called.name)
+            return
+        for part in all_parts(called):
+            name = called.name if part.function is called.function else f"{_name(part)} in {called.name}"
+            if part.takes == "image":
+                self._check_image(part, name)
+            elif part.takes == "v2":
+                self._check_v2(part, name)
+
+    def _check_image(self, called: Called, name: str) -> None:
+        images = self._images()
+        if called.field is not None and called.field not in images:
+            have = ", ".join(images) or "none"
+            raise ValueError(
+                f"ImageOnly(image={called.field!r}) needs a field of that name. Fields of pictures that are "
+                f"delivered: {have}."
+            )
+        unknown = self.view is not None and called.takes == "sample"
+        places = [field for field in self.fields if isinstance(field.kind, PLACES)]
+        others = images[1:] if called.field is None or called.moves or unknown else []
+        moved = places if called.moves or unknown else []
+        left = [*(field.name for field in moved), *others]
+        if not left:
+            return
+        what = f"the picture of the view {self.view!r}" if self.view is not None else "a picture"
+        more = ""
+        if self.view is not None:
+            more = " A callable behind the views gets the whole sample."
+        elif called.moves and _of_v1(called):
+            more = " torchvision.transforms.v2 has it for all fields."
+        if left == others:
+            raise ValueError(
+                f"{name} takes one picture, and samples have several. Found: {', '.join(images)}. Say which, "
+                f"fastload.transforms.ImageOnly(..., image={images[0]!r}), or leave the others out by "
+                f"fields=[...].{more}"
+            )
+        raise ValueError(
+            f"{name} gets {what} alone, so {places[0].name!r} ({places[0].kind.name}) would be left behind "
+            "if it moves pixels. If it moves none, say so: fastload.transforms.ImageOnly(...). Else leave "
+            f"{', '.join(map(repr, left))} out by fields=[...].{more}"
+        )
+
+    def _images(self) -> list[str]:
+        """The pictures that they may get, as ImageOnly names them."""
+        if self.view is not None or not self.plan.views:
+            return [field.name for field in self._of(Image)]
+        return [name for name, field, _ in viewed(self.fields, self.plan) if isinstance(field.kind, Image)]
+
+    def _check_v2(self, called: Called, name: str) -> None:
+        short = short_name(called.function)
+        if self.view is None and self.plan.views and short in ("RandomIoUCrop", "SanitizeBoundingBoxes"):
+            raise ValueError(
+                f"{name} stands behind Views, where samples have boxes of several pictures. Write it into "
+                "each view's own transform."
+            )
+        if called.refuses == "samples":
+            raise ValueError(
+                f"{name} mixes the samples of a batch, and a transform gets them one by one. Put it into "
+                "collate_fn, or pass batch_transform=."
+            )
+        moved = [field for field in self.fields if self._is_moved(field)]
+        if called.refuses and moved:
+            raise ValueError(
+                f"{name} takes pictures without {moved[0].name!r} ({moved[0].kind.name}): torchvision "
+                "refuses it. Leave it out, or the field by fields=[...]."
+            )
+        self._check_objects(called, name, short)
+        if not called.moves:
+            return
+        for field in self.fields:
+            why = self._why_left(field)
+            if why:
+                raise ValueError(
+                    f"{name} would leave {field.name!r} behind: {why}. Leave the field out by fields=[...], "
+                    "or the step."
+                )
+        self._check_filling(called, name, short)
+
+    def _is_moved(self, field: Field) -> bool:
+        return isinstance(field.kind, (Mask, Boxes, Keypoints)) or (self.dense and _is_outline(field))
+
+    def _why_left(self, field: Field) -> str:
+        """Why v2 cannot move a field; empty: it can."""
+        if _is_outline(field) and not self.dense:
+            return f"torchvision's v2 knows no {field.kind.format}; masks='dense' draws them"  # type: ignore[attr-defined]
+        if isinstance(field.kind, Keypoints) and not self.has_points:
+            return "this torchvision has no tv_tensors.KeyPoints; newer ones have"
+        if isinstance(field.kind, (Boxes, Keypoints)) and not self._of(Image, Mask):
+            return "no picture is delivered that says how large the canvas is"
+        return ""
+
+    def _check_objects(self, called: Called, name: str, short: str) -> None:
+        if short in ("RandomIoUCrop", "SanitizeBoundingBoxes"):
+            use = ObjectsUse(drop=short == "SanitizeBoundingBoxes", draws=True, needed=True)
+            plan = replace(self.plan, objects=use, clips=False)
+            leader = self.followers.leader(plan)
+            if leader is not None and leader not in self.fields:
+                raise ValueError(f"{name} works on boxes, and {leader.name!r} is not among fields=.")
+            self.followers.check(plan)
+        if short == "SanitizeKeyPoints":
+            points = self._of(Keypoints)
+            bound = [field for field in points if self.followers.is_led(field)]
+            seen = [field for field in points if field.kind.visibility]  # type: ignore[attr-defined]
+            if bound or seen or not points:
+                found = f"{bound[0].name!r} has a row for each of the boxes" if bound else "no keypoints"
+                if seen and not bound:
+                    found = f"{seen[0].name!r} says of each point whether it is visible, too"
+                raise ValueError(
+                    f"{name} drops keypoints alone. Found: {found}. Leave it out; SanitizeBoundingBoxes "
+                    "drops boxes with all that is of them."
+                )
+        if short == "ConvertBoundingBoxFormat":
+            given = getattr(called.function.format, "value", called.function.format)
+            if str(given).lower() not in ("xyxy", "xywh", "cxcywh") and self._of(Boxes):
+                raise ValueError(
+                    f"{name} makes rotated boxes, and boxes have four numbers. Found: {given!r}."
+                )
+
+    def _check_filling(self, called: Called, name: str, short: str) -> None:
+        """What torchvision refuses when it runs is refused here."""
+        mode = getattr(called.function, "padding_mode", "constant")
+        pads = short == "Pad" or getattr(called.function, "padding", None) is not None
+        pads = pads or bool(getattr(called.function, "pad_if_needed", False))
+        points = self._of(Boxes, Keypoints)
+        if mode != "constant" and pads and points:
+            raise ValueError(
+                f"{name} pads by padding_mode={mode!r}, which torchvision refuses for {points[0].name!r} "
+                f"({points[0].kind.name}). Pad by fill, or leave the field out by fields=[...]."
+            )
+        masks = [field for field in self.fields if isinstance(field.kind, Mask) or self._drawn(field)]
+        if masks and _is_colour(getattr(called.function, "fill", None)):
+            raise ValueError(
+                f"{name} has a fill of several numbers, and masks, {masks[0].name!r}, have one. Give it by "
+                'type: fill={tv_tensors.Image: (123, 117, 104), "others": 0}.'
+            )
+
+    def _drawn(self, field: Field) -> bool:
+        return self.dense and _is_outline(field)
+
+    def _of(self, *kinds: type) -> list[Field]:
+        return [field for field in self.fields if isinstance(field.kind, kinds)]
+
+
+def _is_colour(fill: Any) -> bool:
+    """Whether masks would get several numbers of it."""
+    if isinstance(fill, Mapping):
+        by_name = {getattr(key, "__name__", key): value for key, value in fill.items()}
+        fill = by_name.get("Mask", by_name.get("others"))
+    return isinstance(fill, Sequence) and not isinstance(fill, str) and len(fill) > 1
+
+
+def _of_v1(called: Called) -> bool:
+    return bool(short_name(called.function))
+
+
+def _name(called: Called) -> str:
+    kind = type(called.function)
+    return getattr(called.function, "__qualname__", None) or kind.__qualname__
+
+
+# ---- Whether the DataLoader's arguments go with batches that are dicts ------------------------------
 
 
 def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
@@ -40,7 +294,7 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
             f"backend='dali' makes pairs of an image and a label, and {why}. Use backend='native'."
         )
     if options.batch_transform is not None:
-        from fastload.backends.named_fields import check_named
+        from fastload.backends.fields import check_named
 
         check_named(dataset, plan, options)
     if options.device_memory != "fresh":

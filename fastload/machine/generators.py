@@ -1,8 +1,4 @@
-"""The process's global random generators: torch's for the CPU, ``random``'s and NumPy's legacy one.
-
-Python callables draw from them. They belong to the whole process, so no thread can have them for itself:
-they are set in worker processes, or in the consumer's thread while it waits for its batch, and put back.
-"""
+"""The process's global random generators, and named ranges for profilers."""
 
 from __future__ import annotations
 
@@ -10,12 +6,20 @@ import os
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd.profiler import record_function
 
-__all__ = ["kept", "set_generators"]
+# ---- The process's global random generators ---------------------------------------------------------
+#
+# Torch's for the CPU, ``random``'s and NumPy's legacy one.
+#
+# Python callables draw from them. They belong to the whole process, so no thread can have them for itself:
+# they are set in worker processes, or in the consumer's thread while it waits for its batch, and put back.
+
 
 _lock = threading.RLock()  # two loaders of one process, in two threads, take turns
 
@@ -48,3 +52,23 @@ def kept() -> Iterator[None]:
             torch.default_generator.set_state(states[0])
             random.setstate(states[1])
             np.random.set_state(states[2])
+
+
+# ---- ranges -----------------------------------------------------------------------------------------
+#
+# Named ranges for profilers; next to nothing where nobody profiles.
+#
+# ``torch.autograd.profiler.record_function`` costs microseconds even when no profiler runs; asking whether
+# one does costs a twentieth of one.
+
+
+def profiled(name: str, number: int | None = None) -> AbstractContextManager[Any]:
+    """A range in the traces of torch.profiler (and, under ``emit_nvtx``, of NVTX tools).
+
+    Args:
+        name: of the range.
+        number: of the batch, appended as ``#number``.
+    """
+    if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+        return nullcontext()
+    return record_function(name if number is None else f"{name}#{number}")

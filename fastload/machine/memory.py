@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fastload.machine.cgroups import cgroup_folders
+from fastload.machine.cpu import cgroup_folders
 
 __all__ = ["PAGE_CACHE_SHARE", "MemoryRoom", "available_memory", "memory_rooms"]
 

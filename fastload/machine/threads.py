@@ -1,4 +1,4 @@
-"""Python threads: pools, and threads beside the program."""
+"""Python threads: pools, threads beside the program, and a lock that a forked child finds free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from contextlib import contextmanager
 
 from fastload.machine.interrupts import interrupts_kept
 
-__all__ = ["may_be_abandoned", "start_beside", "started_pool"]
+# ---- Python threads ---------------------------------------------------------------------------------
+#
+# Pools, and threads beside the program.
+
 
 _PATIENCE = 5.0  # seconds, for all threads together
 
@@ -139,3 +142,26 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
                 f"the limits of memory (ulimit -v) and of threads (ulimit -u)."
             ) from error
     return pool
+
+
+# ---- A lock that a forked child finds free, whoever held it in the parent ---------------------------
+
+
+class ForkSafeLock:
+    """A reentrant lock. Waiting for it in the main thread can be interrupted by Ctrl-C.
+
+    fork() copies a lock as it is: one that another thread held would never become free in the child, because
+    that thread does not exist there. So each process makes one of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Waits until no other thread holds the lock, and holds it inside."""
+        if self._pid != os.getpid():
+            self._lock, self._pid = threading.RLock(), os.getpid()
+        with self._lock:
+            yield

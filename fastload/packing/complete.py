@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.files import remove
 from fastload.packing.ingest import read_groups
 from fastload.packing.listing import Listing

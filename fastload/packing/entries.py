@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import ChecksumError, FormatError, ShardTruncated
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of

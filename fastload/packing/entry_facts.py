@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.index_runs import IndexRuns
 from fastload.shard.codecs import JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.machine.positional import write_at
+from fastload.machine.paths import write_at
 from fastload.machine.threads import started_pool
 from fastload.packing.ingest import as_rows
 from fastload.remote.location import Location

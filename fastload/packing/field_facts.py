@@ -11,8 +11,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.packing.index_runs import IndexRuns
 from fastload.packing.summary import Summary
-from fastload.sample.fields import Image, Label, Mask
-from fastload.sample.kind_words import words_of
+from fastload.sample.fields import Image, Label, Mask, words_of
 from fastload.sample.schema import Field
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD

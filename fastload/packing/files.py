@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.there import is_dir, is_symlink
+from fastload.machine.paths import is_dir, is_symlink
 
 __all__ = [
     "failed_writes_reported",

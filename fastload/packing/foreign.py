@@ -37,8 +37,7 @@ from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.summary import Summary
 from fastload.remote.location import is_url
 from fastload.remote.opening import refuse_options
-from fastload.sample.fields import Label
-from fastload.sample.kind_words import kind_of
+from fastload.sample.fields import Label, kind_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import entries_of, fields_digest
 from fastload.shard.formats import INDEXED, Kinds

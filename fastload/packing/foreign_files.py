@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastload.errors import FormatError
-from fastload.machine.there import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.folders import is_split
 from fastload.shard.mds import INDEX, shards_of
 from fastload.shard.tar_members import BLOCK, is_tar

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError, PackError
-from fastload.machine.there import exists, is_dir
+from fastload.machine.paths import exists, is_dir
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.files import remove
 from fastload.packing.foreign_files import format_of_file

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 from fastload.machine.sizes import counted
 from fastload.packing.foreign_fields import kind_in_set
 from fastload.packing.ingest import as_rows

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.positional import write_at
+from fastload.machine.paths import write_at
 
 __all__ = ["LOCK_NAME", "PLAN_LOCK_NAME", "Claim", "claim", "folder_lock", "holder_of", "share_lock"]
 

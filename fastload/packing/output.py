@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.entries import remove_entries
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.lock import LOCK_NAME, PLAN_LOCK_NAME

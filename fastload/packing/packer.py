@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
+from fastload.machine.paths import exists, is_dir, is_file
 from fastload.machine.sizes import counted
-from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.complete import check_complete, remove_scans
 from fastload.packing.entries import ensure_entries

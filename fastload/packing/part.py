@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.files import publish, temporary_of
 from fastload.shard.chunk import Chunk
 from fastload.shard.index import RECORD

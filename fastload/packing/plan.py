@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
-from fastload.machine.there import exists
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.folders import IMG_EXTENSIONS, Ignored, ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals

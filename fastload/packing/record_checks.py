@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.decoding import raw_format, wanted_format
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
 from fastload.errors import FastloadError
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards
 from fastload.packing.ingest import as_rows

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.machine.there import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.folders import (
     FOLDERS_ARE,
     Folders,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.pil import decode_with_pil, pillow_words
+from fastload.dataset.decoding import decode_with_pil, pillow_words
 from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.machine.threads import started_pool

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.spoken import say
-from fastload.machine.there import exists, is_dir, is_symlink
+from fastload.machine.messages import say
+from fastload.machine.paths import exists, is_dir, is_symlink
 from fastload.packing.annotations.across import unpack_across
 from fastload.packing.annotations.across_files import TARGETS
 from fastload.packing.annotations.coco_unpack import unpack_coco

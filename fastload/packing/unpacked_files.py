@@ -6,7 +6,7 @@ import os
 import stat
 
 from fastload.errors import FormatError, PackError
-from fastload.machine.positional import write_at
+from fastload.machine.paths import write_at
 from fastload.packing.names import printable
 
 __all__ = ["safe_path", "write_new", "written"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import FastloadError, PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.column_checks import ColumnChecks
 from fastload.packing.entries import wrong_entries

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import RankWarning, WorldError
-from fastload.machine.callers import stacklevel
+from fastload.machine.messages import stacklevel
 from fastload.ranks.mesh import find_place, is_mesh, place_in
 
 __all__ = ["World", "check_given", "find_processes", "find_world", "local_ranks"]

@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError, StateError
 from fastload.extras import library_missing
-from fastload.machine.locks import ForkSafeLock
+from fastload.machine.threads import ForkSafeLock
 from fastload.remote.location import Location
-from fastload.remote.options import StorageOptions, unknown_options
+from fastload.remote.opening import StorageOptions, unknown_options
 from fastload.remote.store import Facts, Listed, warn_of_store
 
 __all__ = ["CloudStore"]

@@ -21,10 +21,10 @@ from urllib.parse import unquote
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
 from fastload.extras import library_missing
-from fastload.machine.locks import ForkSafeLock
+from fastload.machine.threads import ForkSafeLock
+from fastload.remote.http import check_reach
 from fastload.remote.location import Location
-from fastload.remote.options import StorageOptions, checked_headers, unknown_options
-from fastload.remote.reach import check_reach
+from fastload.remote.opening import StorageOptions, checked_headers, unknown_options
 from fastload.remote.store import Facts, Listed, warn_of_store
 
 __all__ = ["HubStore"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastload.errors import CacheError
-from fastload.machine.folders import absolute_folder
+from fastload.machine.paths import absolute_folder
 from fastload.machine.sizes import human_bytes
 
 __all__ = ["NODE_FOLDER", "NodeFolder", "node_root"]

@@ -1,41 +1,286 @@
-"""The kinds of fields that a sample may have: what each holds, and how its values lie on disk.
+"""The kinds of fields that a sample may have: what each holds, its settings, its words, and the numbers
+that it takes.
 
-A kind is a frozen dataclass; two of equal settings are equal. ``_C.FIELD_KINDS`` is the one table of their
-names and numbers, FORMAT.md says what their bytes are, :mod:`fastload.sample.values` makes and reads them.
+A kind is a frozen dataclass; two with equal settings are equal. ``_C.FIELD_KINDS`` is the one table of
+their names and numbers, and FORMAT.md is its text.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ast
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from fastload.sample.kind import DTYPES, MAX_VALUE_BYTES, Kind, Storage, optional
-from fastload.sample.object_fields import Boxes, Keypoints, Labels, Polygons, Texts
+from fastload._native import _C
 
-__all__ = [
-    "DTYPES",
-    "KINDS",
-    "MAX_VALUE_BYTES",
-    "PLACES",
-    "Array",
-    "Boxes",
-    "Bytes",
-    "Image",
-    "Json",
-    "Keypoints",
-    "Kind",
-    "Label",
-    "Labels",
-    "Mask",
-    "Polygons",
-    "Scalar",
-    "Storage",
-    "Text",
-    "Texts",
-]
+# ---- kind -------------------------------------------------------------------------------------------
+#
+# What the kinds of fields have in common; :mod:`fastload.sample.fields` has them all.
+
+
+#: ``record``: byte ranges of the shards. ``fixed``: equally many bytes a sample. ``ragged``: any number.
+Storage: TypeAlias = Literal["record", "fixed", "ragged"]
+#: Names of the numbers that scalars and arrays may have; on disk little-endian, a bool one byte of 0 or 1.
+DTYPES = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float16", "float32", "float64",
+)  # fmt: skip
+MAX_VALUE_BYTES = 1 << 30  # of one sample's value; a record's limit, too
+
+
+def optional(default: Any) -> Any:
+    """A setting that is not in sets written before it came, and in later ones where it differs."""
+    return dataclasses.field(default=default, metadata={"optional": True})
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a field holds; its subclasses are the kinds there are."""
+
+    name: ClassVar[str]  # in FORMAT.md and _C.FIELD_KINDS
+
+    @property
+    def number(self) -> int:
+        """Its number in ``_C.FIELD_KINDS``."""
+        return int(_C.FIELD_KINDS[self.name][0])
+
+    @property
+    def storage(self) -> Storage:
+        """How its values lie on disk."""
+        found: Storage = _C.FIELD_KINDS[self.name][1]
+        return found
+
+    @property
+    def item_dtype(self) -> np.dtype[Any]:
+        """Of a value (fixed), of a row (ragged; objects: bytes), or of a picture's pixels (record)."""
+        return np.dtype(np.uint8)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        """Shape of a value (fixed), of a row (ragged; objects: bytes), or of a pixel (record)."""
+        return ()
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a value (fixed), of a row (ragged), or of a pixel (record)."""
+        return math.prod(self.item_shape) * np.dtype(self.item_dtype).itemsize
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether a sample has any number of rows of numbers."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and settings, as in the manifest's ``fields``: those that came later only where they differ
+        from their default."""
+        said = [(setting, getattr(self, setting.name)) for setting in fields(self)]
+        return {
+            "kind": self.name,
+            **{
+                setting.name: _plain(value)
+                for setting, value in said
+                if not (_is_optional(setting) and value == setting.default)
+            },
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Kind:
+        """The kind that :meth:`to_json` described; what it does not know is ignored.
+
+        Raises:
+            ValueError, TypeError: no such kind, or settings that are missing or wrong.
+        """
+
+        name = body.get("kind")
+        cls = KINDS.get(name) if isinstance(name, str) else None
+        if cls is None:
+            raise ValueError(f"'kind' must be one of {', '.join(KINDS)}. Found: {name!r}.")
+        missing = [s.name for s in fields(cls) if s.name not in body and not _is_optional(s)]
+        if missing:
+            raise ValueError(f"a field of kind {name!r} needs {', '.join(map(repr, missing))}.")
+        return cls(**{s.name: _tuples(body[s.name]) for s in fields(cls) if s.name in body})
+
+    def _fail(self, setting: str, legal: str) -> None:
+        found = getattr(self, setting)
+        raise ValueError(f"{type(self).__name__}: {setting} must be {legal}. Found: {found!r}.")
+
+    def _check_integer(self, setting: str, low: int, high: int) -> None:
+        value = getattr(self, setting)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            self._fail(setting, f"an integer from {low} to {high}")
+
+    def _check_choice(self, setting: str, legal: tuple[Any, ...]) -> None:
+        value = getattr(self, setting)
+        if not any(value is one or (value == one and type(value) is type(one)) for one in legal):
+            self._fail(setting, " or ".join(map(repr, legal)))
+
+    def _check_names(self, setting: str) -> None:
+        names = getattr(self, setting)
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            self._fail(setting, "a sequence of str")
+        object.__setattr__(self, setting, tuple(names))
+
+
+def _is_optional(setting: dataclasses.Field[Any]) -> bool:
+    return bool(setting.metadata.get("optional"))
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+# ---- The kinds of fields whose values have an entry for each object of a picture --------------------
+
+
+@dataclass(frozen=True)
+class Boxes(Kind):
+    """Boxes of objects: (n, 4) float32.
+
+    Args:
+        format: ``"xyxy"`` (corners), ``"xywh"`` (left, top, width, height) or ``"cxcywh"`` (centre, width,
+            height).
+        relative: in parts of the picture's width and height, instead of pixels.
+    """
+
+    name: ClassVar[str] = "boxes"
+    format: str = "xyxy"
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_choice("format", ("xyxy", "xywh", "cxcywh"))
+        self._check_choice("relative", (False, True))
+
+    @property
+    def item_dtype(self) -> np.dtype[Any]:
+        return np.dtype("<f4")
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        return (4,)
+
+    @property
+    def has_rows(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Polygons(Kind):
+    """Outlines or areas of objects, in pixels.
+
+    Args:
+        format: ``"polygons"`` (of each object any number of polygons of x, y, float32), ``"rle"`` (COCO's run
+            lengths), or ``"mixed"`` (of each object either of the two; x, y are float64).
+    """
+
+    name: ClassVar[str] = "polygons"
+    format: str = "polygons"
+
+    def __post_init__(self) -> None:
+        self._check_choice("format", ("polygons", "rle", "mixed"))
+
+
+@dataclass(frozen=True)
+class Keypoints(Kind):
+    """Points of objects: (n, points, 3) float32 of x, y (pixels) and visibility, or (n, points, 2).
+
+    Args:
+        points: of each object.
+        visibility: whether each point has one; COCO's is 0 not labelled, 1 hidden, 2 visible.
+        pairs: which points change places in a mirror, as (1, 2) for left and right eye.
+    """
+
+    name: ClassVar[str] = "keypoints"
+    points: int
+    visibility: bool = True
+    pairs: tuple[tuple[int, int], ...] = optional(())
+
+    def __post_init__(self) -> None:
+        self._check_integer("points", 1, 65535)
+        self._check_choice("visibility", (False, True))
+        try:
+            pairs = tuple((first, second) for first, second in self.pairs)
+        except (TypeError, ValueError):
+            pairs = ((-1, -1),)
+        points = [point for pair in pairs for point in pair]
+        whole = all(isinstance(point, int) and not isinstance(point, bool) for point in points)
+        if not whole or not all(0 <= a < b < self.points for a, b in pairs) or len(set(points)) < len(points):
+            self._fail(
+                "pairs", f"pairs of points (i, j), 0 <= i < j < {self.points}, no point in two of them"
+            )
+        object.__setattr__(self, "pairs", pairs)
+
+    @property
+    def item_dtype(self) -> np.dtype[Any]:
+        return np.dtype("<f4")
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        return (self.points, 3 if self.visibility else 2)
+
+    @property
+    def has_rows(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Labels(Kind):
+    """The classes of objects: of each its index, -1 for none.
+
+    Args:
+        classes: names of the classes; (): indices without names.
+        ids: the number that the source calls each class, as COCO's category ids; (): its index.
+    """
+
+    name: ClassVar[str] = "labels"
+    classes: tuple[str, ...] = ()
+    ids: tuple[int, ...] = optional(())
+
+    def __post_init__(self) -> None:
+        self._check_names("classes")
+        object.__setattr__(self, "ids", tuple(self.ids) if isinstance(self.ids, list) else self.ids)
+        legal = f"() or {len(self.classes)} different integers of 64 bits, one for each class"
+        if not isinstance(self.ids, tuple) or not all(map(_is_integer, self.ids)):
+            self._fail("ids", legal)
+        if self.ids and not len(set(self.ids)) == len(self.ids) == len(self.classes):
+            self._fail("ids", legal)
+
+    @property
+    def item_dtype(self) -> np.dtype[Any]:
+        return np.dtype("<i4")
+
+    @property
+    def has_rows(self) -> bool:
+        return True
+
+    @cached_property
+    def indices(self) -> dict[str, int]:
+        """Index by class name; of two classes of one name the first."""
+        return {name: index for index, name in reversed(list(enumerate(self.classes)))}
+
+
+@dataclass(frozen=True)
+class Texts(Kind):
+    """Any number of str, as the captions of a picture."""
+
+    name: ClassVar[str] = "texts"
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+# ---- fields -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -257,3 +502,184 @@ def _little(name: str) -> np.dtype[Any]:
 
 def _is_side(side: Any) -> bool:
     return isinstance(side, int) and not isinstance(side, bool) and side >= 1
+
+
+# ---- Kinds of fields as words, such as boxes(xywh), scalar(float32) or text -------------------------
+
+
+def kind_of(what: Any) -> Kind:
+    """A kind, from whatever says which.
+
+    Args:
+        what: a kind; its class, if it needs no settings; a mapping as :meth:`Kind.to_json` gives; or words: a
+            kind's name, with settings in parentheses as Python would have them (names need no quotes), or the
+            name of a dtype, which is a scalar.
+
+    Raises:
+        ValueError, TypeError: no such kind, or settings that are wrong.
+    """
+    if isinstance(what, Kind):
+        return what
+    if isinstance(what, type) and issubclass(what, Kind) and what is not Kind:
+        return _made(what, what.__name__, [], {})
+    if isinstance(what, Mapping):
+        return Kind.from_json(what)
+    if isinstance(what, str):
+        return _parsed(what)
+    raise TypeError(
+        f"A field's kind must be one of fastload's ({', '.join(cls.__name__ for cls in KINDS.values())}), "
+        f"its name, or a mapping. Found: {what!r}."
+    )
+
+
+def leader_of(text: str) -> tuple[str, str | None]:
+    """``"labels of boxes"`` as a kind's words and the field that its rows follow; None: they follow none."""
+    words, said, name = text.rpartition(" of ")
+    if not said or _is_python(text):
+        return text, None
+    return words.strip(), name.strip()
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def words_of(kind: Kind) -> str:
+    """The words for a kind; settings that it has by default, and class names and ids, are left out."""
+    settings = []
+    for setting in fields(kind):
+        value = getattr(kind, setting.name)
+        if setting.name not in ("classes", "ids") and value != setting.default:
+            said = value if isinstance(value, str) else repr(value)
+            needs_name = setting.name not in ("dtype", "shape", "format", "points")
+            settings.append(f"{setting.name}={said}" if needs_name else said)
+    return f"{kind.name}({', '.join(settings)})" if settings else kind.name
+
+
+def _parsed(text: str) -> Kind:
+    if text in DTYPES:
+        return Scalar(text)
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
+        positional = [_value(node) for node in call.args]
+        named = {str(word.arg): _value(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(
+            f"A kind is a name with settings in parentheses, as boxes(xywh) or array(float32, (None, 5)). "
+            f"Found: {text!r}."
+        ) from None
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    if name not in KINDS:
+        raise ValueError(f"A field's kind must be one of {', '.join(KINDS)}, or a dtype. Found: {text!r}.")
+    return _made(KINDS[name], text, positional, named)
+
+
+def _value(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def _made(cls: type[Kind], text: str, positional: list[Any], named: dict[str, Any]) -> Kind:
+    try:
+        return cls(*positional, **named)
+    except TypeError:
+        settings = [setting.name for setting in fields(cls)]
+        raise ValueError(
+            f"{cls.name} has the settings {', '.join(settings) or 'none'}, all or some needed. Found: {text}."
+        ) from None
+
+
+# ---- Numbers of any source as arrays of a field's dtype, refused where they would become others -----
+
+
+# The quiet NaN with R's payload for "not available", 0x7A2 (of float16 0x1A2): a NaN to all arithmetic, and
+# by its bits a value that is missing, not one that is not a number.
+_MISSING_BITS = {"float16": 0x7FA2, "float32": 0x7FC007A2, "float64": 0x7FF80000000007A2}
+#: The missing value of each dtype that has one.
+MISSING = {
+    name: np.array([bits], f"u{np.dtype(name).itemsize}").view(name)[0]
+    for name, bits in _MISSING_BITS.items()
+}
+
+
+def is_missing(values: Any) -> npt.NDArray[np.bool_]:
+    """Which numbers are missing ones; of dtypes without such a value none."""
+    found = np.ascontiguousarray(values)
+    if found.dtype.name not in _MISSING_BITS:
+        return np.zeros(found.shape, np.bool_)
+    bits: npt.NDArray[np.bool_] = found.view(f"u{found.dtype.itemsize}") == _MISSING_BITS[found.dtype.name]
+    return bits
+
+
+def as_numbers(value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
+    """An array of ``dtype`` of equal numbers; floats are rounded to the nearest.
+
+    Args:
+        value: a number, nested sequences of them, an array or a tensor on the CPU.
+        dtype: of the result.
+        where: for messages, as ``"field 'area'"``.
+
+    Raises:
+        TypeError: no numbers; or fractions for a field of integers.
+        ValueError: sequences of unequal lengths; numbers that ``dtype`` cannot hold.
+    """
+    try:
+        found = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"{where} must be numbers in a regular shape. Found: {_shown(value)} ({error})."
+        ) from None
+    if found.size == 0:
+        return np.zeros(found.shape, dtype)
+    if found.dtype.kind == "f" and dtype.kind in "iu" and not hasattr(value, "dtype"):
+        found = np.asarray(value, object)  # NumPy rounds integers of which some need uint64
+    if found.dtype.kind == "O":  # integers beyond 64 bits among them
+        found = _integers(found, value, dtype, where)
+    if found.dtype.kind not in "buif":
+        raise TypeError(f"{where} must be numbers ({dtype.name}). Found: {_shown(value)} ({found.dtype}).")
+    if dtype.kind == "f":
+        return _as_floats(found, dtype, where)
+    if found.dtype.kind == "f":
+        raise TypeError(f"{where} must be integers ({dtype.name}). Found: {_shown(value)} ({found.dtype}).")
+    low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    for extreme in (int(found.min()), int(found.max())):
+        if not low <= extreme <= high:
+            raise ValueError(f"{where} must be from {low} to {high} ({dtype.name}). Found: {extreme}.")
+    return found.astype(dtype)
+
+
+def _integers(found: npt.NDArray[Any], value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
+    """Integers of Python's, exactly; ``dtype``: what they are to be."""
+    flat = found.ravel().tolist()
+    wrong = [part for part in flat if not isinstance(part, int)]
+    if wrong and all(isinstance(part, (int, float)) for part in flat):
+        raise TypeError(f"{where} must be integers ({dtype.name}). Found: {_shown(value)} (float64).")
+    if wrong:
+        raise TypeError(f"{where} must be numbers. Found: {_shown(wrong[0])} in {_shown(value)}.")
+    low, high = min(flat), max(flat)
+    if low >= 0 and high < 1 << 64:
+        return found.astype(np.uint64)
+    if low >= -(1 << 63) and high < 1 << 63:
+        return found.astype(np.int64)
+    raise ValueError(f"{where} must be numbers of at most 64 bits. Found: {max(flat, key=abs)}.")
+
+
+def _as_floats(found: npt.NDArray[Any], dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):
+        rounded = found.astype(dtype)
+    lost = np.isinf(rounded) & np.isfinite(found)
+    if lost.any():
+        raise ValueError(
+            f"{where} must be from {-float(np.finfo(dtype).max):g} to {float(np.finfo(dtype).max):g} "
+            f"({dtype.name}). Found: {found[lost].ravel()[0]}."
+        )
+    return rounded
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastload.sample.fields import Image, Label, Labels, Polygons, Scalar
-from fastload.sample.numbers import is_missing
+from fastload.sample.fields import Image, Label, Labels, Polygons, Scalar, is_missing
 from fastload.sample.schema import Field
 
 __all__ = ["is_file", "plain_value"]

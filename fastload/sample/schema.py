@@ -1,12 +1,12 @@
-"""Schema: which fields a dataset's samples have, in their order."""
+"""Schema: which fields a dataset's samples have, in their order; and how texts become captions of a batch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,10 +23,13 @@ from fastload.sample.fields import (
     Polygons,
     Storage,
     Texts,
+    kind_of,
+    leader_of,
+    words_of,
 )
-from fastload.sample.kind_words import kind_of, leader_of, words_of
 
-__all__ = ["MAX_FIELDS", "Field", "Of", "Schema", "field_of"]
+# ---- schema -----------------------------------------------------------------------------------------
+
 
 MAX_FIELDS = 100  # their files have numbers of two digits
 MAX_NAME_BYTES = 128
@@ -332,3 +335,37 @@ def _wrong_name(name: str) -> str | None:
     if name == _VALID:
         return f"must not be {_VALID!r}: under this key a batch says which of its positions are samples"
     return None
+
+
+# ---- Captions ---------------------------------------------------------------------------------------
+#
+# What a batch has of texts, as ``DataLoader(text=...)`` is told.
+
+
+_PICKS = ("one", "first", "all")
+
+
+@dataclass(frozen=True)
+class Captions:
+    """``DataLoader(text={"captions": Captions(...)})``: which texts of a sample, and what is made of them
+    (``docs/guide/text.md``).
+
+    Args:
+        tokenize: given a batch's texts, a list of str, it returns what the batch has of them: a tensor, list
+            or mapping of these with a row for each text. It runs in threads of its own, batches ahead, and
+            must depend on its texts alone. None: the texts themselves.
+        pick: of several texts: "one", drawn anew in each epoch; "first"; or "all". Without any: "".
+
+    Raises:
+        TypeError: ``tokenize`` cannot be called.
+        ValueError: no such ``pick``.
+    """
+
+    tokenize: Callable[[list[str]], Any] | None = None
+    pick: Literal["one", "first", "all"] = "one"
+
+    def __post_init__(self) -> None:
+        if self.tokenize is not None and not callable(self.tokenize):
+            raise TypeError(f"Captions.tokenize must be callable. Found: {self.tokenize!r}.")
+        if self.pick not in _PICKS:
+            raise ValueError(f"Captions.pick must be one of {', '.join(_PICKS)}. Found: {self.pick!r}.")

@@ -14,12 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastload.errors import FormatError
-from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar, Text
-from fastload.sample.numbers import is_missing
-from fastload.sample.outlines import mixed_parts
+from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar, Text, is_missing
 from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
-from fastload.sample.values import NO_TEXT
+from fastload.sample.values import NO_TEXT, mixed_parts
 from fastload.shard.chunk import Chunk
 
 __all__ = ["array_of", "dtype_of", "feature_of", "type_named", "type_of"]

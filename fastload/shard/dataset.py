@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import FormatError
+from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
-from fastload.machine.there import exists, is_file
 from fastload.shard.codecs import file_of
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError, ShardError
+from fastload.machine.paths import is_dir
 from fastload.machine.sizes import counted
-from fastload.machine.there import is_dir
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
-from fastload.machine.regular import read_regular
-from fastload.machine.there import is_dir, is_file
+from fastload.machine.paths import is_dir, is_file, read_regular
 from fastload.shard.fields import SECOND, Entries, fields_digest, minor_of, schema_of
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.machine.positional import read_at
-from fastload.machine.regular import open_regular, read_regular
-from fastload.machine.there import exists
+from fastload.machine.paths import exists, open_regular, read_at, read_regular
 from fastload.sample.fields import DTYPES, Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk

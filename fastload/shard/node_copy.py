@@ -16,7 +16,7 @@ from typing import Any
 
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, LocationError, ObjectMissing, RemoteError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.machine.there import is_dir
+from fastload.machine.paths import is_dir
 from fastload.remote.node_folder import NodeFolder, node_root
 
 __all__ = ["NodeSet", "NodeUse", "node_sets", "remove_node_set", "write_source"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import ALIGN, HEADER
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 
 __all__ = ["ChunkReader", "hybrid"]
 

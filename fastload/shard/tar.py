@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Label
 from fastload.sample.schema import MAX_FIELDS, Field
 from fastload.sample.values import absent

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload.errors import FormatError
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 
 __all__ = ["BLOCK", "Member", "is_tar", "members_of"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,9 @@ import torch
 from fastload.prefetch.feeder import BatchKey
 from fastload.sample.layout import VALID
 from fastload.sampler import BatchIds, Sampler
-from fastload.transfer.color import color_jitter
 from fastload.transfer.convert import Converter
 from fastload.transfer.draws import BatchKeyed, erasing_boxes, jitter_factors
 from fastload.transfer.mixing import MIXES, known, mixed
-from fastload.transfer.named import UNNAMED, Named, describe
 from fastload.transforms.batch import (
     BATCH_SPECS,
     ColorJitter,
@@ -30,7 +29,135 @@ from fastload.transforms.batch import (
 )
 from fastload.transforms.plan import Erasing
 
-__all__ = ["Augmenter", "check_parts", "ends_with_own", "host_seeded", "needs", "parameters_of", "parts_of"]
+# ---- The images and labels of a batch that transforms of whole batches take -------------------------
+#
+# Of a pair, or by name of a dict.
+
+
+def describe(batch: Any) -> str:
+    """A batch in a few words, for messages."""
+    kind = type(batch).__name__
+    return f"{kind} of {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else kind
+
+
+@dataclass(frozen=True)
+class Named:
+    """Which fields of a batch that is a mapping are its images and its labels.
+
+    Args:
+        image, label: the keys; None: not known, or not needed.
+    """
+
+    image: str | None = None
+    label: str | None = None
+
+    def check(self, batch: Mapping[str, Any], images: bool, labels: bool) -> None:
+        """Whether a batch has what is needed.
+
+        Raises:
+            TypeError: it has not.
+        """
+        for needed, which in ((images, "image"), (labels, "label")):
+            name = getattr(self, which)
+            if needed and (name is None or name not in batch):
+                raise TypeError(
+                    f"batch_transform needs to know the {which}s of a batch. Found: {describe(batch)}, and "
+                    f"{which}={name!r}. Say which: batch_transform=OfFields(..., {which}=NAME)."
+                )
+            if needed and not isinstance(batch[name], torch.Tensor):
+                raise TypeError(
+                    f"batch_transform needs the {which}s of a batch as one tensor. Found: {which}s {name!r} "
+                    f"as {type(batch[name]).__name__}. Let the transform make pictures of one size."
+                )
+
+    def pair(self, batch: Any) -> tuple[Any, Any]:
+        """Images and labels of a batch; of a mapping None for what has no name.
+
+        Raises:
+            TypeError: a callable has taken them out of it.
+        """
+        if not isinstance(batch, Mapping):
+            return batch[0], batch[1]
+        for name in (self.image, self.label):
+            if name is not None and name not in batch:
+                raise TypeError(f"A callable in batch_transform returned no {name!r}: {describe(batch)}.")
+        image, label = self.image, self.label
+        return (None if image is None else batch[image]), (None if label is None else batch[label])
+
+    def put(self, batch: Any, images: Any, labels: Any) -> Any:
+        """The batch with these in their place."""
+        if not isinstance(batch, Mapping):
+            return images, labels
+        values = {self.image: images, self.label: labels}
+        return {**batch, **{name: value for name, value in values.items() if name is not None}}
+
+
+UNNAMED = Named()
+
+
+# ---- Colour jitter of a batch -----------------------------------------------------------------------
+#
+# Torchvision's operations on float pictures, with a factor for each sample.
+
+
+_GRAY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
+
+
+def color_jitter(
+    images: torch.Tensor, factors: torch.Tensor, used: tuple[bool, bool, bool, bool]
+) -> torch.Tensor:
+    """Brightness, contrast, saturation, then hue.
+
+    Args:
+        images: (n, 3, h, w) float32 in [0, 1]; changed in place where an operation allows it.
+        factors: (n, 4) float32: three factors, and the hue's shift in turns.
+        used: which of the four to apply.
+
+    Returns:
+        (n, 3, h, w) float32 in [0, 1].
+    """
+    brightness, contrast, saturation, hue = factors.view(-1, 4, 1, 1, 1).unbind(1)
+    if used[0]:
+        images = images.mul_(brightness).clamp_(0.0, 1.0)
+    if used[1]:
+        images = _blend(images, _gray(images).mean((1, 2, 3), keepdim=True), contrast)
+    if used[2]:
+        images = _blend(images, _gray(images), saturation)
+    return _shift_hue(images, hue[:, 0]) if used[3] else images
+
+
+def _gray(images: torch.Tensor) -> torch.Tensor:
+    """(n, 1, h, w)."""
+    red, green, blue = images[:, 0:1], images[:, 1:2], images[:, 2:3]
+    return (red * _GRAY[0]).add_(green, alpha=_GRAY[1]).add_(blue, alpha=_GRAY[2])
+
+
+def _blend(images: torch.Tensor, other: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """``factor * images + (1 - factor) * other``, within [0, 1]."""
+    return images.mul_(factor).add_(other * (1.0 - factor)).clamp_(0.0, 1.0)
+
+
+def _shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """To HSV, hue plus ``shift`` (n, 1, 1) modulo 1, and back (Smith 1978)."""
+    red, green, blue = images.unbind(1)
+    high, low = images.amax(1), images.amin(1)
+    spread = high - low
+    gray = spread == 0
+    divisor = spread.masked_fill(gray, 1.0)
+    # Distances of the two lesser channels decide the place within the sector of the greatest one.
+    r, g, b = ((high - channel) / divisor for channel in (red, green, blue))
+    hue = torch.where(high == red, b - g, torch.where(high == green, 2.0 + r - b, 4.0 + g - r))
+    hue = (hue / 6.0 + shift).remainder_(1.0).masked_fill_(gray, 0.0)
+    # Each channel follows the same trapezoid over the circle, a third of a turn apart (offsets 5, 3, 1).
+    channels = []
+    for offset in (5.0, 3.0, 1.0):
+        k = (hue * 6.0 + offset).remainder_(6.0)
+        channels.append(high - spread * torch.minimum(k, 4.0 - k).clamp_(0.0, 1.0))
+    return torch.stack(channels, dim=1).contiguous(memory_format=torch.channels_last)
+
+
+# ---- augment ----------------------------------------------------------------------------------------
+
 
 Seeded = Callable[[int], AbstractContextManager[None]]
 

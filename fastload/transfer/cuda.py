@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from fastload.machine.ranges import profiled
+from fastload.machine.generators import profiled
 
 if TYPE_CHECKING:
     from fastload.transfer.streams import Gpu

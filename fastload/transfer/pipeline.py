@@ -1,37 +1,289 @@
-"""Host slot, copy stream, device slot, consumer: the order of things for one loader.
-
-DESIGN. One copy stream; ``DEVICE_SLOTS`` preallocated buffers on the device. For each batch:
-
-    copy stream        wait(device slot released) -> copy host slot to device slot -> record(copied)
-    consumer's stream  wait(copied) -> convert into the consumer's tensors -> record(released)
-    host               the host slot is free once ``copied`` has passed
-
-Only the device waits; the host looks at ``copied`` when it needs a slot. Everything happens inside
-``next()``, on the consumer's thread: no other thread ever calls CUDA, so none can disturb a graph capture
-(whose global mode forbids other threads much) or fight for the GIL. When ``next()`` returns batch i, the
-copies of all batches up to i + DEVICE_SLOTS that have been decoded are under way; the copy engine works on
-them while the step runs.
-"""
+"""From a host slot over the copy stream to the consumer: pinned rings, pooled slots, and the order of
+events."""
 
 from __future__ import annotations
 
+import enum
+import mmap
 import os
+import resource
+import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
-from fastload.errors import StateError
-from fastload.prefetch.fault import Fault
-from fastload.prefetch.feeder import BatchKey, Feeder, Pending
-from fastload.prefetch.slots import in_steps
-from fastload.transfer.ring import HostSlots, RingSlot
+from fastload.errors import NotDelivered, StateError
+from fastload.prefetch.feeder import BatchKey, Fault, Feeder, Pending
+from fastload.prefetch.slots import Slot, SlotPool, fields_in, in_steps
+from fastload.sample.layout import BatchLayout
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu
 
-__all__ = ["DEVICE_SLOTS", "Pipeline", "TransferClock"]
+# ---- The ring ---------------------------------------------------------------------------------------
+#
+# Pinned memory of exactly the planned size, cut into slots with one state each.
+#
+# torch's pinned allocator is not used here: it rounds every block up to a power of two, which for 256
+# pictures of 224x224 is 64 MiB instead of 36.75. The ring is one anonymous mapping, registered with the
+# driver (cudaHostRegister) and known to nobody else, so the only copies from it are the ones that the
+# pipeline issues.
+
+
+_ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
+_POLL_SECONDS = 1e-4  # between looks at an event
+_DRAIN_SECONDS = 10.0  # how long close() waits for the device
+_ABANDONED: list[mmap.mmap] = []  # mappings of rings whose device never came back
+
+
+class SlotState(enum.Enum):
+    """What a slot is doing."""
+
+    FREE = "free"
+    FILLING = "filling"  # the core writes it
+    READY = "ready"  # complete, not yet given to the copy stream
+    COPYING = "copying"  # the device reads it
+
+
+_LEGAL = {
+    (SlotState.FREE, SlotState.FILLING),  # leased
+    (SlotState.FILLING, SlotState.READY),  # collected
+    (SlotState.FILLING, SlotState.FREE),  # cancelled
+    (SlotState.READY, SlotState.COPYING),  # issued
+    (SlotState.READY, SlotState.FREE),  # cancelled
+    (SlotState.COPYING, SlotState.FREE),  # the copy's event has passed
+}
+
+
+def round_up(n: int, unit: int) -> int:
+    """The least multiple of ``unit`` that is not below ``n``."""
+    return -(-n // unit) * unit
+
+
+@dataclass
+class RingSlot(Slot):
+    """A slot of the ring."""
+
+    bytes: torch.Tensor  # (layout.device_bytes,) uint8: what crosses the bus
+    number: int = -1  # in the ring
+
+
+def slot_bytes(layout: BatchLayout) -> int:
+    """Bytes of a slot for such batches."""
+    return round_up(layout.nbytes, _ALIGN)
+
+
+def ring_bytes(layout: BatchLayout, slots: int) -> int:
+    """Bytes of a ring: whole pages, which is what pinning counts."""
+    return round_up(slots * slot_bytes(layout), mmap.PAGESIZE)
+
+
+def _mapping(size: int) -> mmap.mmap:
+    """Anonymous memory of exactly ``size`` bytes, not given to forked children."""
+    try:
+        mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise StateError(
+            f"No memory for slots of {size} bytes: {error.strerror}. Lower batch_size or prefetch_factor."
+        ) from error
+    with suppress(OSError):  # kernels may lack either
+        # After fork() the first write of either process would move the page away from what the device reads.
+        mapping.madvise(mmap.MADV_DONTFORK)
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
+
+
+class HostSlots(Protocol):
+    """Host memory that a device reads: the ring, or memory for batches that differ in size."""
+
+    slot_bytes: int  # of every batch, at most; 0: they differ
+    nbytes: int
+    pinned: bool
+    blocked_seconds: float
+
+    def collected(self, slot: RingSlot) -> None:
+        """The core has filled it."""
+
+    def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
+        """The device reads it until ``event`` passes; then ``done`` is called."""
+
+    def give_back(self, slot: Slot) -> None:
+        """It was cancelled; nobody writes it any more."""
+
+    def close(self) -> None:
+        """No more batches are wanted."""
+
+
+class Ring:
+    """Slots for the engine to fill and the copy stream to read. All calls on the consumer's thread.
+
+    Args:
+        gpu: whose driver pins the memory.
+        layout: of a full batch; no other may need more memory.
+        slots: how many.
+    """
+
+    def __init__(self, gpu: Gpu, layout: BatchLayout, slots: int) -> None:
+        self.slot_bytes = slot_bytes(layout)
+        self._gpu = gpu
+        self._states = [SlotState.FREE] * slots
+        self._events: list[Any] = [None] * slots  # of the copy that reads the slot
+        self._done: list[Callable[[], None] | None] = [None] * slots  # told when the copy is done
+        self.blocked_seconds = 0.0  # spent waiting for the device to let go of a slot
+        self.timeout = 0.0  # seconds, 0: no bound
+        size = ring_bytes(layout, slots)
+        self._map = _mapping(size)
+        memory = np.frombuffer(self._map, np.uint8)
+        self._memory: npt.NDArray[np.uint8] | None = memory
+        self._address = int(memory.__array_interface__["data"][0])
+        self.nbytes = size
+        self.pinned = self._pin()
+
+    def _pin(self) -> bool:
+        reason = self._gpu.pin(self._address, self.nbytes)
+        if reason is None:
+            return True
+        limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+        text = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit} bytes"
+        warnings.warn(
+            f"{self.nbytes} bytes could not be pinned ({reason}; RLIMIT_MEMLOCK is {text}): batches are "
+            f"copied from pageable memory, which the training step waits for. Raise the limit (ulimit -l; "
+            f"docker run --ulimit memlock=-1), or lower batch_size or prefetch_factor.",
+            stacklevel=2,
+        )
+        return False
+
+    @property
+    def states(self) -> tuple[SlotState, ...]:
+        """Each slot's state."""
+        return tuple(self._states)
+
+    def _move(self, number: int, to: SlotState) -> None:
+        if (self._states[number], to) not in _LEGAL:
+            raise StateError(f"Slot {number} is {self._states[number].value}: it cannot become {to.value}.")
+        self._states[number] = to
+
+    def lease(self, layout: BatchLayout, must: bool = False) -> RingSlot | None:
+        """A free slot for a batch, contents undefined.
+
+        Args:
+            layout: of the batch.
+            must: wait for the device to let go of one, instead of returning None.
+
+        Raises:
+            RuntimeError: that takes longer than ``timeout``.
+        """
+        number = self._free(must)
+        if number is None or self._memory is None:
+            return None
+        self._move(number, SlotState.FILLING)
+        return self._slot(number, layout)
+
+    def _slot(self, number: int, layout: BatchLayout) -> RingSlot:
+        assert self._memory is not None
+        begin = number * self.slot_bytes
+        memory = self._memory[begin : begin + layout.nbytes]
+        whole = torch.from_numpy(memory)
+        return RingSlot(memory, layout, fields_in(whole, layout), whole[: layout.device_bytes], number)
+
+    def _free(self, must: bool) -> int | None:
+        self.reclaim()
+        if must and SlotState.FREE not in self._states:
+            self._wait_for_a_slot()
+        return self._states.index(SlotState.FREE) if SlotState.FREE in self._states else None
+
+    def _wait_for_a_slot(self) -> None:
+        start = time.monotonic()
+        while SlotState.COPYING in self._states and SlotState.FREE not in self._states:
+            time.sleep(_POLL_SECONDS)  # and not in the driver: signal handlers run here
+            self.reclaim()
+            waited = time.monotonic() - start
+            if self.timeout and waited > self.timeout:
+                raise NotDelivered(
+                    f"DataLoader timed out after {waited:.1f} seconds: the device is not done."
+                )
+        self.blocked_seconds += time.monotonic() - start
+        if SlotState.FREE not in self._states:
+            raise StateError("All slots were lost by interrupts. Create a new DataLoader.")
+
+    def collected(self, slot: RingSlot) -> None:
+        """The core has filled it."""
+        self._move(slot.number, SlotState.READY)
+
+    def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
+        """The device reads it until ``event`` passes; then ``done`` is called."""
+        self._move(slot.number, SlotState.COPYING)
+        self._events[slot.number] = event
+        self._done[slot.number] = done
+
+    def give_back(self, slot: Slot) -> None:
+        """It was cancelled; nobody writes it any more."""
+        assert isinstance(slot, RingSlot)
+        self._move(slot.number, SlotState.FREE)
+
+    def exchange(self, slot: Slot, layout: BatchLayout) -> RingSlot:
+        """The same slot for the batch as it is now."""
+        assert isinstance(slot, RingSlot)
+        return self._slot(slot.number, layout)
+
+    def reclaim(self) -> None:
+        """Free the slots whose copies are done; does not block."""
+        for number, state in enumerate(self._states):
+            if state is SlotState.COPYING and self._gpu.passed(self._events[number]):
+                self._move(number, SlotState.FREE)
+                done, self._done[number], self._events[number] = self._done[number], None, None
+                if done is not None:
+                    done()
+
+    def close(self) -> None:
+        """Let the copies end, unpin and let go of the memory. The engine must be closed. Idempotent.
+
+        If the device does not end its copies within some seconds, the memory stays as it is until the process
+        ends: pages that a device may still read are not given away.
+        """
+        if self._memory is None:
+            return
+        self._memory = None
+        if self._drained() and self.pinned:
+            self._gpu.unpin(self._address)
+        elif self.pinned:
+            _ABANDONED.append(self._map)
+        self.pinned = False
+
+    def _drained(self) -> bool:
+        limit = time.monotonic() + _DRAIN_SECONDS
+        while SlotState.COPYING in self._states:
+            try:
+                self.reclaim()
+            except RuntimeError:
+                return True  # the device is lost: nobody reads any more
+            if time.monotonic() > limit:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+
+# ---- Host slot, copy stream, device slot, consumer --------------------------------------------------
+#
+# The order of things for one loader.
+#
+# DESIGN. One copy stream; ``DEVICE_SLOTS`` preallocated buffers on the device. For each batch:
+#
+# copy stream wait(device slot released) -> copy host slot to device slot -> record(copied) consumer's
+# stream wait(copied) -> convert into the consumer's tensors -> record(released) host the host slot is free
+# once ``copied`` has passed
+#
+# Only the device waits; the host looks at ``copied`` when it needs a slot. Everything happens inside
+# ``next()``, on the consumer's thread: no other thread ever calls CUDA, so none can disturb a graph capture
+# (whose global mode forbids other threads much) or fight for the GIL. When ``next()`` returns batch i, the
+# copies of all batches up to i + DEVICE_SLOTS that have been decoded are under way; the copy engine works
+# on them while the step runs.
+
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
@@ -256,3 +508,72 @@ class Pipeline:
                 self._gpu.wait(self._stream, slot.released)
         self._ring.close()
         self._slots.clear()
+
+
+# ---- Host slots of batches that differ in size ------------------------------------------------------
+#
+# Memory of torch's pinned pool, as much as a batch needs.
+#
+# A ring would need a slot's size beforehand, and a bound for the longest text of a set may be a hundred
+# times what a batch has.
+
+
+class PooledSlots:
+    """See :class:`fastload.transfer.pipeline.HostSlots`. All calls on the consumer's thread.
+
+    Args:
+        gpu: who reads them.
+        pool: where they come from; a slot's memory is given out again when nobody holds it.
+        most: slots that are in use at a time.
+    """
+
+    slot_bytes = 0
+    blocked_seconds = 0.0
+
+    def __init__(self, gpu: Gpu, pool: SlotPool, most: int) -> None:
+        self._gpu = gpu
+        self._pool = pool
+        self._free = most
+        self._copying: deque[tuple[RingSlot, Any, Callable[[], None] | None]] = deque()
+        self.pinned = pool.pins
+        self.nbytes = 0  # of the largest batches so far, one for each slot
+        self._most = most
+
+    def lease(self, layout: BatchLayout, must: bool = False) -> RingSlot | None:
+        """A slot for a batch, contents undefined; None if all are in use and it is not a ``must``."""
+        self.reclaim()
+        if self._free <= 0 and not must:
+            return None
+        self._free -= 1
+        return self._slot(self._pool.lease(layout))
+
+    def _slot(self, slot: Slot) -> RingSlot:
+        self.nbytes = max(self.nbytes, self._most * slot.layout.nbytes)
+        whole = torch.from_numpy(slot.memory)
+        return RingSlot(slot.memory, slot.layout, slot.fields, whole[: slot.layout.device_bytes])
+
+    def collected(self, slot: RingSlot) -> None:
+        """Nothing to do: who leased it fills it."""
+
+    def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
+        """The device reads it until ``event`` passes; then ``done`` is called."""
+        self._copying.append((slot, event, done))
+
+    def give_back(self, slot: Slot) -> None:
+        """It was cancelled; nobody writes it any more."""
+        self._free += 1
+
+    def exchange(self, slot: Slot, layout: BatchLayout) -> RingSlot:
+        """The same slot for the batch as it is now."""
+        return self._slot(self._pool.exchange(slot, layout))
+
+    def reclaim(self) -> None:
+        """Let go of the slots whose copies are done; does not block."""
+        while self._copying and self._gpu.passed(self._copying[0][1]):
+            _, _, done = self._copying.popleft()
+            self._free += 1
+            if done is not None:
+                done()
+
+    def close(self) -> None:
+        """Nothing to do: torch's pinned pool waits for the copies of what it gave out."""

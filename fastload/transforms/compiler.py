@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fastload.transforms import torchvision_objects
-from fastload.transforms.called import (
+import numpy as np
+
+from fastload.extras import need
+from fastload.transforms import recognised as torchvision_objects
+from fastload.transforms.callables import (
     Called,
     ImageState,
     all_parts,
@@ -21,10 +25,11 @@ from fastload.transforms.called import (
 from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
-from fastload.transforms.other_objects import adapted
 from fastload.transforms.plan import Does, Plan, Step
+from fastload.transforms.recognised import adapted
 
-__all__ = ["compile_plan", "flattened", "name_of"]
+# ---- compiler ---------------------------------------------------------------------------------------
+
 
 _SAME = "the core does the same to the same pixels"
 _WHOLE = "the core does the same, on the whole picture, before the crop"
@@ -90,7 +95,6 @@ _SAME_IN_ALL: dict[str, Callable[[Plan], Any]] = {
 
 def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     """The plan of a sample that has several views; ``behind``: what comes after them."""
-    from fastload.transforms.view_tail import ViewTail  # few jobs need it
 
     plans: list[tuple[str, Plan]] = []
     tail: list[Callable[[Any], Any]] = []
@@ -345,3 +349,41 @@ class _Compiler:
                 for part in all_parts(one)
             ),
         )
+
+
+# ---- What Python callables want ---------------------------------------------------------------------
+#
+# PIL pictures, generators, and one of a sample's views alone.
+
+
+def takes_generator(function: Callable[..., Any]) -> bool:
+    """Whether a callable has a parameter ``generator``."""
+    try:
+        parameter = inspect.signature(function).parameters.get("generator")
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None
+
+
+def as_picture(image: Any) -> Any:
+    """A uint8 tensor (channels, height, width) of 3 channels or 1 as a PIL picture; others stay tensors."""
+    if image is not None and (image.shape[0] not in (1, 3) or "uint8" not in str(image.dtype)):
+        return image
+    need("PIL.Image", "a callable in transform (it gets PIL pictures)")
+    from PIL import Image
+
+    pixels = np.ascontiguousarray(image.permute(1, 2, 0).numpy())
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+
+
+@dataclass(frozen=True)
+class ViewTail:
+    """The callables of one view, in the place of a callable of the whole sample.
+
+    Args:
+        number: of the view, by which its generator differs from other views'.
+        functions: the callables, in order, as ``Plan.called`` of the view knows them.
+    """
+
+    number: int
+    functions: tuple[Callable[..., Any], ...]

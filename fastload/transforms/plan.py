@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from fastload._native import _C
 
 if TYPE_CHECKING:
-    from fastload.transforms.called import Called, ImageState
+    from fastload.transforms.callables import Called, ImageState
 
 __all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "MosaicUse", "ObjectsUse", "PixelUse", "Plan", "Step"]
 

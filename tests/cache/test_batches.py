@@ -20,7 +20,7 @@ from fastload.cache.files import attach, create
 from fastload.cache.layout import ENTRY, encoded
 from fastload.cache.tables import start_copies
 from fastload.packing import PackOptions, pack
-from fastload.prefetch.read_ahead import plan_read_ahead
+from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.sampler import Partition, make_sampler
 
 SMALL = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])

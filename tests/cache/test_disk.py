@@ -21,7 +21,7 @@ from mounts import tmpfs
 from plain_pack import plain_pack
 from torch.utils.data import Subset
 
-import fastload.prefetch.read_ahead
+import fastload.prefetch.engine_calls
 from fastload import Cache, DataLoader, PackedDataset
 from fastload.cache.disk_layout import (
     CLASSES_OFFSET,
@@ -57,7 +57,7 @@ def dataset(tmp_path: Path, blobs: list[bytes]) -> PackedDataset:
 @pytest.fixture(autouse=True)
 def _little_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small sets would be read ahead whole, for two epochs."""
-    monkeypatch.setattr(fastload.prefetch.read_ahead, "_BUFFERS", 1 << 17)
+    monkeypatch.setattr(fastload.prefetch.engine_calls, "_BUFFERS", 1 << 17)
 
 
 def loader_of(dataset: Any, cache: Any, **more: Any) -> DataLoader:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from own_mounts import with_mounts
 
-from fastload.backends import shared_memory
-from fastload.backends.shared_memory import Sharing, lack_of, no_room, said_in_words, share
+from fastload.backends import worker_processes as shared_memory
+from fastload.backends.worker_processes import Sharing, lack_of, no_room, said_in_words, share
 
 MOUNTS = {
     "full": ("mount -t tmpfs -o size=4k tmpfs /dev/shm; head -c 4096 /dev/zero > /dev/shm/x", errno.ENOSPC),

@@ -19,7 +19,7 @@ import fastload
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload.transforms import compile_plan
-from fastload.transforms.called import look, state_behind
+from fastload.transforms.callables import look, state_behind
 
 PLACED = ["image", "mask", "boxes", "labels", "area", "points"]
 

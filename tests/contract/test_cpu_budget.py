@@ -11,9 +11,16 @@ import pytest
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.loader import arrangement
-from fastload.machine.cpu_budget import CpuBudget, cgroup_quota, find_budget
-from fastload.machine.gpu_nodes import gpu_pci_ids, node_cpus, node_of, parse_cpu_list
+from fastload.loader import assembly as arrangement
+from fastload.machine.cpu import (
+    CpuBudget,
+    cgroup_quota,
+    find_budget,
+    gpu_pci_ids,
+    node_cpus,
+    node_of,
+    parse_cpu_list,
+)
 
 V2, V1 = "0::", "4:cpu,cpuacct:"
 
@@ -182,7 +189,7 @@ def test_this_machine_gives_something() -> None:
 
 def test_the_affinity_mask_of_the_process_counts() -> None:
     code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
-    code += "from fastload.machine.cpu_budget import find_budget; print(find_budget().threads)"
+    code += "from fastload.machine.cpu import find_budget; print(find_budget().threads)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "1\n"
 

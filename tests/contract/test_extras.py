@@ -55,19 +55,19 @@ def picture_fields(_: Path) -> None:
 
 #: Each place that imports such a library, and what gets there. They are given a folder.
 FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
-    ("backends/dali/library.py", "nvidia"): lambda _: module("backends.dali.library").load_dali(),
-    ("backends/place_state.py", "torchdata"): lambda _: module("backends.place_state").check_kept(
-        0, {"a": 1}
-    ),
-    ("backends/handed.py", "torchvision"): lambda _: module("backends.handed").tv_tensors(),
+    ("backends/dali/graph.py", "nvidia"): lambda _: module("backends.dali.graph").load_dali(),
+    ("backends/state.py", "torchdata"): lambda _: module("backends.state").check_kept(0, {"a": 1}),
+    ("backends/callable_samples.py", "torchvision"): lambda _: module(
+        "backends.callable_samples"
+    ).tv_tensors(),
     ("cli/completion.py", "shtab"): lambda _: module("cli.completion").run(Namespace(shell="bash")),
-    ("collate/listed.py", "torchvision"): lambda _: module("collate.listed")._wrap({}, (1, 1)),
+    ("collate/detection.py", "torchvision"): lambda _: module("collate.detection")._wrap({}, (1, 1)),
     ("dataset/detection.py", "pycocotools"): lambda _: module("dataset.detection").DetectionDataset.coco.func(
         None
     ),
-    ("dataset/pictures.py", "PIL"): lambda _: module("dataset.pictures")._as_pil(None),
-    ("dataset/pil.py", "PIL"): lambda _: module("dataset.pil").decode_with_pil(b""),
-    ("diagnose/report/figures.py", "matplotlib"): lambda _: module("diagnose.report.figures").drawing(),
+    ("dataset/packed.py", "PIL"): lambda _: module("dataset.packed")._as_pil(None),
+    ("dataset/decoding.py", "PIL"): lambda _: module("dataset.decoding").decode_with_pil(b""),
+    ("diagnose/report/page.py", "matplotlib"): lambda _: module("diagnose.report.page").drawing(),
     ("integrations/composer.py", "composer"): lambda _: load_anew("integrations.composer"),
     ("integrations/ignite.py", "ignite"): lambda _: module("integrations.ignite").auto_dataloader(""),
     ("integrations/open_clip.py", "open_clip_train"): lambda _: module("integrations.open_clip").data_info(0),
@@ -88,12 +88,12 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("remote/clouds.py", "obstore"): lambda _: load_anew("remote.clouds"),
     ("remote/hub.py", "huggingface_hub"): lambda _: load_anew("remote.hub"),
     ("remote/s3.py", "botocore"): lambda _: load_anew("remote.s3"),
-    ("transforms/view_tail.py", "PIL"): lambda _: module("transforms.view_tail").as_picture(None),
+    ("transforms/compiler.py", "PIL"): lambda _: module("transforms.compiler").as_picture(None),
 }
 #: Where the error is one of the feature's own, with the same words.
 OTHER_ERRORS = {
-    "backends/place_state.py": StateError,
-    "dataset/pil.py": DecodeError,
+    "backends/state.py": StateError,
+    "dataset/decoding.py": DecodeError,
     "packing/annotations/data_yaml.py": PackError,
 }
 

@@ -17,7 +17,7 @@ from torch import _C
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends import worker_stage
+from fastload.backends import callables as worker_stage
 from fastload.errors import StateError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

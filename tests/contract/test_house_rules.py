@@ -147,7 +147,7 @@ def dangerous(path: Path) -> Iterator[str]:
 def test_the_package_never_runs_what_a_file_says() -> None:
     """But the script that the user gives the doctor to be run."""
     found = [f"{name_of(path)}: {what}" for path in python_files("fastload") for what in dangerous(path)]
-    assert found == ["fastload/diagnose/script_child.py: exec"]
+    assert found == ["fastload/diagnose/script.py: exec"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_danger_check_finds(tmp_path: Path, line: str) -> None:
 
 
 def hidden_failures(path: Path) -> Iterator[str]:
-    """Questions that take whatever the system answers for no; machine/there.py has those that do not."""
+    """Questions that take whatever the system answers for no; machine/paths.py has those that do not."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue

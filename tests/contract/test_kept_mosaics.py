@@ -15,7 +15,7 @@ from PIL import Image as PilImage
 import fastload
 from fastload import DataLoader, Image, Mask, errors
 from fastload import transforms as T
-from fastload.backends import kept_pictures
+from fastload.backends import fields as kept_pictures
 
 COUNT = 40
 SIZE = 64

@@ -212,8 +212,8 @@ def test_only_transfer_and_dali_use_torch_cuda() -> None:
     assert users <= {
         "transfer/cuda.py",
         "transfer/kernels.py",
-        "machine/gpu_nodes.py",
-        "diagnose/device.py",
+        "machine/cpu.py",
+        "diagnose/step.py",
     }
 
 

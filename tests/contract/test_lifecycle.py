@@ -23,7 +23,7 @@ from process import HANG, in_child, left_over, resident, settled, tasks
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
-from fastload.backends import engines
+from fastload.backends import native as engines
 
 CROP = T.RandomResizedCrop(64)
 

@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.dataset import views
-from fastload.dataset.kind import Kind, kind_of
+from fastload.dataset.views import Kind, kind_of
 from fastload.errors import SlowPathWarning
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])

@@ -70,7 +70,6 @@ def test_a_kind_of_field(house: HouseCopy) -> None:
     fields = "fastload/sample/fields.py"
     house.insert(fields, "#: The kinds by name", texts.CLOUD_PY)
     house.replace(fields, "        Texts,\n    )\n}", "        Texts,\n        Cloud,\n    )\n}")
-    house.insert(fields, '    "Image",\n', '    "Cloud",\n')
     house.insert("fastload/sample/values.py", '    "label": _NUMBERS', '    "cloud": _NUMBERS,\n')
     top = "fastload/__init__.py"
     house.insert(top, "        Image,\n", "        Cloud,\n")

@@ -1,4 +1,4 @@
-"""Files of somebody else's (machine/regular.py): what is no file is refused, and none stays open."""
+"""Files of somebody else's (machine/paths.py): what is no file is refused, and none stays open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastload.machine.regular import open_regular, read_regular
+from fastload.machine.paths import open_regular, read_regular
 
 
 class Stopped(Exception):

@@ -18,7 +18,7 @@ from fastload import Block, Cache, CacheSetting, Dali, DataLoader
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import WorldError
-from fastload.loader.resolve import _MODES, resolve
+from fastload.loader.options import _MODES, resolve
 
 CROP = T.RandomResizedCrop(16)
 DEFAULTS = {

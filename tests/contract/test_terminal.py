@@ -25,9 +25,9 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.cli.streams import Stream
-from fastload.dataset import pictures
+from fastload.dataset import packed as pictures
 from fastload.errors import FastloadError, RemoteError, harmless
-from fastload.machine.spoken import say
+from fastload.machine.messages import say
 from fastload.remote.opening import open_store
 
 TITLE = "\x1b]0;owned\x07"

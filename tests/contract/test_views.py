@@ -20,7 +20,7 @@ import fastload
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload.dataset import views
-from fastload.dataset.kind import Kind, kind_of
+from fastload.dataset.views import Kind, kind_of
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])

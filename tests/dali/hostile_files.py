@@ -83,7 +83,7 @@ def by_dali(blobs: list[bytes], device: str, work: Path) -> dict[str, int]:
     """Each file alone through a pipeline of DALI's; one that fails ends it, as DALI has it."""
     import numpy as np
 
-    from fastload.backends.dali.library import load_dali
+    from fastload.backends.dali.graph import load_dali
 
     fn, types, make = load_dali()
 

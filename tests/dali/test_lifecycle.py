@@ -18,9 +18,7 @@ from two_backends import TRAIN, same_but_for_rounding, with_dali
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.backends.dali.budget import decoded_bytes, decoder_padding
-from fastload.backends.dali.library import find_dali
-from fastload.backends.dali.share import DecodeShare
+from fastload.backends.dali.graph import DecodeShare, decoded_bytes, decoder_padding, find_dali
 from fastload.backends.options import Options
 from fastload.prefetch.slots import SlotShape
 

@@ -11,7 +11,7 @@ import pytest
 from decode_images import encode, photo, pillow_rgb
 
 from fastload._native import _C
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_with_pil
 from fastload.errors import DecodeError, LimitError
 
 KINDS = ("JPEG", "PNG", "WEBP", "GIF")

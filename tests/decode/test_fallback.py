@@ -13,7 +13,7 @@ from decode_images import encode, patch_frame, photo, pillow_rgb
 from PIL import Image as PilImage
 
 from fastload._native import _C
-from fastload.dataset import pil
+from fastload.dataset import decoding as pil
 from fastload.errors import DecodeError, LimitError
 
 KINDS = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fastload._native import _C
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_with_pil
 from fastload.errors import DecodeError
 
 OPTIONS = [{"quality": 80}, {"quality": 5}, {"lossless": True}, {"quality": 80, "method": 0}]

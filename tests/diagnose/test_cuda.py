@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fastload.diagnose.device import SyncWatch, is_in_use, synchronise
+from fastload.diagnose.step import SyncWatch, is_in_use, synchronise
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ from fastload import transforms as T
 from fastload.cli import main
 from fastload.diagnose.doctor import examine
 from fastload.diagnose.facts import Fix, Stage, Verdict
-from fastload.diagnose.fixes.packed import repacked
+from fastload.diagnose.fixes.data import repacked
 from fastload.diagnose.trial import Trial
 
 
@@ -56,7 +56,7 @@ def three_times_as_fast(
 def test_large_progressive_pictures_are_to_be_packed_smaller_or_as_baseline_ones(
     tmp_path: Path, quick: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastload.diagnose.fixes.packed.in_turns", three_times_as_fast)
+    monkeypatch.setattr("fastload.diagnose.fixes.data.in_turns", three_times_as_fast)
     large = plain_pack(tmp_path / "large", photos(40, 360, progressive=True), [0] * 40, ["a"])
     with loader(large) as given:
         verdict = examine(given, step=Stage("step", 1e6), seconds=quick)

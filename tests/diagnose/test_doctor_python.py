@@ -11,10 +11,10 @@ import torch
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
+from fastload.diagnose.callables import python_functions
 from fastload.diagnose.doctor import examine
-from fastload.diagnose.fixes.python import without_functions
-from fastload.diagnose.python_part import python_functions
-from fastload.diagnose.subject import Subject
+from fastload.diagnose.fixes.loader import without_functions
+from fastload.diagnose.trial import Subject
 
 START = (T.RandomResizedCrop(32), T.RandomHorizontalFlip())
 

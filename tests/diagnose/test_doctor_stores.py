@@ -22,13 +22,11 @@ from watched_loops import FakeClock
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.diagnose.doctor import _as_watched, _fetched_share, examine
+from fastload.diagnose.doctor import _as_watched, _fetched_share, examine, measured_stages
 from fastload.diagnose.facts import Stage
-from fastload.diagnose.fixes import disk_tier
-from fastload.diagnose.line import Fetching, measure_line
-from fastload.diagnose.replica import Replica, can_be_replicated
-from fastload.diagnose.stages import measured_stages
-from fastload.diagnose.subject import Subject
+from fastload.diagnose.fixes import data as disk_tier
+from fastload.diagnose.storage import Fetching, measure_line
+from fastload.diagnose.trial import Replica, Subject, can_be_replicated
 from fastload.diagnose.verdict import judge
 
 CROP = T.RandomResizedCrop(32)

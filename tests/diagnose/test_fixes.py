@@ -14,12 +14,14 @@ import torch
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.diagnose.case import Case, proposals
+from fastload.diagnose.doctor import measured_stages
+from fastload.diagnose.examination import Case, proposals
 from fastload.diagnose.facts import Fix, Loop, Stage
-from fastload.diagnose.fixes import batches, copies, delivery, threads
-from fastload.diagnose.stages import measured_stages
-from fastload.diagnose.subject import Subject
-from fastload.diagnose.trial import Budget, Trial
+from fastload.diagnose.fixes import loader as batches
+from fastload.diagnose.fixes import loader as delivery
+from fastload.diagnose.fixes import loader as threads
+from fastload.diagnose.fixes import step as copies
+from fastload.diagnose.trial import Budget, Subject, Trial
 from fastload.diagnose.verdict import judge
 from fastload.errors import CacheError
 

@@ -21,11 +21,8 @@ import fastload
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.diagnose.report import History, Report
-from fastload.diagnose.report.alone import run_alone
-from fastload.diagnose.report.history import Moments
-from fastload.diagnose.report.mixing_part import measure_mixing
-from fastload.diagnose.report.own_words import own_verdict
-from fastload.diagnose.report.sample_costs import measure_costs
+from fastload.diagnose.report.measured import Moments, measure_costs, own_verdict, run_alone
+from fastload.diagnose.report.parts import measure_mixing
 
 CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip()])
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from fastload.diagnose.examination import together
 from fastload.diagnose.facts import Loop
-from fastload.diagnose.model import together
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import torch
 from torch.utils.data import DataLoader
 from watched_loops import FakeClock, FakeMeter, Slow
 
-from fastload.diagnose.feed import Feed, copied
-from fastload.diagnose.phases import Limits, Phases, Stopped
-from fastload.diagnose.torch_loop import listen, stop_listening
+from fastload.diagnose.listening import listen, stop_listening
+from fastload.diagnose.script import Feed, Limits, Phases, Stopped, copied
 from fastload.diagnose.usage import Meter
 from fastload.diagnose.watch import Diagnosis
 

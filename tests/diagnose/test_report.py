@@ -19,8 +19,8 @@ from verdicts import full_verdict, step_limits
 
 from fastload.diagnose.facts import Sentence
 from fastload.diagnose.report import Report, render, write_report
-from fastload.diagnose.report.loop_part import grouped
 from fastload.diagnose.report.page import amount, rate, seconds, share
+from fastload.diagnose.report.parts import grouped
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 

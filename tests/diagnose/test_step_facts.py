@@ -13,7 +13,8 @@ from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader
 from watched_loops import FakeClock, FakeMeter, Slow
 
-from fastload.diagnose import device, step_facts
+from fastload.diagnose import step as device
+from fastload.diagnose import step as step_facts
 from fastload.diagnose.usage import Meter
 from fastload.diagnose.watch import Diagnosis
 

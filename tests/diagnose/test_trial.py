@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from fastload.diagnose.facts import Stage
-from fastload.diagnose.paced import PacedStep
-from fastload.diagnose.trial import Runner, in_turns
+from fastload.diagnose.trial import PacedStep, Runner, in_turns
 
 SECONDS = 0.02
 RUN = 0.24  # a dozen steps

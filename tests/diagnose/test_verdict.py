@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from doctor_cases import BASE, STORAGE, case, loop
 
-from fastload.diagnose.case import Case
+from fastload.diagnose.doctor import measured_stages
+from fastload.diagnose.examination import Case
 from fastload.diagnose.facts import Fix, Stage
-from fastload.diagnose.fixes.machine import larger_quota, no_neighbours, room_in_shm
+from fastload.diagnose.fixes.data import in_blocks
+from fastload.diagnose.fixes.loader import larger_quota, no_neighbours, room_in_shm
 from fastload.diagnose.fixes.step import STEP_HINTS, of_the_step
-from fastload.diagnose.fixes.stored import in_blocks
-from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.verdict import judge
 
 
@@ -157,7 +157,7 @@ def test_blocks_are_worth_what_storage_gives_in_order() -> None:
 
 
 def test_a_quota_and_neighbours_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastload.diagnose.fixes.machine.cgroup_quota", lambda: 2.0)
+    monkeypatch.setattr("fastload.diagnose.fixes.loader.cgroup_quota", lambda: 2.0)
     watched = loop(0.1, 0.0, throttled_seconds=1.5)
     (quota,) = larger_quota(case(mask=4, loop=watched, step=None))
     assert quota.gain == pytest.approx(1.0)

@@ -75,7 +75,7 @@ DEFECTS = {
     "4": Defect(
         "a child of fork() waits for the parent's threads",
         (
-            Edit("backends/worker_stage.py", "            raise StateError(FORKED)\n", "            pass\n"),
+            Edit("backends/callables.py", "            raise StateError(FORKED)\n", "            pass\n"),
             Edit("backends/torch_workers.py", "            raise StateError(FORKED)\n", "            pass\n"),
         ),
         "epoch_steps.py",

@@ -16,7 +16,7 @@ from annotated_trees import write_yolo
 
 from fastload._native import _C
 from fastload.errors import FormatError, PackError, RemoteError, ShardError
-from fastload.machine.there import exists, is_dir, is_file, is_symlink
+from fastload.machine.paths import exists, is_dir, is_file, is_symlink
 from fastload.packing import PackOptions
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.annotations.yolo import has_labels

@@ -18,8 +18,7 @@ from tar_reference import write_tar
 
 import fastload
 from fastload import Image, Mask, PackedDataset
-from fastload.dataset.decoding import decode_field
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_field, decode_with_pil
 from fastload.errors import DecodeError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing.foreign import IndexOptions, index_files

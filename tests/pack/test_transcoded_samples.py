@@ -19,7 +19,7 @@ from sized_samples import LIMIT, SCHEMA, Samples, sample
 
 import fastload
 from fastload.dataset import decoding
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_with_pil
 from fastload.errors import PackError
 from fastload.packing.verify import verify
 from fastload.shard.codecs import CODECS, RAW

@@ -30,8 +30,7 @@ from fastload.errors import PackError
 from fastload.packing import PackOptions, dry_run, pack
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
-from fastload.sample.fields import Scalar
-from fastload.sample.numbers import is_missing
+from fastload.sample.fields import Scalar, is_missing
 from fastload.shard.dataset import PackedFiles
 
 OPTIONS = PackOptions(entries=None, num_proc=1)

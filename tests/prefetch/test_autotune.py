@@ -16,9 +16,9 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.backends import engines
-from fastload.loader import arrangement
-from fastload.machine.cpu_budget import CpuBudget
+from fastload.backends import native as engines
+from fastload.loader import assembly as arrangement
+from fastload.machine.cpu import CpuBudget
 from fastload.prefetch import autotune
 from fastload.prefetch.autotune import Autotuner, Bounds, Policy, Setting, Window
 

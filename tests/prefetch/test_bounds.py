@@ -13,7 +13,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
-from fastload.backends import engines
+from fastload.backends import native as engines
 from fastload.prefetch import feeder
 
 CROP = T.RandomResizedCrop(16)

@@ -12,7 +12,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from fastload import DataLoader
 from fastload import transforms as T
 from fastload.backends.options import least_prefetch
-from fastload.loader import arrangement
+from fastload.loader import assembly as arrangement
 from fastload.prefetch.slots import in_steps
 
 COUNT, BATCH = 40, 4

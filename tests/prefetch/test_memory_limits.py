@@ -15,7 +15,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends import engines
+from fastload.backends import native as engines
 
 PROGRAM = Path(__file__).with_name("memory_limits.py")
 

@@ -23,7 +23,7 @@ from process import decoding_threads
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.backends import engines
+from fastload.backends import native as engines
 
 CROP = T.RandomResizedCrop(48)
 EVAL = T.Compose([T.Resize(50), T.CenterCrop(48)])

@@ -18,7 +18,7 @@ from fastload import DataLoader, PackedDataset
 from fastload._native import _C
 from fastload.backends import native
 from fastload.machine.memory import available_memory
-from fastload.prefetch.read_ahead import ReadAheadPlan, plan_read_ahead
+from fastload.prefetch.engine_calls import ReadAheadPlan, plan_read_ahead
 from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
 from fastload.shard.index import RECORD
 

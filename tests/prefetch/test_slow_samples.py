@@ -14,7 +14,7 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.backends import engines
+from fastload.backends import native as engines
 
 SIDE = 150  # over 64 KiB a sample: smaller ones are claimed in groups
 COUNT = 200  # samples

@@ -24,7 +24,8 @@ import torch.distributed as dist
 import fastload
 from fastload import DataLoader, errors
 from fastload import transforms as T
-from fastload.ranks import exchange, handshake
+from fastload.ranks import handshake
+from fastload.ranks import handshake as exchange
 
 CROP = T.RandomResizedCrop(8)
 HANG = 240  # seconds
@@ -429,8 +430,8 @@ class LastIsSlow:
 
 def clocks(data: str, folder: str) -> None:
     """Two epochs in step; the last rank's batches take longer. All write their clocks down, then read."""
-    from fastload.diagnose import gathered
-    from fastload.diagnose.gathered import gathered_stats
+    from fastload.diagnose import ranks as gathered
+    from fastload.diagnose.ranks import gathered_stats
 
     gathered._PATIENCE = HANG
     slow = LastIsSlow(folder, join())

@@ -18,11 +18,19 @@ from verdicts import step_limits
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.diagnose import gathered
+from fastload.diagnose import ranks as gathered
 from fastload.diagnose.facts import Fix, Sentence, Verdict
-from fastload.diagnose.gathered import Gathered, clocks_between, gathered_stats
-from fastload.diagnose.rank_limit import gathered_of, later, with_ranks
-from fastload.diagnose.rank_words import RankClocks, slow_ranks, why_words
+from fastload.diagnose.ranks import (
+    Gathered,
+    RankClocks,
+    clocks_between,
+    gathered_of,
+    gathered_stats,
+    later,
+    slow_ranks,
+    why_words,
+    with_ranks,
+)
 from fastload.diagnose.report import write_report
 from fastload.errors import WorldError
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from fastload.ranks import exchange
-from fastload.ranks.exchange import Exchange, difference, in_words
+from fastload.ranks import handshake as exchange
+from fastload.ranks.handshake import Exchange, difference, in_words
 
 MEMBERS = [4, 5, 7]  # global ranks
 

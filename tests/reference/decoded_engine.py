@@ -16,7 +16,7 @@ from fastload.cache.decoded import decoded
 from fastload.cache.files import attach, create
 from fastload.cache.layout import plan
 from fastload.cache.tier import decoded_side
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import decode_with_pil
 
 __all__ = ["EPOCHS", "epochs_of", "make_cache", "put_epochs"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastload.diagnose.case import Case
+from fastload.diagnose.examination import Case
 from fastload.diagnose.facts import Loop, Stage
 from fastload.diagnose.storage import Storage
 from fastload.diagnose.trial import Budget, Trial

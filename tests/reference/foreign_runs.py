@@ -19,8 +19,8 @@ from plain_pack import plain_pack
 from torch.utils.data import Dataset, DistributedSampler
 
 import fastload
+from fastload.backends.callables import PythonBackend
 from fastload.backends.native import NativeBackend
-from fastload.backends.python import PythonBackend
 from fastload.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToDtype
 
 COUNT = 40  # pictures, and classes

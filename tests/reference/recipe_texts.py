@@ -126,7 +126,7 @@ for line in sys.argv[1].splitlines():
     name, number, storage = line.split()
     _C.FIELD_KINDS[name] = (int(number), storage)
 import fastload
-from fastload.sample.kind_words import kind_of
+from fastload.sample.fields import kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.arrow_fields import type_of
 field = Field("cloud", kind_of("cloud"))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastload.machine.ranges import profiled
+from fastload.machine.generators import profiled
 from fastload.transfer.augment import host_seeded
 
 PIECES = 3  # of a copy

@@ -13,8 +13,8 @@ from pictures import jpegs
 from fastload.errors import PackError
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import pack
+from fastload.remote.http import RangeFile
 from fastload.remote.opening import open_store
-from fastload.remote.range_file import RangeFile
 from fastload.shard.dataset import PackedFiles
 
 URL = "hf://datasets/me/birds"

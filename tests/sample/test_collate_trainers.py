@@ -14,7 +14,7 @@ from object_sets import object_samples, object_schema, object_set
 import fastload
 from fastload import DataLoader, Detection
 from fastload import transforms as T
-from fastload.collate.yolo import _with_maps
+from fastload.collate.detection import _with_maps
 
 COUNT = 13
 IDS = (7, 90, 3)

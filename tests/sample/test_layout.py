@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from fastload.sample.layout import VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
-from fastload.sample.mending import mended
-from fastload.sample.ragged import Ragged
+from fastload.sample.ragged import Ragged, mended
 
 FIELDS = (
     FieldLayout("label", "fixed", torch.int64, blank=-100),

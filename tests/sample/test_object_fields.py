@@ -11,12 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastload.errors import FormatError
-from fastload.sample.fields import Array, Boxes, Image, Keypoints, Kind, Label, Labels, Polygons, Texts
-from fastload.sample.kind_words import leader_of
-from fastload.sample.outlines import MOST_COORDINATE
+from fastload.sample.fields import (
+    Array,
+    Boxes,
+    Image,
+    Keypoints,
+    Kind,
+    Label,
+    Labels,
+    Polygons,
+    Texts,
+    leader_of,
+)
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field, Of, Schema
-from fastload.sample.values import check_bytes, decode, encode, row_count
+from fastload.sample.values import MOST_COORDINATE, check_bytes, decode, encode, row_count
 from fastload.shard.fields import entries_of, minor_of
 
 NEAR = st.floats(-MOST_COORDINATE, MOST_COORDINATE)

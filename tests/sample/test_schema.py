@@ -33,8 +33,9 @@ from fastload.sample.fields import (
     Scalar,
     Text,
     Texts,
+    kind_of,
+    words_of,
 )
-from fastload.sample.kind_words import kind_of, words_of
 from fastload.sample.schema import MAX_FIELDS, Field, Schema
 
 ROOT = Path(__file__).resolve().parents[2]

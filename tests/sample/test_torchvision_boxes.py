@@ -18,10 +18,9 @@ from torchvision_likes import from_torchvision, tv_crop
 from fastload import DataLoader, Of, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.sample.fields import Array, Boxes, Image, Keypoints
-from fastload.sample.object_fields import Texts
+from fastload.sample.fields import Array, Boxes, Image, Keypoints, Texts
 from fastload.sample.schema import Schema
-from fastload.transforms.torchvision_objects import translate
+from fastload.transforms.recognised import translate
 
 V1 = "torchvision.transforms.transforms"
 BILINEAR = SimpleNamespace(value="bilinear")

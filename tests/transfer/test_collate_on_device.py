@@ -15,11 +15,8 @@ from simulated_gpu import SimulatedGpu
 import fastload
 from fastload import DataLoader, Ragged
 from fastload import transforms as T
-from fastload.collate.detr import for_detr
-from fastload.collate.listed import listed
+from fastload.collate.detection import Names, Roles, for_detr, for_yolo, listed
 from fastload.collate.planned import Delivered
-from fastload.collate.roles import Names, Roles
-from fastload.collate.yolo import for_yolo
 from fastload.sample.layout import IDS, VIEW
 
 COUNT = 13

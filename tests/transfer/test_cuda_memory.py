@@ -76,7 +76,7 @@ def test_pinned_bytes_are_the_planned_ones(packed: PackedDataset, monkeypatch: p
 def test_copies_from_the_ring_do_not_wait(gpu: CudaGpu) -> None:
     """Registered memory is pinned to torch, so a copy behind a long kernel returns before it has run."""
     from fastload.prefetch.slots import SlotShape
-    from fastload.transfer.ring import Ring
+    from fastload.transfer.pipeline import Ring
 
     layout = SlotShape(8, 64, 64, torch.uint8).layout().of(8, [None, None])
     ring = Ring(gpu, layout, 2)

@@ -12,7 +12,7 @@ from simulated_gpu import SimEvent, SimulatedGpu
 from fastload.errors import StateError
 from fastload.prefetch.slots import SlotShape
 from fastload.sample.layout import BatchLayout
-from fastload.transfer.ring import Ring, SlotState, ring_bytes, slot_bytes
+from fastload.transfer.pipeline import Ring, SlotState, ring_bytes, slot_bytes
 
 
 def layout(batch: int = 3, side: int = 5, parameters: int = 4, size: int | None = None) -> BatchLayout:

@@ -56,7 +56,7 @@ def test_a_device_that_never_ends_its_copies_lets_close_return(
     tiny: PackedDataset, on: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the memory stays pinned, for the device may still read it."""
-    monkeypatch.setattr("fastload.transfer.ring._DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr("fastload.transfer.pipeline._DRAIN_SECONDS", 0.2)
     gpu = SimulatedGpu(0, 0.0)
     loader = on(gpu, tiny)
     next(iter(loader))

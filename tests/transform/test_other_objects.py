@@ -13,7 +13,7 @@ from torchvision_likes import from_torchvision
 
 from fastload import transforms as T
 from fastload.transforms import compile_plan
-from fastload.transforms.other_objects import Named
+from fastload.transforms.recognised import Named
 
 
 class Mirror:

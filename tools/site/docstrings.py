@@ -29,7 +29,7 @@ class Docstrings(griffe.Extension):
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
         if isinstance(obj, griffe.Attribute) and str(obj.value).startswith("optional("):
-            obj.value = str(obj.value)[len("optional(") : -1]  # fastload.sample.kind.optional: the default
+            obj.value = str(obj.value)[len("optional(") : -1]  # fastload.sample.fields.optional: the default
 
 
 def as_markdown(text: str) -> str:

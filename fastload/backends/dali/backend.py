@@ -3,43 +3,468 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
+from fastload import errors
 from fastload._native import _C
-from fastload.backends.dali.budget import decoded_bytes, decoder_padding
-from fastload.backends.dali.graph import Graph, GraphSpec
-from fastload.backends.dali.on_device import DeviceAssembly
-from fastload.backends.dali.on_host import HostAssembly
-from fastload.backends.dali.queue import Queue, Work
-from fastload.backends.dali.recovery import Recovery
-from fastload.backends.dali.share import DecodeShare
+from fastload.backends.batch_form import planned_form
+from fastload.backends.dali.graph import DecodeShare, Graph, GraphSpec, decoded_bytes, decoder_padding
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
-from fastload.backends.shapes import planned_form
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.errors import SlowPathWarning, StateError
-from fastload.machine.cpu_budget import ThreadPlan
+from fastload.machine.cpu import ThreadPlan
 from fastload.machine.sizes import counted
-from fastload.prefetch.fault import Fault
-from fastload.prefetch.feeder import BatchKey
-from fastload.prefetch.read_ahead import plan_read_ahead
-from fastload.sampler import Sampler
+from fastload.prefetch.engine_calls import plan_read_ahead
+from fastload.prefetch.feeder import Announcements, BatchKey, Fault, Feeder, Pending, following
+from fastload.prefetch.slots import Slot, SlotShape
+from fastload.sampler import BatchIds, Sampler
 from fastload.shard.codecs import CODECS, COEFFICIENTS
 from fastload.transfer.augment import Augmenter
-from fastload.transfer.convert import crosses_as
-from fastload.transfer.streams import FORKED, Gpu, guarded
+from fastload.transfer.convert import Converter, Outputs, crosses_as
+from fastload.transfer.streams import CAPTURING, FORKED, Gpu, guarded
 from fastload.transforms.plan import Plan
 
-__all__ = ["DaliBackend"]
+# ---- Batches in work --------------------------------------------------------------------------------
+#
+# Which samples DALI decodes, which our own decoder, in the order of the sampler.
+
+
+@dataclass
+class Work:
+    """One batch in work."""
+
+    key: BatchKey
+    batch: BatchIds
+    records: _C.RecordBatch  # DALI's part, kept until its pixels are there
+    parts: list[Pending] = field(default_factory=list)  # our own decoder's, all in one slot
+    dropped: bool = False  # nobody waits for it any more
+
+    @property
+    def slot(self) -> Slot | None:
+        """Memory of the whole batch, where our own decoder has a part of it."""
+        return self.parts[0].slot if self.parts else None
+
+    def dali_ids(self) -> npt.NDArray[np.int64]:
+        """Sample ids of DALI's part."""
+        return np.ascontiguousarray(self.batch.ids[self.records.positions], np.int64)
+
+
+class Queue:
+    """Keeps ``depth`` batches beyond the consumer's in work, across the end of an epoch.
+
+    Args:
+        feed: gives DALI's part of a batch.
+        graph: DALI.
+        feeder: our own decoder.
+        sampler: which samples each batch has.
+        share: of our own decoder.
+        depth: batches.
+        ahead: samples to announce behind them, whose records are read.
+        most_bytes: of decoded pictures that a batch may have in DALI.
+    """
+
+    def __init__(
+        self,
+        feed: _C.RecordFeed,
+        graph: Graph,
+        feeder: Feeder,
+        sampler: Sampler,
+        share: DecodeShare,
+        depth: int,
+        ahead: int,
+        most_bytes: int,
+    ) -> None:
+        self._feed, self._graph, self._feeder = feed, graph, feeder
+        self._sampler = sampler
+        self._share = share
+        self._depth = depth
+        self._most_bytes = most_bytes
+        self._works: deque[Work] = deque()
+        self._announced = Announcements(sampler, ahead, partial(_announce, feed, share), feed.forget)
+        self._last: BatchKey | None = None
+        #: What DALI runs, oldest first; with batches that were dropped.
+        self.flights: deque[Work] = deque()
+
+    def take(self, key: BatchKey) -> Work:
+        """The batch ``key``; the ones after it are in work."""
+        if self._works and self._works[0].key != key:
+            self.cancel()
+        if not self._works:
+            self._submit(key)
+        while len(self._works) <= self._depth:
+            coming = following(self._sampler, self._last) if self._last is not None else None
+            if coming is None:
+                break
+            self._submit(coming)
+        self._graph.start()
+        self._announced.go_on(self._last)
+        return self._works.popleft()
+
+    def cancel(self) -> None:
+        """Drop all batches. What DALI runs already is left to its end."""
+        self._last = None
+        self._announced.forget()
+        while self._works:
+            work = self._works.pop()
+            work.dropped = True
+            for part in work.parts:
+                self._feeder.drop(part)
+
+    def close(self) -> None:
+        """Let go of all batches and their records, when DALI and our own decoder have ended. Idempotent."""
+        self.flights.clear()
+        self._works.clear()
+        self._announced.clear()
+
+    def again(self, works: list[Work]) -> None:
+        """Let a new pipeline run these batches, whose pixels were lost."""
+        self.flights = deque(works)
+        for work in works:
+            self._graph.add(work.records)
+        self._graph.start()
+
+    def native(self, work: Work, ids: npt.NDArray[np.int64]) -> Pending:
+        """Let our own decoder fill the positions of ``ids`` that are not ``_C.ELSEWHERE``."""
+        part = self._feeder.submit_share(work.key, work.batch, ids, work.slot)
+        work.parts.append(part)
+        return part
+
+    def _submit(self, key: BatchKey) -> None:
+        found = self._announced.find(key)
+        batch = found.batch
+        records = self._feed.fetch(
+            batch.ids, batch.draws, key.epoch, self._share.value, self._most_bytes, found.handle
+        )
+        self._announced.taken()
+        work = Work(key, batch, records)
+        if len(records) < len(batch.ids):
+            rest = np.array(batch.ids, np.int64)
+            rest[records.positions] = _C.ELSEWHERE
+            self.native(work, rest)
+        if len(records):
+            self._graph.add(records)
+            self.flights.append(work)
+        self._works.append(work)
+        self._last = key
+
+
+def _announce(
+    feed: _C.RecordFeed, share: DecodeShare, key: BatchKey, batch: BatchIds, partners: None
+) -> _C.AnnouncedRecords:
+    return feed.announce(batch.ids, batch.draws, key.epoch, share.value)
+
+
+# ---- Batches on the host ----------------------------------------------------------------------------
+#
+# DALI's own memory where all samples are its, else rows of one slot.
+
+
+def runs(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """Ascending positions as (first position, where it stands in the list, count) of consecutive ones."""
+    if not len(positions):
+        return
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(positions) != 1) + 1, [len(positions)]])
+    for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
+        yield int(positions[begin]), begin, end - begin
+
+
+class HostAssembly:
+    """Puts a batch together on the host.
+
+    Args:
+        dtype: of the images.
+        labels: of every sample.
+        pin: into pinned memory, which DALI's is not.
+    """
+
+    def __init__(self, dtype: torch.dtype, labels: npt.NDArray[np.int64], pin: bool = False) -> None:
+        self._dtype = dtype
+        self._pin = pin
+        self._labels = labels
+
+    def finish(self, work: Work, pixels: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images (n, 3, h, w) with channels_last strides and labels (n,).
+
+        Args:
+            work: its native parts are complete.
+            pixels: DALI's part, (k, h, w, 3); None if it has none.
+        """
+        slot = work.slot
+        if slot is None:
+            assert pixels is not None
+            images = pixels.permute(0, 3, 1, 2).to(self._dtype)  # a view, unless DALI lacks the dtype
+            labels = torch.from_numpy(self._labels[work.batch.ids])
+            return images.pin_memory() if self._pin else images, labels
+        if pixels is not None:
+            for position, first, count in runs(work.records.positions):
+                rows = slot.images[position : position + count]
+                rows.copy_(pixels[first : first + count].permute(0, 3, 1, 2))
+            slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
+        return slot.images, slot.labels
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+# ---- Batches on the device --------------------------------------------------------------------------
+#
+# DALI's uint8 pixels, and rows of our own decoder, converted for the consumer.
+#
+# As for the native back end, one kernel on the consumer's stream writes into memory of the consumer's, so
+# every dtype and every ``device_memory`` is possible. DALI's memory, which its own pool hands out again as
+# soon as it is let go, and pinned rows that are being copied are kept until the event behind that kernel
+# has passed.
+
+
+_CLOSING_SECONDS = 10.0  # for work of the consumer's that is still under way
+
+
+def _copy_runs(rows: torch.Tensor, pixels: torch.Tensor, positions: npt.NDArray[np.int64]) -> None:
+    for position, first, count in runs(positions):
+        rows[position : position + count].copy_(pixels[first : first + count])
+
+
+class DeviceAssembly:
+    """Puts a batch together on the device.
+
+    Args:
+        gpu: the device.
+        plan: what the images become.
+        options: the loader's.
+        augmenter: augmentation of whole batches, or None.
+        shape: of the uint8 batches.
+        labels: of every sample.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        plan: Plan,
+        options: Options,
+        augmenter: Augmenter | None,
+        shape: SlotShape,
+        labels: npt.NDArray[np.int64],
+    ) -> None:
+        self._gpu = gpu
+        self._augmenter = augmenter
+        self._shape = shape
+        self._labels = labels
+        self._converter = Converter(plan, gpu.device, from_unit=augmenter is not None and augmenter.jitters)
+        self._outputs = Outputs(gpu, replace(shape, dtype=self._converter.dtype), options.device_memory)
+        self._kept: deque[tuple[Any, Any]] = deque()
+
+    def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
+        """The batch, for use on the current stream; what ``batch_transform`` made of it.
+
+        Args:
+            work: its native parts are complete.
+            pixels: DALI's part, (k, h, w, 3) uint8 on the device; None if it has none.
+
+        Raises:
+            StateError: the current stream records a CUDA graph.
+        """
+        if self._gpu.capturing():
+            raise StateError(CAPTURING)
+        while self._kept and self._gpu.passed(self._kept[0][0]):
+            self._kept.popleft()
+        gpu, stream = self._gpu, self._gpu.current_stream()
+        labels = self._host_labels(work, pixels)
+        parameters = self._parameters(work, stream)
+        whole = self._whole(work, pixels, stream)
+        out = self._outputs.take(len(work.batch.ids))
+
+        def deliver() -> None:
+            augmenter, source = self._augmenter, whole
+            if augmenter is not None and augmenter.jitters:
+                source = augmenter.jitter(source, parameters)
+            self._converter(source, out[0])
+
+        gpu.launch(deliver)
+        gpu.copy(out[1], labels, stream)
+        event = gpu.new_event()
+        gpu.record(event, stream)
+        self._kept.append((event, (pixels, whole, work.slot, labels)))
+        if self._augmenter is None:
+            return out
+        augment = self._augmenter
+        return gpu.run(lambda: augment(out, parameters, work.key))
+
+    def _whole(self, work: Work, pixels: torch.Tensor | None, stream: Any) -> torch.Tensor:
+        """(n, 3, h, w) uint8."""
+        slot, gpu = work.slot, self._gpu
+        if slot is None:
+            assert pixels is not None
+            return pixels.permute(0, 3, 1, 2)
+        size = len(work.batch.ids)
+        whole = gpu.empty((size, 3, self._shape.height, self._shape.width), torch.uint8)
+        rows = whole.permute(0, 2, 3, 1)  # contiguous, as DALI's pixels and the slot's are
+        positions = np.arange(0) if pixels is None else work.records.positions
+        if pixels is not None:
+            gpu.launch(lambda: _copy_runs(rows, pixels, positions))
+        host = slot.images.permute(0, 2, 3, 1)
+        for position, _, count in runs(np.setdiff1d(np.arange(size), positions)):
+            gpu.copy(rows[position : position + count], host[position : position + count], stream)
+        return whole
+
+    def _host_labels(self, work: Work, pixels: torch.Tensor | None) -> torch.Tensor:
+        if work.slot is None:
+            return torch.from_numpy(self._labels[work.batch.ids])
+        if pixels is not None:
+            work.slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
+        return work.slot.labels
+
+    def _parameters(self, work: Work, stream: Any) -> torch.Tensor:
+        if self._augmenter is None or not self._augmenter.parameters:
+            return torch.empty(len(work.batch.ids), 0, device=self._gpu.device)
+        shape = self._shape
+        drawn = self._augmenter.draw(work.key.epoch, work.batch, shape.height, shape.width)
+        return self._gpu.upload(torch.from_numpy(drawn), stream)
+
+    def close(self) -> None:
+        """Wait for the consumer's kernels that read DALI's memory. Idempotent."""
+        limit = time.monotonic() + _CLOSING_SECONDS
+        with suppress(RuntimeError):  # a lost device
+            while self._kept and time.monotonic() < limit:
+                if self._gpu.passed(self._kept[0][0]):
+                    self._kept.popleft()
+                else:
+                    time.sleep(1e-3)
+        self._kept.clear()
+
+
+# ---- After DALI failed ------------------------------------------------------------------------------
+#
+# Our own decoder's verdict on each sample, a new pipeline, and an end to it.
+
+
+_EXPLAINED = 8  # failures by bad samples, after which DALI gets only samples that were decoded before
+_UNEXPLAINED = 3  # failures without a bad sample, within ...
+_WITHIN = 10_000  # batches
+_DEVICE = re.compile(r"CUDA (runtime|driver) API error")
+_SAMPLE = re.compile(r"[Ff]ailed to decode sample #(\d+)")
+
+
+def _is_damaged(record: Any) -> bool:
+    """Whether our own decoder finds an error anywhere in the picture, not only where the window is."""
+    try:
+        _C.decode_rgb(record, max_pixels=_C.MAX_PIXELS)
+    except errors.DecodeError:
+        return True
+    return False
+
+
+class Recovery:
+    """One undecodable sample ends a DALI pipeline object, and the batches in it are lost.
+
+    The batch that failed is decoded by our own decoder, which also says which samples are bad; DALI is never
+    given those again. Then a new pipeline runs the batches that were lost. This is bounded: after 8 failures
+    (and those of batches in work) DALI gets only samples that one of both has decoded before; and when a
+    batch failed in which our own decoder finds nothing wrong, for the third time in 10,000, that is an error,
+    or, where bad samples shall end no epoch, our own decoder takes all samples, which is said.
+
+    Args:
+        share: of our own decoder.
+        must_go_on: ``on_error`` is not "raise".
+    """
+
+    def __init__(
+        self,
+        host: NativeBackend,
+        graph: Graph,
+        feed: _C.RecordFeed,
+        queue: Queue,
+        share: DecodeShare,
+        must_go_on: bool,
+    ) -> None:
+        self._host, self._graph, self._feed, self._queue = host, graph, feed, queue
+        self._share, self._must_go_on = share, must_go_on
+        self._unexplained: deque[int] = deque(maxlen=_UNEXPLAINED)
+        self.batches = 0  # delivered
+        self.failures = 0
+        self.refused = 0  # samples that DALI is given no more
+
+    def recover(self, work: Work, error: RuntimeError) -> list[Fault]:
+        """``work`` failed in DALI: decode it here, and go on with the batches behind it.
+
+        Returns:
+            The faults of DALI's part of ``work``; none if it was dropped.
+
+        Raises:
+            BackendError: too often, without a bad sample.
+            DeviceError: the device reports an error.
+        """
+        if _DEVICE.search(str(error)):
+            raise errors.DeviceError(f"The device failed while DALI decoded: {error}") from error
+        self.failures += 1
+        lost = [flight for flight in self._queue.flights if not flight.dropped]
+        self._graph.drop()
+        self._queue.flights.clear()
+        faults = [] if work.dropped else self._decode(work, error)
+        if self.failures == _EXPLAINED:
+            self._feed.require_accepted()
+        self._queue.again(lost)
+        return faults
+
+    def _decode(self, work: Work, error: RuntimeError) -> list[Fault]:
+        ids = np.full(len(work.batch.ids), _C.ELSEWHERE, np.int64)
+        ids[work.records.positions] = work.dali_ids()
+        faults = self._host.wait(self._queue.native(work, ids))
+        suspects = self._suspects(work, str(error))
+        damaged = [i for i in suspects if _is_damaged(work.records.records[i])]
+        bad = np.array([fault.sample for fault in faults] + work.dali_ids()[damaged].tolist(), np.int64)
+        if not len(bad):
+            bad = work.dali_ids()[suspects]
+            self._count_unexplained(work, error)
+        self._feed.refuse(bad)
+        self.refused += len(np.unique(bad))
+        return faults
+
+    def _suspects(self, work: Work, message: str) -> list[int]:
+        """The one of DALI's records that its message names; all if it names none."""
+        found = _SAMPLE.search(message)
+        if found is not None and int(found.group(1)) < len(work.records):
+            return [int(found.group(1))]
+        return list(range(len(work.records)))
+
+    def _count_unexplained(self, work: Work, error: RuntimeError) -> None:
+        self._unexplained.append(self.batches)
+        if len(self._unexplained) < _UNEXPLAINED or self.batches - self._unexplained[0] >= _WITHIN:
+            return
+        said = (
+            f"DALI failed {_UNEXPLAINED} times within {_WITHIN} batches, and the native decoder finds "
+            f"nothing wrong with the samples, the last time in {work.key}."
+        )
+        if not self._must_go_on:
+            raise errors.BackendError(
+                f'{said} Use backend="native". DALI\'s last message: {error}'
+            ) from error
+        if self._share.value < 1:  # else it was said, and these are batches that were in work then
+            self._share.take_all()
+            warnings.warn(
+                f"{said} That decoder takes all samples from here on, on the CPU; none is lost. "
+                f'backend="native" does so from the start. DALI\'s last message: {error}',
+                errors.SlowPathWarning,
+                stacklevel=2,
+            )
+
+
+# ---- backend ----------------------------------------------------------------------------------------
+
 
 _LATE = 1e-3  # seconds of waiting that count
 

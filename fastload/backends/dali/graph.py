@@ -1,24 +1,69 @@
-"""One DALI pipeline object: records and windows in, pixels out.
-
-The graph is ``decoders.image_slice`` (the rectangle that the window needs, EXIF orientation ignored, fancy
-upsampling), then ``resize`` (antialiased, mirrored where the window is), then, for float pixels on the host,
-``crop_mirror_normalize``. Batches may have any number of samples up to the pipeline's.
-"""
+"""One DALI pipeline: records and windows in, pixels out; its memory budget, and the share that our own
+decoder takes."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections import deque
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
 from fastload._native import _C
-from fastload.backends.dali.library import load_dali, release_unused
+from fastload.backends.options import Options
+from fastload.errors import LibraryMissing
+from fastload.extras import words
+from fastload.prefetch.slots import SlotShape
 from fastload.transforms.plan import Plan
 
-__all__ = ["Graph", "GraphSpec"]
+# ---- Finding NVIDIA DALI: imported when a back end is made, and only then ---------------------------
+
+
+def find_dali() -> None:
+    """Check that DALI is installed, without importing it.
+
+    Raises:
+        LibraryMissing: it is not; the message has the command that installs it.
+    """
+    try:
+        found = importlib.util.find_spec("nvidia.dali")
+    except ModuleNotFoundError:  # not even the namespace "nvidia"
+        found = None
+    if found is None:
+        missing = words("nvidia.dali", 'backend="dali"')
+        more = "for CUDA 13: fastload[dali13]; it exists for 64-bit Linux"
+        raise LibraryMissing(f'{missing} ({more}). Or use backend="native".', name="nvidia.dali")
+
+
+def load_dali() -> tuple[ModuleType, ModuleType, Any]:
+    """DALI's ``fn``, ``types`` and ``Pipeline``.
+
+    Raises:
+        LibraryMissing: it is not installed, or cannot be loaded.
+    """
+    find_dali()
+    fn = importlib.import_module("nvidia.dali.fn")
+    types = importlib.import_module("nvidia.dali.types")
+    return fn, types, importlib.import_module("nvidia.dali.pipeline").Pipeline
+
+
+def release_unused() -> None:
+    """DALI's memory pools give back to the system and to the device what nobody uses."""
+    importlib.import_module("nvidia.dali.backend").ReleaseUnusedMemory()
+
+
+# ---- One DALI pipeline object -----------------------------------------------------------------------
+#
+# Records and windows in, pixels out.
+#
+# The graph is ``decoders.image_slice`` (the rectangle that the window needs, EXIF orientation ignored,
+# fancy upsampling), then ``resize`` (antialiased, mirrored where the window is), then, for float pixels on
+# the host, ``crop_mirror_normalize``. Batches may have any number of samples up to the pipeline's.
+
 
 _INPUTS = ("start", "shape", "roi_start", "roi_end")
 _PADDING = 16 << 20  # bytes of device memory that DALI's decoder reserves for each thread, its default
@@ -193,3 +238,105 @@ class Graph:
             mean=list(spec.mean),
             std=list(spec.std),
         )
+
+
+# ---- ``gpu_memory_limit`` ---------------------------------------------------------------------------
+#
+# How much of a batch DALI may decode at a time, by arithmetic.
+#
+# DALI has no limit of its own. What grows with the pictures is bounded by giving it fewer of them: samples
+# that would exceed the budget are decoded by our own decoder.
+
+
+_BUDGET_PADDING = 16 << 20  # bytes that DALI's decoder reserves on the device for each thread, its default
+_PADDING_SHARE = 8  # of the limit, at most 1 / this, for all threads
+
+
+def decoder_padding(options: Options, threads: int) -> int:
+    """Bytes that DALI's decoder reserves on the device for each thread."""
+    if options.gpu_memory_limit is None:
+        return _BUDGET_PADDING
+    return min(_BUDGET_PADDING, options.gpu_memory_limit // (_PADDING_SHARE * threads))
+
+
+def resized_bytes(shape: SlotShape, options: Options) -> int:
+    """Of uint8 batches on the device: in work, and one that is being converted."""
+    return (options.prefetch_factor + 2) * 3 * shape.height * shape.width * options.batch_size
+
+
+def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, int]:
+    """What a loader that decodes on the device allocates; see :meth:`fastload.DataLoader.memory_plan`.
+
+    ``device_bytes`` is ``gpu_memory_limit``; without one it is what does not depend on the pictures.
+
+    Args:
+        shape: of the delivered batches.
+        options: the loader's.
+        outputs: bytes of the memory that batches are delivered in, where it is reused.
+    """
+    slots = options.prefetch_factor + 2  # of our own decoder, in torch's pinned memory
+    slot = 3 * shape.height * shape.width * options.batch_size
+    pinned = slots * (1 << (slot - 1).bit_length())  # torch's allocator rounds to powers of two
+    device = options.gpu_memory_limit or resized_bytes(shape, options)
+    return {
+        "slots": slots,
+        "slot_bytes": slot,
+        "total": pinned,
+        "pinned_bytes": pinned,
+        "device_slots": slots,
+        "device_bytes": device + outputs,
+        "batch_bytes": shape.nbytes + 8 * shape.batch_size,
+    }
+
+
+def decoded_bytes(shape: SlotShape, options: Options, threads: int) -> int:
+    """Bytes of decoded pictures that DALI may have of one batch.
+
+    The rest of the limit is for resized batches (uint8), one in each of ``prefetch_factor`` + 2 places, and
+    the decoder's own memory.
+
+    Raises:
+        ValueError: the limit leaves nothing for pictures.
+    """
+    if options.gpu_memory_limit is None:
+        return 1 << 62
+    fixed = resized_bytes(shape, options) + threads * decoder_padding(options, threads)
+    left = (options.gpu_memory_limit - fixed) // (options.prefetch_factor + 1)
+    if left <= 0:
+        raise ValueError(
+            f"gpu_memory_limit must be more than {fixed} bytes for batches of {options.batch_size} and a "
+            f"prefetch_factor of {options.prefetch_factor}. Found: {options.gpu_memory_limit}. Raise it, or "
+            f"lower one of these."
+        )
+    return left
+
+
+# ---- share ------------------------------------------------------------------------------------------
+#
+# Which part of the samples the native decoder takes beside DALI: fixed, or moved to where nobody waits.
+
+
+_FIRST = 0.25
+_STEP = 0.02
+
+
+class DecodeShare:
+    """``value`` is the native decoder's share of each batch, in [0, 1].
+
+    With "auto" it moves by 0.02 a batch: up when DALI's part was waited for and the native part was there,
+    down the other way round. Which samples are whose follows from the share, seed, epoch and sample id.
+    """
+
+    def __init__(self, given: float | str) -> None:
+        self.moves = given == "auto"
+        self.value = _FIRST if isinstance(given, str) else float(given)
+
+    def observe(self, native_late: bool, dali_late: bool) -> None:
+        """What happened when a batch was asked for."""
+        if self.moves and native_late != dali_late:
+            step = _STEP if dali_late else -_STEP
+            self.value = min(1.0, max(0.0, round(self.value + step, 6)))
+
+    def take_all(self) -> None:
+        """The native decoder has every sample from here on."""
+        self.moves, self.value = False, 1.0

@@ -1,13 +1,62 @@
-"""The step itself, on a GPU: what a look at one of its steps suggests. Nothing of it is tried."""
+"""What helps with the step: copies from pageable memory, and what one look at a step on a GPU suggests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastload.diagnose.case import Examined
+from fastload.diagnose.examination import Case, Examined
 from fastload.diagnose.facts import Fix
+from fastload.diagnose.step import copy_seconds
+from fastload.transfer.cuda import goes_to_gpu
 
-__all__ = ["STEP_HINTS", "of_the_step"]
+# ---- Copies to the device that the step waits for, because they come from pageable memory -----------
+
+
+COPIES = "pin-memory"
+_LEAST_LEFT = 0.1  # of a step: what is more than copies in any
+
+
+def pinned_slots(case: Case) -> Iterator[Fix]:
+    """Out of a loader of packed data: copies that run while the step does."""
+    options = case.subject.options
+    if not goes_to_gpu(options.device) and not options.pin_memory:
+        words = 'device="cuda": batches are decoded into pinned slots and copied while the step runs'
+        yield from _without_copies(case, words, hidden=True)
+
+
+def pinned(case: Examined) -> Iterator[Fix]:
+    """Out of torch's loader: copies from pinned memory."""
+    if case.loop is not None and case.loop.notes.get("pin_memory") is False:
+        yield from _without_copies(case, "pin_memory=True, and .to(device, non_blocking=True)", hidden=False)
+
+
+def _without_copies(case: Examined, words: str, hidden: bool) -> Iterator[Fix]:
+    """The loop with copies from pinned memory, or, ``hidden``, without any that it waits for."""
+    loop = case.loop
+    if loop is None or not loop.notes.get("cuda") or loop.notes.get("device") == "cpu":
+        return
+    noted = loop.notes.get("batch_bytes")
+    nbytes = noted if isinstance(noted, int) else 0
+    now = copy_seconds(nbytes, pinned=False)
+    then = 0.0 if hidden else copy_seconds(nbytes, pinned=True)
+    if case.step is None or now is None or then is None:
+        said = "The loop has a GPU, and its batches come in pageable memory. Not measured."
+        yield Fix(COPIES, words, 0.0, 0.0, said)
+        return
+    step = loop.batch_size / case.step.rate
+    rest = max(step - now + then, _LEAST_LEFT * step)
+    rate = min(loop.batch_size / rest, case.loader_rate)
+    evidence = f"A copy of a batch's {nbytes / 1e6:.1f} MB from pageable memory takes {1000 * now:.1f} ms"
+    if not hidden:
+        evidence += f", from pinned memory {1000 * then:.1f} ms"
+    evidence += f"; a step with its copies takes {1000 * step:.1f} ms."
+    yield Fix(COPIES, words, max(rate, case.now), max(0.0, rate / case.now - 1), evidence)
+
+
+# ---- The step itself, on a GPU: what a look at one of its steps suggests ----------------------------
+#
+# Nothing of it is tried.
+
 
 STEP_HINTS = ("ddp", "amp", "channels-last", "synchronises")
 

@@ -1,4 +1,4 @@
-"""A report from its parts: as a page of its own, or inside a notebook's."""
+"""A report of a loader from its parts: as a page, or inside a notebook's."""
 
 from __future__ import annotations
 
@@ -11,16 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 from fastload._version import __version__
 from fastload.diagnose.facts import Verdict
-from fastload.diagnose.report.loop_part import loop_part
+from fastload.diagnose.report.measured import measure_costs, own_verdict, run_alone
 from fastload.diagnose.report.page import Part, document, fragment
-from fastload.diagnose.report.verdict_part import fixes_part, machine_part, verdict_part
+from fastload.diagnose.report.parts import (
+    costs_part,
+    fixes_part,
+    loop_part,
+    machine_part,
+    measure_mixing,
+    mixing_part,
+    read_part,
+    timeline_part,
+    verdict_part,
+    waterfall_part,
+)
 
 if TYPE_CHECKING:
-    from fastload.diagnose.gathered import Gathered
-    from fastload.diagnose.report.history import History
+    from fastload.diagnose.ranks import Gathered
+    from fastload.diagnose.report.measured import History
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["Report", "render", "write_report"]
+
+# ---- A report from its parts ------------------------------------------------------------------------
+#
+# As a page of its own, or inside a notebook's.
 
 
 class Report:
@@ -31,7 +45,7 @@ class Report:
         loader: is looked at, which takes some ten seconds: its clocks so far; a second loader of the same
             arguments, run for ``seconds`` without a step; some hundred samples one by one; its order.
             It goes on afterwards as if nothing had been.
-        ranks: of :func:`fastload.diagnose.gathered.gathered_stats`, which rank is slow.
+        ranks: of :func:`fastload.diagnose.ranks.gathered_stats`, which rank is slow.
         history: the loader from moment to moment while the loop ran, if it was watched.
         seconds: of the second loader.
 
@@ -51,8 +65,6 @@ class Report:
     ) -> None:
         by, of_loader = "", list[Part | None]()
         if loader is not None:
-            from fastload.diagnose.report.looking import look_at
-
             own, of_loader = look_at(loader, history, seconds)
             by, verdict = ("", verdict) if verdict is not None else ("By the loader's own clocks", own)
         if verdict is None:
@@ -60,7 +72,7 @@ class Report:
         self.verdict = verdict
         of_ranks = []
         if ranks is not None:
-            from fastload.diagnose.report.ranks_part import ranks_part
+            from fastload.diagnose.report.parts import ranks_part
 
             of_ranks.append(ranks_part(ranks))
         found = [*_of_verdict(verdict, by), *of_ranks, *of_loader, machine_part(verdict)]
@@ -106,3 +118,41 @@ def write_report(
 ) -> Path:
     """Write :func:`render`'s page; where it lies."""
     return Report(verdict, loader, **more).save(path)
+
+
+# ---- All that a report says of a loader -------------------------------------------------------------
+#
+# Looks at it, and leaves it as it was.
+
+
+def look_at(
+    loader: DataLoader[Any], history: History | None, seconds: float
+) -> tuple[Verdict, list[Part | None]]:
+    """What the loader's clocks say by themselves, and the parts of the page that are its own.
+
+    A torch Dataset's loader has no threads of ours, and its code is not run for a report: of such a one there
+    is the consumer's clock only.
+    """
+    stats = loader.stats()
+    if not loader._arranged.packed:
+        return own_verdict(stats, None), []
+    alone = run_alone(loader, seconds)
+    used = bool(stats["stages"]["decode"]["count"])
+    clocks, whose = (stats, "Since the loader was made.") if used else (alone.stats, _WITHOUT_STEP)
+    if history is not None:
+        timeline = timeline_part(history.moments, "While the loop ran,")
+    else:
+        timeline = timeline_part(alone.moments, "A second loader of the same arguments, without a step:")
+    dataset: Any = loader.dataset
+    mixing, costs = measure_mixing(loader), measure_costs(dataset)
+    has_classes = bool(dataset.classes) and dataset.schema.label_field is not None
+    return own_verdict(stats, alone), [
+        timeline,
+        waterfall_part(clocks, whose),
+        costs_part(costs),
+        None if mixing is None else mixing_part(mixing, has_classes),
+        read_part(clocks),
+    ]
+
+
+_WITHOUT_STEP = "The loader has not been used yet: these are the clocks of a second one, without a step."

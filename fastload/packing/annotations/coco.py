@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.there import is_dir, is_file
+from fastload.machine.paths import is_dir, is_file
 from fastload.packing.annotations.coco_folders import IN_ITS_FOLDER, maps_of, split_of
 from fastload.packing.annotations.coco_index import CocoFile, first_annotation
 from fastload.packing.annotations.coco_samples import coco_samples

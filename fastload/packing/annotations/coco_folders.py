@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.regular import open_regular
-from fastload.machine.there import is_dir, is_file
+from fastload.machine.paths import is_dir, is_file, open_regular
 from fastload.packing.annotations.coco_index import CocoFile
 from fastload.packing.looks import said_later
 from fastload.packing.names import printable

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 from fastload.packing.annotations.json_stream import Element, elements, value_of
 from fastload.packing.annotations.listed import Paths
 from fastload.packing.looks import said_later

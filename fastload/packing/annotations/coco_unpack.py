@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fastload.errors import PackError
-from fastload.machine.positional import read_at, write_at
+from fastload.machine.paths import read_at, write_at
 from fastload.packing.annotations.coco_folders import png_name
 from fastload.packing.annotations.coco_samples import MAPS
 from fastload.packing.annotations.coco_schema import BOXES, CAPTIONS, FIELDS, OBJECTS, SEGMENTS

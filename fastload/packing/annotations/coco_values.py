@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from fastload.packing.annotations.coco_write import annotation_of, caption_of, kept_apart
 from fastload.packing.annotations.json_stream import value_of
-from fastload.sample.outlines import MOST_COORDINATE, decode_rle, encode_rle
-from fastload.sample.values import json_bytes
+from fastload.sample.values import MOST_COORDINATE, decode_rle, encode_rle, json_bytes
 
 __all__ = ["Captions", "Objects", "named"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.extras import words
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.annotations.listed import read_text
 from fastload.shard.manifest import MAX_NUMBERED
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.there import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.coco import coco_files, coco_source
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
 from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, panoptic_sets

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.machine.regular import read_regular
+from fastload.machine.paths import read_regular
 from fastload.packing.annotations.turned import refuse_turned
 from fastload.packing.folders import Problem, walk_images
 from fastload.packing.ingest import as_rows

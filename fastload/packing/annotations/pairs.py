@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.regular import open_regular
-from fastload.machine.there import is_dir
+from fastload.machine.paths import is_dir, open_regular
 from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
 from fastload.packing.folders import split_folders
 from fastload.packing.looks import said_later

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.dataset.pil import pillow_words
+from fastload.dataset.decoding import pillow_words
 from fastload.errors import PackError
 from fastload.extras import need
-from fastload.machine.there import is_dir
+from fastload.machine.paths import is_dir
 from fastload.packing.annotations.coco_folders import digest_of, folder_of, png_name, split_of
 from fastload.packing.annotations.coco_index import CocoFile, Facts, first_annotation
 from fastload.packing.annotations.coco_schema import categories_of

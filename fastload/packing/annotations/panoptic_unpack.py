@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.extras import need
-from fastload.machine.positional import read_at
+from fastload.machine.paths import read_at
 from fastload.packing.annotations.again import samples_of, source_of
 from fastload.packing.annotations.coco_folders import png_name
 from fastload.packing.annotations.coco_write import annotation_of, image_of, restored

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
-from fastload.machine.there import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, read_small, read_text
 from fastload.packing.annotations.voc_xml import VocObject, object_of, objects_of, parse_voc, rest_of
 from fastload.packing.folders import IMG_EXTENSIONS

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.there import exists, is_dir
+from fastload.machine.paths import exists, is_dir
 from fastload.packing.folders import is_hidden, splits_among
 from fastload.packing.foreign_files import braced, by_split
 from fastload.packing.looks import names_in
@@ -20,8 +20,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
 from fastload.packing.samples.guess import picture_kind
-from fastload.sample.fields import Image
-from fastload.sample.kind_words import kind_of
+from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
 from fastload.shard.tar_samples import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastload.errors import PackError
-from fastload.machine.there import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
 from fastload.packing.folders import IMG_EXTENSIONS, split_folders

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.cluster.pieces import write_piece
 from fastload.packing.listing import Listing
 from fastload.packing.lock import claim

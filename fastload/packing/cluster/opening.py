@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.files import make_folder
 from fastload.packing.lock import PLAN_LOCK_NAME, Claim, claim, folder_lock, holder_of, share_lock
 from fastload.packing.options import PackOptions

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.there import exists, is_dir
+from fastload.machine.paths import exists, is_dir
 from fastload.packing.cluster.job import shard_state
 from fastload.packing.cluster.opening import Target, check_plan, targets_of
 from fastload.packing.cluster.packer import words_for_errors

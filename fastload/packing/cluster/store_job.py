@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastload.errors import ObjectMissing, PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.cluster.job import ShareJob
 from fastload.packing.cluster.pieces import piece_path
 from fastload.packing.cluster.store_target import StoreTarget

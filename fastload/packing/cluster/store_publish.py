@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.cluster.pieces import piece_path, read_piece, write_piece
 from fastload.packing.cluster.shares import ranges
 from fastload.packing.cluster.store_target import StoreTarget

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
-from fastload.machine.positional import write_at
+from fastload.machine.paths import write_at
 from fastload.packing.listing import ENTRY
 from fastload.packing.options import PackOptions
 from fastload.packing.plan import PLAN_NAME, WORK_NAME, PackPlan, make_plan

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import DecodeError, PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.coefficients import FACTS, Outcome, Tally, to_record
 from fastload.packing.files import failed_writes_reported, remove, temporary_of

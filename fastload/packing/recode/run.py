@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from fastload._version import __version__
 from fastload.errors import FastloadError, PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.coefficients import FACTS, FORMS, NOTE, Tally
 from fastload.packing.entries import ensure_entries, remove_entries, tidy_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts

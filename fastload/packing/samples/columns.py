@@ -13,8 +13,7 @@ from fastload.errors import PackError
 from fastload.machine.sizes import counted
 from fastload.packing.samples.guess import LABELS, array_of, guess_kind, is_beyond, is_exact, with_gaps
 from fastload.packing.tables import NUMBER, WHOLE, is_beyond_floats, label_sort, labels_of
-from fastload.sample.fields import Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
-from fastload.sample.numbers import MISSING
+from fastload.sample.fields import MISSING, Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 
 if TYPE_CHECKING:
     from fastload.packing.samples.arrow_types import Typed

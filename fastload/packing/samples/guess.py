@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.machine.regular import open_regular
+from fastload.machine.paths import open_regular
 from fastload.packing.looks import said_later
 from fastload.packing.samples.given import Given
 from fastload.packing.samples.pictures import is_path, is_picture

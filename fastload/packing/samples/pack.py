@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
-from fastload.machine.spoken import say
+from fastload.machine.messages import say
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.folders import ignored_words
 from fastload.packing.options import PackOptions, parse_bytes

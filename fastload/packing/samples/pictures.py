@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastload.dataset.decoding import raw_format, thread_decoder, wanted_format
 from fastload.errors import FastloadError
-from fastload.machine.regular import open_regular
+from fastload.machine.paths import open_regular
 from fastload.packing.coefficients import Outcome
 from fastload.packing.png_file import png_file
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.coefficients import FACTS, NOTE, Tally
 from fastload.packing.files import failed_writes_reported, remove, sync_folder
 from fastload.packing.output import OutputFolder

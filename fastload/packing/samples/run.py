@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
+from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
-from fastload.machine.there import exists
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.files import make_folder, publish, remove, require_space, temporary_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.errors import PackError
-from fastload.machine.there import exists
+from fastload.machine.paths import exists
 from fastload.packing.looks import said_later
 from fastload.packing.samples.columns import Column, value_of
 from fastload.packing.samples.encode import Encoder, Failed, Lessened

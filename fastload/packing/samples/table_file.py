@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import PackError, ShardError
-from fastload.remote.range_file import RangeFile
+from fastload.remote.http import RangeFile
 from fastload.remote.store import Store
 
 __all__ = ["TableFile"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
-from fastload.machine.there import exists, is_dir
+from fastload.machine.paths import exists, is_dir
 from fastload.packing.folders import IMG_EXTENSIONS, splits_among
 from fastload.packing.looks import walk
 from fastload.packing.samples.table_file import TableFile

@@ -25,8 +25,8 @@ from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import Picture, raw_picture
 from fastload.packing.transcode import SMALLER, bounded, smaller_jpeg
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
-from fastload.sample.outlines import decode_mixed, decode_rle, encode_mixed, encode_rle
 from fastload.sample.schema import Schema
+from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle
 from fastload.shard.codecs import CODECS, JPEG, PROGRESSIVE, SIXTEEN_BIT
 
 __all__ = ["Transcoder"]

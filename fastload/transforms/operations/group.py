@@ -27,7 +27,9 @@ def as_parts(where: str, transforms: Any) -> tuple[Any, ...]:
 
 
 def _specs(where: str, item: Any) -> tuple[Any, ...]:
-    from fastload.transforms import torchvision_objects  # it knows the operations, of which groups are some
+    from fastload.transforms import (
+        recognised as torchvision_objects,  # it knows the operations, of which groups are some
+    )
 
     if operation_of(item) is not None:
         return (item,)

@@ -21,7 +21,7 @@ from torchvision.transforms import v2
 import fastload
 from fastload import Array, Boxes, DataLoader, Image, Keypoints, Label, Labels, Mask, Of, Polygons
 from fastload import transforms as T
-from fastload.backends.handed import HandOver
+from fastload.backends.callable_samples import HandOver
 from fastload.errors import SampleError
 from fastload.sample.planned import Sizes, layout_of
 from fastload.transforms import compile_plan

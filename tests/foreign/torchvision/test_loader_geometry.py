@@ -32,7 +32,7 @@ from fastload._native import _C
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Mask, Polygons
 from fastload.sample.schema import Schema
 from fastload.transforms import compile_plan
-from fastload.transforms.torchvision_objects import translate
+from fastload.transforms.recognised import translate
 
 COUNT, SEED, POINTS, IGNORE = 24, 6, 3, 250
 FORMATS = [("xyxy", False), ("xywh", False), ("cxcywh", False), ("cxcywh", True)]

@@ -1,0 +1,258 @@
+"""One examination: the loader, what is measured of it, the CPUs that it gets, and the arithmetic that
+judges fixes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from fastload.diagnose.callables import Function, lanes
+from fastload.diagnose.facts import Fix, Loop, Stage
+from fastload.diagnose.storage import Storage
+from fastload.diagnose.trial import Budget, Subject, Trial
+from fastload.errors import FastloadError
+from fastload.machine.cpu import cgroup_quota
+
+# ---- The arithmetic of loader and step --------------------------------------------------------------
+#
+# What a loop reaches from what each can do alone.
+
+
+def together(
+    loader_rate: float,
+    step_rate: float,
+    loader_cpu: float,
+    step_cpu: float,
+    cpus: float,
+    serial: float = 0.0,
+) -> float:
+    """Samples per second of a loop whose loader works ahead while the step runs.
+
+    The slower of the two sets the pace; and both together cannot take more CPU time than there is, which
+    counts where the step computes on the CPU.
+
+    Args:
+        loader_rate, step_rate: of each alone, samples per second; ``float("inf")`` for nothing to do.
+        loader_cpu, step_cpu: CPU seconds a sample.
+        cpus: CPUs that both share.
+        serial: seconds a sample that the loader works in the loop's own thread, while no step runs.
+    """
+    busy = loader_cpu + step_cpu
+    in_thread = serial + 1 / step_rate
+    paced = 1 / in_thread if in_thread > 0 else float("inf")
+    return min(loader_rate, paced, cpus / busy if busy > 0 else float("inf"))
+
+
+# ---- One examination --------------------------------------------------------------------------------
+#
+# The loader, what was measured of it, and the arithmetic that fixes are judged by.
+
+
+ExaminedT = TypeVar("ExaminedT", bound="Examined")
+
+CROWDED = 0.85  # of the CPUs: who gets less shares them with others
+_AT_WORK = 0.9  # of the threads' time
+LEAST_GAIN = 0.03  # of a fix that is worth saying
+
+
+def shown(rate: float) -> str:
+    """A rate as it is written: three digits."""
+    if rate >= 100:
+        return f"{rate:.0f}"
+    return f"{rate:.3g}"
+
+
+@dataclass
+class Examined:
+    """What is known of a loader, and the arithmetic that fixes are judged by.
+
+    Args:
+        budget: of seconds.
+        folder: for what experiments write; removed afterwards.
+        cpus: that this process may use, of its affinity mask and within its quota.
+        mask: CPUs of the mask.
+        spare: CPUs that it got when it asked for all of them.
+        base: the loader as it is, on records in memory.
+        loop: that was watched, or None.
+        step: alone, or None: not known.
+    """
+
+    budget: Budget
+    folder: Path
+    cpus: float
+    mask: int
+    spare: float
+    base: Trial
+    loop: Loop | None
+    step: Stage | None
+
+    @property
+    def step_rate(self) -> float:
+        """Samples per second of the step alone; infinite where it is not known."""
+        return self.step.rate if self.step is not None else float("inf")
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether others work on these CPUs."""
+        return self.spare < CROWDED * self.cpus
+
+    @property
+    def storage_rate(self) -> float:
+        """Samples per second that storage lets through."""
+        return float("inf")
+
+    @property
+    def loader_rate(self) -> float:
+        """Samples per second of the loader without a step."""
+        return min(self.base.rate, self.storage_rate)
+
+    def whole(self, trial: Trial, storage_rate: float | None = None) -> float:
+        """Samples per second of the loop, with a loader that did this on records in memory."""
+        stored = self.storage_rate if storage_rate is None else storage_rate
+        step_cpu = self.step.cpu if self.step is not None else 0.0
+        rate = min(trial.rate, stored)
+        cpus = max(self.spare, trial.rate * trial.cpu)
+        return together(rate, self.step_rate, trial.cpu, step_cpu, cpus, trial.serial)
+
+    @property
+    def now(self) -> float:
+        """Samples per second of the loop as it is: as watched, else by the same arithmetic as the fixes."""
+        return self.loop.rate if self.loop is not None else self.whole(self.base)
+
+    def fix(
+        self,
+        name: str,
+        words: str,
+        trial: Trial,
+        evidence: str,
+        price: str = "",
+        base: Trial | None = None,
+        storage_rate: float | None = None,
+    ) -> Fix:
+        """A fix with which the loader did ``trial``.
+
+        What was watched and what the arithmetic says of it differ by a few percent, so its answer is taken
+        relative to that for the loop as it is; not where storage limits that, which has bursts, and is out
+        of the way then.
+
+        Args:
+            name, words, evidence, price: of the fix.
+            trial: on records in memory.
+            base: the loader as it is, which took turns with it; None: that of the beginning.
+            storage_rate: that storage lets through then; None: as now.
+        """
+        stored = self.storage_rate if storage_rate is None else storage_rate
+        freed = self.storage_rate < self.base.rate and stored >= trial.rate
+        if base is not None and trial.with_step and base.with_step and not freed:
+            gain = min(trial.with_step, stored) / min(base.with_step, self.storage_rate) - 1
+            evidence += (
+                f" With the step's time behind each batch: {shown(trial.with_step)} instead of "
+                f"{shown(base.with_step)}."
+            )
+        else:
+            if base is not None:
+                trial = _scaled(trial, self.base, base, self.is_crowded)
+            reached = min(trial.with_step, stored) if freed and trial.with_step else self.whole(trial, stored)
+            gain = reached / (self.now if freed else self.whole(self.base)) - 1
+        return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
+
+
+def proposals(registry: Iterable[Callable[[ExaminedT], Iterator[Fix]]], case: ExaminedT) -> list[Fix]:
+    """All fixes that are proposed. What the machine does not let one of them try (no room in memory or on the
+    disk, a store that is gone) is noted in the budget, and costs no other its say."""
+    found: list[Fix] = []
+    for propose in registry:
+        try:
+            for fix in propose(case):
+                found.append(fix)
+        except (FastloadError, OSError, MemoryError) as error:
+            case.budget.failed.append(
+                (propose.__name__.replace("_", " "), f"{type(error).__name__}: {error}")
+            )
+    return found
+
+
+def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:
+    """What ``trial`` would have been beside ``base``, if it took turns with ``turned``.
+
+    Where others take CPUs away now and then, as many threads that were at work all the time are compared by
+    their CPU time, which is no affair of the others.
+    """
+    dearer = trial.cpu / turned.cpu if turned.cpu > 0 else 1.0
+    faster = trial.rate / turned.rate
+    at_work = min(trial.busy, turned.busy) >= _AT_WORK and trial.threads == turned.threads
+    if crowded and at_work and dearer > 0:
+        faster = 1 / dearer
+    rate = base.rate * faster
+    cpu = base.cpu * dearer if turned.cpu > 0 else trial.cpu
+    return replace(trial, rate=rate, cpu=cpu, serial=trial.serial * trial.rate / rate)
+
+
+@dataclass
+class Case(Examined):
+    """A loader of packed data.
+
+    Args:
+        subject: the loader.
+        memory_folder: as ``folder``, on a file system in memory.
+        functions: its functions that run in Python, the slowest first.
+        storage: what it gives; None: not measured.
+        cold: share of the records that come from storage.
+    """
+
+    subject: Subject
+    memory_folder: Path
+    functions: tuple[Function, ...]
+    storage: Storage | None
+    cold: float
+
+    @property
+    def storage_rate(self) -> float:
+        """Samples per second that storage lets through, for the share that comes from there."""
+        if self.storage is None or self.cold <= 0:
+            return float("inf")
+        return self.storage.random / self.cold
+
+    def python_rate(self, collates: bool) -> float:
+        """Samples per second that the Python functions let through: the collate function, or the others."""
+        seconds = sum(one.seconds for one in self.functions if one.collates == collates)
+        return lanes(self.subject) / seconds if seconds > 0 else float("inf")
+
+
+# ---- How many CPUs this process gets while it asks for all that it may use --------------------------
+#
+# The rest is somebody else's.
+
+
+_WORK = bytes(1 << 20)  # whose checksum is computed without Python's lock
+
+
+def cpus_here(budget: Budget) -> tuple[float, int, float]:
+    """CPUs that this process may use, those of its mask, and those that it gets."""
+    mask, quota = len(os.sched_getaffinity(0)), cgroup_quota()
+    cpus = float(mask) if quota is None else min(float(mask), quota)
+    return cpus, mask, spare_cpus(cpus, budget.run / 2)
+
+
+def spare_cpus(cpus: float, seconds: float) -> float:
+    """CPUs that as many busy threads got, at most ``cpus``."""
+    got: list[float] = []
+
+    def work() -> None:
+        began, cpu = time.perf_counter(), time.thread_time()
+        while time.perf_counter() - began < seconds:
+            zlib.crc32(_WORK)
+        got.append((time.thread_time() - cpu) / (time.perf_counter() - began))
+
+    threads = [threading.Thread(target=work) for _ in range(max(1, round(cpus)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return min(cpus, sum(got))

@@ -1,0 +1,292 @@
+"""What helps with the data: another tier or packing of the set, fewer reads, decoded pictures kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.cache.settings import CacheSetting, parse_setting
+from fastload.diagnose.examination import Case, shown
+from fastload.diagnose.facts import Fix
+from fastload.diagnose.storage import RangeReader
+from fastload.diagnose.trial import Replica, Subject, can_be_replicated, in_turns
+from fastload.machine.memory import available_memory
+from fastload.packing.samples.pack import pack
+from fastload.shard.codecs import JPEG, PROGRESSIVE
+
+if TYPE_CHECKING:
+    from fastload.dataset.packed import PackedDataset
+
+
+# ---- Some of a loader's samples, packed anew into a temporary folder --------------------------------
+
+
+def pack_sample(folder: Path, subject: Any, ids: npt.NDArray[np.int64], **options: Any) -> PackedDataset[Any]:
+    """A packed dataset of these samples, with the options of :func:`fastload.pack`."""
+    from fastload.dataset.packed import PackedDataset
+
+    schema, form = subject.parts[0].schema, subject.parts[0].manifest.options.get("coefficients")
+    if form is not None and not options.get("raw") and not options.get("baseline"):
+        options = {"coefficients": form, **options}  # as they are, but for what is tried
+    pack(_samples_of_set(subject, ids, schema.names), folder, schema, on_error="skip", **options)
+    return PackedDataset(folder)
+
+
+def _samples_of_set(subject: Any, ids: npt.NDArray[np.int64], names: Any) -> Iterator[dict[str, Any]]:
+    for sample in ids.tolist():
+        part, number = subject.dataset.locate(sample)
+        yield {name: part.value(name, number) for name in names}
+
+
+# ---- The same pictures, packed otherwise ------------------------------------------------------------
+#
+# Smaller, baseline, with entry points. Tried on a sample of them.
+
+
+_LARGER = 1.25  # a side so much longer than it need be is worth scaling
+_SHARE_OF_DECODING = 0.25  # of the pictures, or of their pixels, of which something must hold to be tried
+_SECONDS = 2.0  # of one thread's time for the sample
+_LEAST, _MOST = 32, 256  # pictures of it
+
+
+def repacked(case: Case) -> Iterator[Fix]:
+    """``--max-side``, ``--baseline`` and entry points, as far as the pictures call for them."""
+    subject = case.subject
+    seconds = max(1e-4, case.base.seconds)
+    ids = subject.ids[: int(min(_MOST, max(_LEAST, _SECONDS / seconds)))]
+    records = _records(subject, ids)
+    tried = _candidates(subject, records)
+    if not tried or not case.budget.allows(4 + 5 * len(tried), "packing otherwise"):
+        return
+    packs = {name: pack_sample(case.folder / name, subject, ids, **options) for name, _, options, _ in tried}
+    makers: dict[str, Any] = {"now": lambda: subject.make(ids=ids)}
+    for name, packed in packs.items():
+        places = np.arange(len(packed), dtype=np.int64)
+        makers[name] = partial(subject.make, dataset=packed, ids=places)
+    found = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
+    before = float(records["length"].mean())
+    for name, words, _, price in tried:
+        trial, after = found[name], packs[name].manifest.data_bytes / len(packs[name])
+        evidence = (
+            f"{len(ids)} of the pictures, packed so in a temporary folder: {shown(trial.rate)} images/s, and "
+            f"{shown(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
+            f"{before / 1000:.0f}."
+        )
+        stored = case.storage_rate * before / max(1.0, after)
+        yield case.fix(name, words, trial, evidence, price, found["now"], stored)
+
+
+def sensible_side(subject: Any) -> int | None:
+    """The longer side that pictures may be scaled to for this transform; None: it depends on the picture."""
+    sizes = [view.output_size for view in subject.plan.every]
+    if any(size is None for size in sizes):
+        return None
+    longest = max(max(size) for size in sizes)
+    return int(-(-2.2 * longest // 64) * 64)
+
+
+def _records(subject: Any, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+    located = [subject.dataset.locate(int(sample)) for sample in ids]
+    return np.array([part.record(number) for part, number in located])
+
+
+def _candidates(subject: Any, records: npt.NDArray[np.void]) -> list[tuple[str, str, Mapping[str, Any], str]]:
+    """What is worth trying: its name, the instruction, the options and the price."""
+    where = subject.parts[0].where
+    jpegs = records["codec"] == JPEG
+    progressive = jpegs & ((records["flags"] & PROGRESSIVE) != 0)
+    side = sensible_side(subject)
+    found: list[tuple[str, str, Mapping[str, Any], str]] = []
+    longer = np.maximum(records["width"], records["height"])
+    pixels = records["width"].astype(np.float64) * records["height"]
+    share = pixels[longer > _LARGER * side].sum() / max(1.0, pixels.sum()) if side is not None else 0.0
+    if share >= _SHARE_OF_DECODING:
+        price = "pixels change: pictures are scaled and encoded again"
+        found.append(("max-side", f"`pack --max-side {side}`", {"max_side": side}, price))
+    if np.mean(progressive) >= _SHARE_OF_DECODING:
+        price = "one lossless pass, and some bytes more"
+        found.append(("baseline", "`pack --baseline`", {"baseline": True}, price))
+    bare = not subject.in_store and any(part.entries is None for part in subject.parts)
+    if bare and side is not None and np.mean(jpegs & ~progressive) >= _SHARE_OF_DECODING:
+        words, price = f"`fastload index {where} --entries`", "2% more bytes on disk"
+        found.append(("entry-points", words, {}, price))
+    return found
+
+
+# ---- Fewer or better reads --------------------------------------------------------------------------
+#
+# Block shuffle, memory, warming, decoded pictures kept.
+
+
+_SHARE = 0.5  # of the available memory that a cache may be proposed to take
+_FILLING = 2.0  # seconds in which the sample of decoded pictures is filled
+
+
+def amount(count: float) -> str:
+    """Bytes in words."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}"
+    return f"{count / 1e3:.0f} KB"
+
+
+def in_blocks(case: Case) -> Iterator[Fix]:
+    """``shuffle="block"``, where storage is faster in order."""
+    storage = case.storage
+    if storage is None or case.cold <= 0 or case.subject.arguments["shuffle"] is not True:
+        return
+    base = case.base
+    yield case.fix(
+        "block",
+        'shuffle="block"',
+        base,
+        f"Storage gave {shown(storage.random)} records/s at random and {shown(storage.orderly)} in order. "
+        f"{storage.evidence}.",
+        "another order: `fastload shuffle` says how well it mixes",
+        storage_rate=storage.orderly / case.cold,
+    )
+
+
+def from_memory(case: Case) -> Iterator[Fix]:
+    """The node's memory, for what comes from storage each epoch."""
+    subject, base = case.subject, case.base
+    if case.storage is None or case.cold <= 0:
+        return
+    room = min(1.0, _SHARE * available_memory() / max(1, subject.data_bytes))
+    if room < 0.1 or subject.arguments["cache"] not in ("auto", "off", None):
+        return
+    words = 'cache="50%"' if room < 1 else f'cache="{amount(1.1 * subject.data_bytes).replace(" ", "")}"'
+    left = case.cold * (1 - room)
+    yield case.fix(
+        "memory-cache",
+        words,
+        base,
+        f"The loader gave {shown(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
+        "has room there. From the second epoch on.",
+        f"{amount(min(subject.data_bytes, room * subject.data_bytes))} of memory",
+        storage_rate=case.storage.random / left if left > 0 else float("inf"),
+    )
+
+
+def warmed(case: Case) -> Iterator[Fix]:
+    """``fastload warm``, for the first epoch of a set that stays in memory afterwards."""
+    storage, subject, base = case.storage, case.subject, case.base
+    if storage is None or not subject.fits_memory or case.cold <= 0:
+        return
+    seconds = subject.data_bytes / max(1.0, storage.orderly * subject.record_bytes)
+    yield case.fix(
+        "warm",
+        f"`fastload warm {subject.parts[0].where}` before the job",
+        base,
+        f"The loader gave {shown(base.rate)} images/s of records that are in memory; reading all "
+        f"{amount(subject.data_bytes)} in order takes about {seconds:.0f} s.",
+        f"{amount(subject.data_bytes)} of memory",
+        storage_rate=float("inf"),
+    )
+
+
+def decoded_cache(case: Case) -> Iterator[Fix]:
+    """Decoded pictures in memory, where the whole set has room."""
+    subject, side = case.subject, sensible_side(case.subject)
+    given = subject.arguments
+    if side is None or given["cache_decoded"] is not None or given["backend"] != "native":
+        return
+    if not all(part.is_plain for part in subject.parts):
+        return
+    need = _decoded_bytes(subject, side)
+    if need > _SHARE * available_memory() or not case.budget.allows(10, "decoded pictures in memory"):
+        return
+    ids = subject.ids[: int(max(32, _FILLING * case.base.rate))]
+    setting = CacheSetting("on", limit=max(1 << 24, 2 * need), root=case.memory_folder)
+
+    def cached() -> object:
+        loader = subject.make(ids=ids, cache=setting, cache_decoded=side)
+        for number, _ in enumerate(loader):
+            if number * subject.trial_batch > len(ids):
+                break
+        return loader
+
+    makers = {"now": lambda: subject.make(ids=ids), "cached": cached}
+    found = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
+    now, then = found["now"], found["cached"]
+    yield case.fix(
+        "decoded-cache",
+        f'cache_decoded={side}, cache="{amount(1.1 * need).replace(" ", "")}"',
+        then,
+        f"{len(ids)} pictures kept decoded in memory gave {shown(then.rate)} images/s, decoded anew "
+        f"{shown(now.rate)}, in turns. From the second epoch on.",
+        f"{amount(need)} of memory; pictures are scaled to {side} pixels before the crop",
+        now,
+        float("inf"),
+    )
+
+
+def _decoded_bytes(subject: Subject, side: int) -> int:
+    """Bytes of the whole set, decoded."""
+    total = 0
+    for part in subject.parts:
+        records = part.records
+        width, height = (records[name].astype(np.uint32) for name in ("width", "height"))
+        total += int(3 * np.prod(_C.bounded_sizes(width, height, side).astype(np.int64), axis=1).sum())
+    return total
+
+
+# ---- A tier on a local disk, for sets that are far away and have no room in memory ------------------
+
+
+_LEFT = 0.9  # of a disk's free bytes that a tier is proposed to take
+_LEAST_FAR = 0.1  # of the set that must have room there
+_SAMPLE = 64 << 20  # bytes that are written to find out how fast the disk is
+_WRITING = 2.0  # seconds
+
+
+def on_local_disk(case: Case) -> Iterator[Fix]:
+    """What the disk under the temporary folder would give in place of the line, by what has room there."""
+    storage, subject = case.storage, case.subject
+    if storage is None or not storage.remote or case.cold <= 0 or subject.fits_memory:
+        return
+    if parse_setting(subject.arguments["cache"]).disk is not None or not can_be_replicated(subject.dataset):
+        return
+    kind = _C.file_system(str(case.folder))
+    if kind["in_memory"] or kind["remote"]:
+        return
+    room = min(1.0, _LEFT * _free(case.folder) / max(1, subject.data_bytes))
+    if room < _LEAST_FAR or not case.budget.allows(2 + _WRITING / case.budget.run, "a tier on disk"):
+        return
+    rate = _disk_rate(case)
+    wanted = amount(room * subject.data_bytes).replace(" ", "")
+    seconds = case.cold * ((1 - room) / storage.random + room / rate)
+    yield case.fix(
+        "disk-tier",
+        f'cache="FOLDER_ON_A_LOCAL_DISK:{wanted}"',
+        case.base,
+        f"The disk of {case.folder.parent} gave {shown(rate)} of the set's records per second at random, "
+        f"which were written there and dropped from memory; {room:.0%} of the set has room on it. From the "
+        "second epoch on; another disk is another number.",
+        f"{amount(room * subject.data_bytes)} of disk",
+        storage_rate=1 / seconds,
+    )
+
+
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def _disk_rate(case: Case) -> float:
+    """Records per second."""
+    subject = case.subject
+    replica = Replica(subject.dataset, case.folder / "tier")
+    ids = replica.fill(subject.ids, _WRITING, min(_SAMPLE, _free(case.folder) // 4))
+    replica.sync()
+    ranges = [replica.place(sample) for sample in ids.tolist()]
+    with RangeReader() as reader:
+        rate = reader.rate(ranges, case.budget.run)
+    return max(1.0, rate * len(ranges) / sum(length for _, _, length in ranges))

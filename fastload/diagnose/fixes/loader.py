@@ -1,0 +1,403 @@
+"""What helps with the loader: batches, delivery, Python functions, threads, and what the machine holds
+back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastload.diagnose.callables import Function, without
+from fastload.diagnose.examination import LEAST_GAIN, Case, Examined, shown
+from fastload.diagnose.facts import Fix, Loop
+from fastload.diagnose.trial import Subject, in_turns
+from fastload.machine.cpu import cgroup_quota
+from fastload.machine.memory import available_memory
+from fastload.prefetch.autotune import EXTRA_DEPTH
+from fastload.transfer.convert import crosses_as
+from fastload.transfer.cuda import goes_to_gpu
+
+# ---- What autotune would do by itself ---------------------------------------------------------------
+#
+# No trial of its own, but that of the setting which it would find.
+
+
+def by_itself(case: Case, fix: Fix, batches: int = 0) -> Iterator[Fix]:
+    """``autotune=True``, where it is off and would come to what ``fix`` says.
+
+    Args:
+        fix: of threads or of prefetch, tried; autotune's threads go up to the CPUs.
+        batches: more of them ahead.
+    """
+    given = case.subject.arguments
+    has_room = (
+        batches <= EXTRA_DEPTH if batches else given["num_workers"] is not None
+    )  # else it is at its most
+    if given["autotune"] or given["backend"] != "native" or fix.gain < LEAST_GAIN or not has_room:
+        return
+    what = f"prefetch by {batches} batches" if batches else f"num_workers from {case.subject.threads}"
+    words = f"autotune=True would raise {what} by itself, while the job runs"
+    evidence = f"Not run: the number is that of {fix.words}. It takes some seconds to get there."
+    yield replace(fix, name="autotune", words=words, evidence=evidence)
+
+
+# ---- Batches ----------------------------------------------------------------------------------------
+#
+# How many are in work ahead of the loop, and how large they are.
+
+
+_IDLE = 0.05  # of the threads' time: something else than their work holds the loader up
+_DEEPEST = 16
+_SMALL = 16  # samples a batch, below which a batch's own cost shows
+_TIMES = 4
+_SHARE = 0.25  # of the available memory for batches
+_WAITED = 0.08  # of the loop's time: less is not worth a trial
+_LONGEST = 0.25  # of the waits, the longest ones ...
+_BURST = 0.6  # ... have this part of all waiting; of a loader that is always too slow they have a quarter
+_STEPS = 20  # in a run with steps in it, in which bursts show ...
+_MOST_SECONDS = 3.0  # ... if it does not take longer than this
+_OWN_CPU = 0.5  # CPUs that a step takes: one that takes more cannot be stood for by sleeping
+
+
+def deeper_prefetch(case: Case) -> Iterator[Fix]:
+    """Twice as many batches ahead, where waits come in bursts, or threads are idle for want of room."""
+    subject, base = case.subject, case.base
+    depth = subject.options.prefetch_factor
+    wanted = min(_DEEPEST, 2 * depth)
+    pause = _pause(case)
+    if base.threads == 0 or wanted <= depth or (pause is None and 1 - base.busy < _IDLE):
+        return
+    slot = subject.loader.memory_plan()["slot_bytes"]
+    seconds = case.budget.run
+    if pause is not None:
+        seconds = max(seconds, min(_MOST_SECONDS, _STEPS * pause))
+    runs = 6 * seconds / case.budget.run
+    if wanted * slot > _SHARE * available_memory() or not case.budget.allows(runs, "prefetch_factor"):
+        return
+    size = subject.batch_size
+    makers: dict[str, Callable[[], Any]] = {}
+    for name, ahead in (("now", depth), ("more", wanted)):
+        makers[name] = partial(subject.make, batch_size=size, prefetch_factor=ahead)
+    if pause is None:
+        found = in_turns(makers, size, seconds, step=case.step)
+    else:
+        found = in_turns(makers, size, seconds, pace=partial(_rest, pause))
+    now, more = found["now"], found["more"]
+    rates = f"{depth} batches ahead gave {shown(now.rate)} images/s, {wanted} {shown(more.rate)}, in turns"
+    price = f"{(wanted - depth) * slot / 1e6:.0f} MB of memory"
+    words = f"prefetch_factor={wanted}"
+    if pause is None:
+        uneven = float(np.std(base.gaps) / np.mean(base.gaps)) if len(base.gaps) > 3 else 0.0
+        evidence = (
+            f"Threads were idle for {1 - base.busy:.0%} of their time, and waits for batches differ by "
+            f"{uneven:.0%} of their mean. {rates}, without a step."
+        )
+        fix = case.fix("prefetch", words, more, evidence, price, now)
+    else:
+        evidence = (
+            f"{_LONGEST:.0%} of the waits have {_burst(case.loop):.0%} of the waiting, and on the average "
+            f"the loader is fast enough. {rates}, with a pause of {1000 * pause:.1f} ms for each step."
+        )
+        gain = more.rate / now.rate - 1
+        reached = min(case.now * (1 + gain), case.step_rate)
+        fix = Fix("prefetch", words, reached, reached / case.now - 1, evidence, price)
+    yield fix
+    yield from by_itself(case, fix, wanted - depth)
+
+
+def waits_in_bursts(loop: Loop) -> bool:
+    """Whether the loop waits now and then for long, and otherwise not."""
+    return loop.wait_share >= _WAITED and _burst(loop) >= _BURST
+
+
+def _burst(loop: Loop | None) -> float:
+    """The part of all waiting that the longest quarter of the waits has."""
+    if loop is None or len(loop.wait) == 0 or loop.wait.sum() <= 0:
+        return 0.0
+    longest = np.sort(loop.wait)[-max(1, round(_LONGEST * len(loop.wait))) :]
+    return float(longest.sum() / loop.wait.sum())
+
+
+def _pause(case: Case) -> float | None:
+    """Seconds that stand for a step in trials; None: waits are no bursts, or no pause can stand for it."""
+    loop, step = case.loop, case.step
+    if loop is None or step is None or not waits_in_bursts(loop):
+        return None
+    if case.base.rate < step.rate or step.cpu * step.rate > _OWN_CPU:
+        return None
+    return case.subject.batch_size / step.rate
+
+
+def _rest(seconds: float, samples: int) -> None:
+    """Stands for a step, of however many samples, in which a device works and this process does not."""
+    time.sleep(seconds)
+
+
+def larger_batches(case: Case) -> Iterator[Fix]:
+    """Four times as large, where they are small."""
+    subject = case.subject
+    size = subject.batch_size
+    if size > _SMALL or size * _TIMES > len(subject.ids) or subject.trial_batch < size:
+        return
+    if not case.budget.allows(6, "batch_size"):
+        return
+    found = in_turns(
+        {
+            "now": lambda: subject.make(batch_size=size),
+            "more": lambda: subject.make(batch_size=_TIMES * size),
+        },
+        size,
+        case.budget.run,
+        step=case.step,
+    )
+    yield case.fix(
+        "batch-size",
+        f"batch_size={_TIMES * size}",
+        found["more"],
+        f"Batches of {size} gave {shown(found['now'].rate)} images/s, of {_TIMES * size} "
+        f"{shown(found['more'].rate)}, in turns, without a step.",
+        "other training: the learning rate belongs to it",
+        found["now"],
+    )
+
+
+# ---- How batches come to the device -----------------------------------------------------------------
+#
+# As uint8 that is normalised there.
+
+
+def as_uint8(case: Case) -> Iterator[Fix]:
+    """uint8 out of the loader, where the CPU makes floats of it; what the device then does is not in it."""
+    subject = case.subject
+    dtypes = _floats(subject)
+    if not dtypes or _on_cpu(case) or not case.budget.allows(6, "device normalisation"):
+        return
+    found = in_turns(
+        {"now": subject.make, "uint8": lambda: _uint8(subject)},
+        subject.trial_batch,
+        case.budget.run,
+        step=case.step,
+    )
+    now, then = found["now"], found["uint8"]
+    words = 'uint8 out of the loader, normalised on the device (device="cuda" does both)'
+    made = " and ".join(dtypes)
+    share = min(1 / getattr(torch, name).itemsize for name in dtypes)
+    yield case.fix(
+        "device-normalise",
+        words,
+        then,
+        f"The loader gave {shown(then.rate)} images/s where it left them in uint8, {shown(now.rate)} where "
+        f"it made {made} of them, in turns, without a step. What crosses to the device is {share:.0%} of the "
+        "bytes then; that is not in the number.",
+        "one pass over each batch on the device",
+        now,
+    )
+
+
+def _floats(subject: Subject) -> list[str]:
+    """The dtypes that the core makes of uint8 at the end; none where it must, or where a device does it."""
+    plan, options = subject.plan, subject.options
+    python = plan.tail or options.collate_fn is not None or options.batch_transform is not None
+    if plan.scheduled or python or options.backend != "native" or goes_to_gpu(options.device):
+        return []
+    views = zip(plan.every, crosses_as(plan).every, strict=True)
+    return sorted({own.dtype for own, left in views if own.dtype != left.dtype})
+
+
+def _uint8(subject: Subject) -> Any:
+    loader = subject.make()
+    loader._arranged.plan = crosses_as(subject.plan)
+    return loader
+
+
+def _on_cpu(case: Case) -> bool:
+    """Whether the model that was seen in the loop has no device of its own."""
+    return case.loop is not None and case.loop.notes.get("device") == "cpu"
+
+
+# ---- Python functions that hold a loader up ---------------------------------------------------------
+#
+# What it would give without each of them.
+
+
+_SHARE_IN_PYTHON = 0.1  # of a sample's time: less is not worth a trial
+_TRIED = 2
+
+
+def without_functions(case: Case) -> Iterator[Fix]:
+    """The slowest ones, each left out once."""
+    for function in case.functions[:_TRIED]:
+        if function.seconds < _SHARE_IN_PYTHON / case.base.rate or not case.budget.allows(6, function.name):
+            continue
+        kind = "collate_fn" if function.collates else "callable"
+        words = f"Without the {kind} {function.name}"
+        if function.keep:
+            words += f" (or in the core: {function.keep})"
+        said = f"{1000 * function.seconds:.2f} ms a sample in Python{_lock(function)}"
+        makers: dict[str, Callable[[], Any]] = {
+            "now": case.subject.make,
+            "without": partial(case.subject.make, **without(case.subject, function)),
+        }
+        try:
+            found = in_turns(makers, case.subject.trial_batch, case.budget.run, step=case.step)
+        except Exception as error:  # whatever follows it may need what it makes
+            evidence = f"{said}. Nothing was measured without it: {type(error).__name__}: {error}"
+            yield Fix(kind, f"{words} it would be more", 0.0, 0.0, evidence)
+            continue
+        now, then = found["now"], found["without"]
+        evidence = f"{said}. {shown(now.rate)} images/s with it, {shown(then.rate)} without, in turns."
+        price = "what it does has to be done elsewhere: in the core, on the device, or before packing"
+        yield case.fix(kind, words, then, evidence, price, now)
+
+
+def _lock(function: Function) -> str:
+    if function.lock is None or function.lock < 0.5:
+        return ""
+    return f", and Python's lock is kept for {function.lock:.0%} of it"
+
+
+# ---- More decoding threads, and more cores for them -------------------------------------------------
+
+
+_BUSY_CORES = 0.9  # of the CPUs' time: more of them would be used
+_MORE = 2
+
+
+def more_threads(case: Case) -> Iterator[Fix]:
+    """As many as there are CPUs, where there are fewer."""
+    subject, wanted = case.subject, int(case.cpus)
+    if subject.threads >= wanted or not case.budget.allows(6, "more threads"):
+        return
+    found = in_turns(
+        {"now": subject.make, "more": lambda: subject.make(num_workers=wanted)},
+        subject.trial_batch,
+        case.budget.run,
+        step=case.step,
+    )
+    now, more = found["now"], found["more"]
+    fix = case.fix(
+        "threads",
+        f"num_workers={wanted}",
+        more,
+        f"num_workers={subject.threads} gave {shown(now.rate)} images/s and num_workers={wanted} "
+        f"{shown(more.rate)}, in turns, without a step.",
+        base=now,
+    )
+    yield fix
+    yield from by_itself(case, fix)
+
+
+def more_cores(case: Case) -> Iterator[Fix]:
+    """Two CPUs more, where those that are there are at work: computed, as they cannot be tried."""
+    base = case.base
+    if case.subject.threads < int(case.cpus) or base.rate * base.cpu < _BUSY_CORES * case.cpus:
+        return
+    cpus = case.cpus + _MORE
+    yield Fix(
+        "cores",
+        "Two more cores",
+        min(case.step_rate, case.now * cpus / case.cpus),
+        min(case.step_rate / case.now, cpus / case.cpus) - 1,
+        f"Computed, not tried: a sample takes {1000 * base.cpu:.2f} ms of CPU time, and "
+        f"{base.rate * base.cpu:.1f} of {case.cpus:g} CPUs were at work.",
+        "CPUs",
+    )
+
+
+# ---- What the machine itself holds back -------------------------------------------------------------
+#
+# A quota, others' work, room, heat, places of memory.
+
+
+_BUSY = 0.8  # of the CPUs that it gets: the loader would use more of them
+
+
+def larger_quota(case: Examined) -> Iterator[Fix]:
+    """The cgroup's CPU quota, where there are more CPUs than it lets through: computed."""
+    quota, mask = cgroup_quota(), case.mask
+    if quota is None or quota >= mask or case.base.rate * case.base.cpu < _BUSY * min(case.spare, quota):
+        return
+    held = _note(case, "throttled_seconds")
+    times = _more(case, mask, mask / quota)
+    yield Fix(
+        "quota",
+        f"A CPU quota of {mask} instead of {quota:g} (cpu.max; docker's --cpus, Kubernetes' limits)",
+        min(case.step_rate, case.now * times),
+        min(case.step_rate / case.now, times) - 1,
+        f"Computed, not tried: the cgroup lets {quota:g} of {mask} CPUs through, and the loader takes "
+        f"{case.base.rate * case.base.cpu:.2f}."
+        + (f" The loop was held back for {held:.1f} s while it was watched." if held else ""),
+        "CPUs",
+    )
+
+
+def no_neighbours(case: Examined) -> Iterator[Fix]:
+    """Others' work on the same CPUs: computed."""
+    if not case.is_crowded or case.base.rate * case.base.cpu < _BUSY * case.spare:
+        return
+    times = _more(case, case.cpus, case.cpus / case.spare)
+    yield Fix(
+        "neighbour",
+        f"The CPUs alone (other processes, or other machines on the same host, take "
+        f"{case.cpus - case.spare:.1f} of {case.cpus:g})",
+        min(case.step_rate, case.now * times),
+        min(case.step_rate / case.now, times) - 1,
+        f"Computed, not tried: {round(case.cpus)} busy threads of this process got {case.spare:.2f} CPUs of "
+        f"{case.cpus:g}.",
+    )
+
+
+def room_in_shm(case: Examined) -> Iterator[Fix]:
+    """Worker processes hand batches over in /dev/shm."""
+    free, batch = _note(case, "shm_free"), _note(case, "batch_bytes")
+    if case.loop is None or "start_method" not in case.loop.notes or not free:
+        return
+    workers, ahead = case.loop.threads, int(_note(case, "prefetch_factor") or 2)
+    if free < workers * ahead * batch:
+        yield Fix(
+            "shm",
+            "Give /dev/shm more room (docker's --shm-size)",
+            0.0,
+            0.0,
+            f"/dev/shm had {free / 1e6:.0f} MB left, and {workers} workers may have {ahead} batches of "
+            f"{batch / 1e6:.1f} MB each there.",
+        )
+
+
+def cooler(case: Examined) -> Iterator[Fix]:
+    """Cores that were slowed down."""
+    hot = _note(case, "hot")
+    if hot:
+        evidence = (
+            f"The kernel counted {hot:.0f} times while the loop was watched that a core was slowed down."
+        )
+        yield Fix(
+            "heat", "Better cooling: cores are slowed down because of their temperature", 0.0, 0.0, evidence
+        )
+
+
+def near_memory(case: Examined) -> Iterator[Fix]:
+    """Several NUMA nodes under one loader of torch's; ours keeps to the GPU's."""
+    nodes = _note(case, "numa_nodes")
+    if nodes > 1 and case.loop is not None and "start_method" in case.loop.notes:
+        words = "Try `numactl --cpunodebind=N --membind=N`, with the node of the rank's GPU"
+        yield Fix("numa", words, 0.0, 0.0, f"The machine has {nodes:.0f} NUMA nodes. Not measured.")
+
+
+def _more(case: Examined, cpus: float, times: float) -> float:
+    """How many times as many samples: no more than so many CPUs can do, by the CPU time of a sample."""
+    return max(1.0, min(times, cpus / (case.base.cpu * case.now))) if case.base.cpu > 0 else times
+
+
+def _note(case: Examined, name: str) -> float:
+    """A number that was noted while the loop was watched; 0 where there is none."""
+    value = case.loop.notes.get(name) if case.loop is not None else None
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+MACHINE = (larger_quota, no_neighbours, room_in_shm, cooler, near_memory)

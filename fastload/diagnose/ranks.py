@@ -1,0 +1,440 @@
+"""Several ranks that train together: their clocks side by side, which rank is slow, and why."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastload.diagnose.facts import Sentence, Verdict
+from fastload.errors import WorldError
+from fastload.machine.threads import start_beside
+from fastload.ranks.handshake import in_words, membership
+from fastload.ranks.world import World
+
+if TYPE_CHECKING:
+    from fastload.loader.data_loader import DataLoader
+
+
+# ---- Which rank is slow, and why, in words ----------------------------------------------------------
+#
+# From what each rank's clocks say.
+
+
+_FEW = 0.05  # of the time spent waiting: what a loader that keeps up may take, too
+_APART = (
+    1.5  # a rank that waits that many times as long as the others' median is another matter than they are
+)
+_DIFFERS = 1.25  # a reason is worth its words from this ratio on
+
+
+@dataclass(frozen=True)
+class RankClocks:
+    """One rank's loader over an interval of its own.
+
+    Args:
+        rank, host: where it runs.
+        at: seconds since 1970 when this was written down.
+        seconds: of the loop's time, of which ``wait`` were spent waiting for data.
+        batches, samples: delivered to the loop.
+        decoded: samples that the threads decoded.
+        read, decode, transform: seconds that these took, summed over threads.
+        threads: at once.
+        encoded_bytes: of the samples that were decoded.
+        late: records that had not been read ahead in time.
+        hits, misses: of the node cache.
+    """
+
+    rank: int
+    host: str
+    at: float
+    seconds: float
+    wait: float
+    batches: int
+    samples: int
+    decoded: int
+    read: float
+    decode: float
+    transform: float
+    threads: int
+    encoded_bytes: float
+    late: int
+    hits: int
+    misses: int
+
+    @property
+    def wait_share(self) -> float:
+        """Of the loop's time."""
+        return self.wait / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def batch_wait(self) -> float:
+        """Seconds waited for a batch."""
+        return self.wait / self.batches if self.batches else 0.0
+
+    @property
+    def batch_seconds(self) -> float:
+        """Seconds a batch, with its step."""
+        return self.seconds / self.batches if self.batches else 0.0
+
+
+def slow_ranks(clocks: Mapping[int, RankClocks]) -> list[int]:
+    """The ranks that keep the others waiting, the slowest first; none where all wait alike, or nobody waits.
+
+    Ranks that train together take each step together: who waits for data is waited for by all, whose steps
+    are longer for it, in the collective at their end. So the slow rank is the one that waits most, not the
+    one whose steps are longest.
+    """
+    found = []
+    for rank, own in clocks.items():
+        others = [other.batch_wait for other in clocks.values() if other is not own and other.batches]
+        usual = statistics.median(others) if others else own.batch_wait
+        matters = own.batch_wait - usual > _FEW / 2 * own.batch_seconds
+        if own.batches and own.wait_share > _FEW and own.batch_wait > _APART * usual and matters:
+            found.append(rank)
+    return sorted(found, key=lambda rank: -clocks[rank].batch_wait)
+
+
+def why_words(clocks: Mapping[int, RankClocks]) -> str:
+    """Which ranks are slow, and what is different there."""
+    used = {rank: own for rank, own in clocks.items() if own.batches}
+    if not used:
+        return "No rank has had a batch yet."
+    slow = slow_ranks(used)
+    if slow:
+        return " ".join(_slow(used, slow))
+    most = max(used.values(), key=lambda own: own.wait_share)
+    if most.wait_share <= _FEW:
+        return (
+            f"No rank waits for data: {_percent(most.wait_share)} of the time at most, on rank {most.rank} "
+            f"({most.host})."
+        )
+    if len(used) == 1:
+        return f"{in_words(list(used)).capitalize()} waits for data {_percent(most.wait_share)} of its time."
+    least = min(own.wait_share for own in used.values())
+    return (
+        f"All ranks wait for data alike, {_percent(least)} to {_percent(most.wait_share)} of the time: it is "
+        "not one rank. Ask the doctor on any of them."
+    )
+
+
+def _slow(clocks: Mapping[int, RankClocks], slow: Sequence[int]) -> list[str]:
+    others = [own for rank, own in clocks.items() if rank not in slow]
+    named = [clocks[rank] for rank in slow]
+    hosts = sorted({own.host for own in named})
+    ranks, wait = in_words(slow), statistics.median(own.batch_wait for own in named)
+    part = _percent(statistics.median(own.wait_share for own in named))
+    usual = statistics.median(own.batch_wait for own in others)
+    usual_part = _percent(statistics.median(own.wait_share for own in others))
+    verb = "is" if len(slow) == 1 else "are"
+    sentences = [
+        f"{ranks.capitalize()} ({', '.join(hosts)}) {verb} slow: {_ms(wait)} of waiting for a batch there, "
+        f"{part} of the time; {_ms(usual)}, {usual_part}, on the others."
+    ]
+    if len(hosts) == 1 and {own.host for own in others}.isdisjoint(hosts) and len(slow) > 1:
+        sentences.append(f"They are all the ranks of {hosts[0]}.")
+    reasons = _reasons(named, others)
+    if reasons:
+        sentences.append(f"Why: {'; '.join(reasons)}.")
+    else:
+        sentences.append(
+            "Its clocks say no reason: a sample takes its threads no longer than elsewhere, and there are as "
+            "many of them. Look at its Python functions (collate_fn), and at what else runs there."
+        )
+    return sentences
+
+
+def _reasons(slow: Sequence[RankClocks], others: Sequence[RankClocks]) -> list[str]:
+    """What is worse on the slow ranks than on the others, in the medians; the greatest ratio first."""
+
+    def medians(value: Callable[[RankClocks], float]) -> tuple[float, float]:
+        return statistics.median(map(value, slow)), statistics.median(map(value, others))
+
+    found: list[tuple[float, str]] = []
+    here, there = medians(lambda own: own.threads)
+    if there > here * _DIFFERS:
+        found.append(
+            (there / max(here, 1), f"it has {here:g} thread{'s' * (here != 1)}, the others {there:g}")
+        )
+    larger, usual = medians(lambda own: own.encoded_bytes / max(own.decoded, 1))
+    bigger = larger > usual * _DIFFERS
+    if bigger:
+        text = f"its samples have {larger / 1e3:.0f} KB, the others' {usual / 1e3:.0f}"
+        found.append((larger / max(usual, 1e-9), text))
+    whole = sum(medians(stage)[0] for stage in _STAGES.values())
+    for name, value in _STAGES.items():
+        here, there = medians(value)
+        # What takes no time anywhere is no reason, however it compares.
+        if here > there * _DIFFERS and here - there > 0.05 * whole:
+            text = f"{name} a sample takes {_ms(here)} of a thread there, {_ms(there)} on the others"
+            if not bigger and name != "reading":
+                text += ", of samples as large: its CPUs are slower, or shared"
+            found.append((here / max(there, 1e-9), text))
+    here, there = medians(lambda own: own.hits / max(own.hits + own.misses, 1))
+    if there - here > 0.1:
+        text = f"the node cache has {_percent(here)} of its records, {_percent(there)} of theirs"
+        found.append((1 + there - here, text))
+    here, there = medians(lambda own: own.late / max(own.decoded, 1))
+    if here - there > 0.05:
+        text = f"{_percent(here)} of its records come late from storage, {_percent(there)} of theirs"
+        found.append((1 + here - there, text))
+    return [text for _, text in sorted(found, key=lambda reason: -reason[0])]
+
+
+_STAGES: dict[str, Callable[[RankClocks], float]] = {
+    "reading": lambda own: own.read / max(own.decoded, 1),
+    "decoding": lambda own: own.decode / max(own.decoded, 1),
+    "transforming": lambda own: own.transform / max(own.decoded, 1),
+}
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.{1 if 0 < value < 0.1 else 0}f}%"
+
+
+def _ms(value: float) -> str:
+    return f"{1e3 * value:.{0 if value >= 0.1 else 1 if value >= 0.001 else 3}f} ms"
+
+
+# ---- All ranks' clocks, side by side ----------------------------------------------------------------
+#
+# Each rank writes its own down, and reads what the others have written.
+
+
+_PATIENCE = 5.0  # seconds for a store, or a file system, that does not answer
+_OLD = 600.0  # seconds after which a rank's clocks say nothing about now
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What is known of the ranks.
+
+    Args:
+        clocks: of each rank that has written them down, this one's own among them.
+        missing: ranks of which nothing is known, or nothing of the last ten minutes.
+        silent: the store, or the folder, did not answer: only this rank's own clocks are known.
+    """
+
+    clocks: Mapping[int, RankClocks]
+    missing: tuple[int, ...]
+    silent: bool = False
+
+    @property
+    def slow(self) -> list[int]:
+        """Ranks that keep the others waiting; the slowest first."""
+        return slow_ranks(self.clocks)
+
+    def __str__(self) -> str:
+        """Which rank is slow, and why."""
+        words = [why_words(self.clocks)]
+        if self.silent:
+            words.append("The other ranks could not be asked: their store did not answer.")
+        elif self.missing:
+            words.append(f"Nothing is known of {in_words(self.missing)} so far.")
+        return " ".join(words)
+
+
+def gathered_stats(
+    loader: DataLoader[Any],
+    *,
+    since: Mapping[str, Any] | None = None,
+    name: str = "",
+    folder: str | os.PathLike[str] | None = None,
+) -> Gathered:
+    """Write this rank's clocks down, and read those that the other ranks have written down.
+
+    No rank waits for another and no collective is issued: it may be called on any rank at any time, in the
+    training loop's thread or elsewhere. Each rank has to call it now and then (every few hundred steps, say);
+    of the others one sees what they wrote last.
+
+    Args:
+        since: an earlier ``loader.stats()``; what happened since then. None: since the loader's first batch.
+        name: tells apart loaders that are made at the same place of a program ("train", "val").
+        folder: that all ranks see, to write the clocks into; None: the key-value store with which the process
+            group was formed.
+
+    Raises:
+        WorldError: there are other ranks, but neither a process group nor a folder.
+    """
+    world, group = _processes(loader)
+    own = clocks_between(since, loader.stats(), world.rank)
+    if folder is not None:
+        place = Path(folder)
+        found = _in_time(lambda given_up: _by_files(own, place, world.size, name, given_up))
+    elif world.size == 1:
+        found = {own.rank: own}
+    else:
+        member = membership(world, group)
+        if member is None:
+            raise WorldError(
+                f"gathered_stats: rank {world.rank} of {world.size} has no process group to ask the others "
+                "by. Pass folder=, one that all ranks see."
+            )
+        store, members, _ = member
+        key = f"fastload/{','.join(map(str, members))}/{loader._arranged.site}/clocks/{name}"
+        found = _in_time(lambda given_up: _by_store(own, store, key, world.size, given_up))
+    clocks = {own.rank: own} if found is None else found
+    fresh = {rank: each for rank, each in sorted(clocks.items()) if own.at - each.at < _OLD}
+    missing = tuple(rank for rank in range(world.size) if rank not in fresh)
+    return Gathered(fresh, missing, silent=found is None)
+
+
+def _processes(loader: DataLoader[Any]) -> tuple[World, Any]:
+    """The ranks that have clocks, and their group: all processes, whichever of them have the same batches."""
+    beginning, group = loader._arranged.beginning, loader._arranged.given["process_group"]
+    if not beginning.is_divided or beginning.world.has_peers:
+        return beginning.processes, None
+    return beginning.world, group
+
+
+def clocks_between(before: Mapping[str, Any] | None, after: Mapping[str, Any], rank: int) -> RankClocks:
+    """A rank's clocks between two ``loader.stats()``; without the first one, since the first batch."""
+
+    def grown(*path: str) -> float:
+        return _at(after, path) - (_at(before, path) if before is not None else 0.0)
+
+    first = 0.0
+    if before is None and after["first_batch_seconds"] is not None:
+        first = float(after["first_batch_seconds"])
+    spent = _loop_seconds(after) - (_loop_seconds(before) if before is not None else first)
+    return RankClocks(
+        rank=rank,
+        host=socket.gethostname(),
+        at=time.time(),
+        seconds=max(0.0, spent),
+        wait=max(0.0, grown("data_wait", "seconds") - first),
+        batches=max(0, int(grown("data_wait", "count")) - (before is None)),
+        samples=int(grown("samples")),
+        decoded=int(grown("stages", "decode", "count")),
+        read=grown("stages", "shard", "seconds"),
+        decode=grown("stages", "decode", "seconds"),
+        transform=grown("stages", "transform", "seconds"),
+        threads=int(after["threads"]),
+        encoded_bytes=grown("bytes"),
+        late=int(grown("read_ahead", "late")),
+        hits=int(grown("cache", "hits")),
+        misses=int(grown("cache", "misses")),
+    )
+
+
+def _loop_seconds(stats: Mapping[str, Any]) -> float:
+    """The consumer's whole time."""
+    rate = stats["images_per_second"]
+    return float(stats["samples"] / rate) if rate > 0 else 0.0
+
+
+def _at(stats: Mapping[str, Any], path: tuple[str, ...]) -> float:
+    found: Any = stats
+    for name in path:
+        found = found.get(name, 0) if isinstance(found, Mapping) else 0
+    return float(found)
+
+
+def _in_time(work: Callable[[threading.Event], dict[int, RankClocks]]) -> dict[int, RankClocks] | None:
+    """What ``work`` gives; None where that takes too long, as with a host that is cut off, or fails."""
+    found: list[dict[int, RankClocks]] = []
+    given_up = threading.Event()
+
+    def run() -> None:
+        # torch's stores raise RuntimeErrors; others' clocks of another version are not ours to read
+        with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError):
+            found.append(work(given_up))
+
+    start_beside(run, "fastload-gather", given_up.set).join(_PATIENCE)
+    whole = found[0] if found else None  # before: who has been given up finds a part of it
+    given_up.set()
+    return whole
+
+
+def _by_store(
+    own: RankClocks, store: Any, key: str, size: int, given_up: threading.Event
+) -> dict[int, RankClocks]:
+    store.set(f"{key}/{own.rank}", json.dumps(asdict(own)))
+    found = {own.rank: own}
+    for rank in range(size):
+        # get() of a key that is not there would wait for it.
+        if given_up.is_set():
+            break
+        if rank != own.rank and store.check([f"{key}/{rank}"]):
+            found[rank] = RankClocks(**json.loads(store.get(f"{key}/{rank}")))
+    return found
+
+
+def _by_files(
+    own: RankClocks, folder: Path, size: int, name: str, given_up: threading.Event
+) -> dict[int, RankClocks]:
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
+    with os.fdopen(handle, "w") as written:
+        json.dump(asdict(own), written)
+    os.replace(part, folder / f"clocks{name and '-' + name}-{own.rank}.json")
+    found = {own.rank: own}
+    for rank in range(size):
+        if given_up.is_set():
+            break
+        path = folder / f"clocks{name and '-' + name}-{rank}.json"
+        if rank != own.rank and path.is_file():
+            found[rank] = RankClocks(**json.loads(path.read_text()))
+    return found
+
+
+# ---- A verdict where several ranks train together ---------------------------------------------------
+#
+# One that is slow is waited for by all.
+
+
+_NAME = "doctor"
+
+
+def gathered_of(loader: Any) -> Gathered | None:
+    """Write this rank's clocks down, and read the others'; None: no others, or nothing to ask them by."""
+    if not hasattr(loader, "_arranged") or loader._arranged.known()[0].size < 2:
+        return None
+    from fastload.errors import WorldError
+
+    try:
+        return gathered_stats(loader, name=_NAME)
+    except WorldError:  # ranks without a process group
+        return None
+
+
+def later(first: Gathered, found: Gathered | None, rank: int) -> Gathered:
+    """What others have written since ``first``, and rank ``rank``'s own clocks as they were then.
+
+    Args:
+        found: asked for later; None: there was nothing to ask by any more.
+    """
+    if found is None or rank not in first.clocks:
+        return first
+    return replace(found, clocks={**first.clocks, **found.clocks, rank: first.clocks[rank]})
+
+
+def with_ranks(verdict: Verdict, gathered: Gathered, rank: int) -> Verdict:
+    """The verdict of rank ``rank``, where some are slow: which ones and why come first.
+
+    If it is not one of them, nothing that could be done here would help, so no fix is left; its own numbers
+    stay, as of a loop that waits for others in its step.
+    """
+    slow = gathered.slow
+    if not slow:
+        return verdict
+    evidence = "Each rank's own clocks since its first batch: " + "; ".join(
+        f"rank {own.rank} waits {1e3 * own.batch_wait:.1f} ms a batch" for own in gathered.clocks.values()
+    )
+    which = Sentence(str(gathered), f"{evidence}.")
+    if rank in slow:
+        here = Sentence(f"This is rank {rank}, so what follows is about a slow one.")
+        return replace(verdict, limit="ranks", sentences=(which, here, *verdict.sentences))
+    words = f"Ask the doctor on {in_words(slow)}: this is rank {rank}, whose step waits for them."
+    numbers = f"Here the loop reached {verdict.rate:.0f} images/s"
+    numbers += f", and the loader could give {verdict.loader_rate:.0f}." if verdict.loader_rate else "."
+    return replace(verdict, limit="ranks", sentences=(which, Sentence(words, numbers)), fixes=())

@@ -1,0 +1,378 @@
+"""What a report says of a loader, measured: its clocks, a run without a step, and what single samples
+cost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastload import errors
+from fastload.dataset.decoding import decode_field, decode_record
+from fastload.diagnose.facts import Sentence, Stage, Verdict
+from fastload.diagnose.report.page import rate, seconds, share
+from fastload.machine.threads import start_beside
+from fastload.shard.codecs import CODECS, NEEDS_FALLBACK, PROGRESSIVE
+
+if TYPE_CHECKING:
+    from fastload.dataset.mixture import Packed
+    from fastload.loader.data_loader import DataLoader
+    from fastload.shard.dataset import PackedFiles
+
+
+# ---- What a loader was doing from moment to moment, by its own clocks -------------------------------
+
+
+STAGES = ("shard", "decode", "transform")
+
+
+class Moments:
+    """A loader's clocks at several moments.
+
+    Args:
+        rows: of each moment: time, samples decoded, samples delivered, threads at once, and each stage's
+            seconds, summed over threads.
+        batch_size: samples a batch.
+    """
+
+    def __init__(self, rows: list[tuple[float, ...]], batch_size: int) -> None:
+        self._rows: NDArray[np.float64] = np.array(rows, np.float64).reshape(-1, 4 + len(STAGES))
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """Seconds since the first moment."""
+        times: NDArray[np.float64] = self._rows[:, 0] - self._rows[0, 0]
+        return times
+
+    @property
+    def ahead(self) -> NDArray[np.float64]:
+        """The queue's depth: batches' worth of samples that are decoded and not yet delivered."""
+        return (self._rows[:, 1] - self._rows[:, 2]) / self.batch_size
+
+    @property
+    def threads(self) -> int:
+        """How many threads there were at once, at most."""
+        return int(self._rows[:, 3].max())
+
+    def busy(self, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Threads that were busy with each stage.
+
+        Clocks advance when a sample is done, so that nothing shows between two moments of less than that:
+        they are taken together until there are at most ``columns`` of them.
+
+        Returns:
+            edges in seconds (n + 1,), and threads (stages, n).
+        """
+        last = len(self._rows) - 1
+        picked = np.unique(np.linspace(0, last, min(columns, last) + 1).astype(np.int64))
+        rows = self._rows[picked]
+        spans = np.maximum(np.diff(rows[:, 0]), 1e-9)
+        return self.times[picked], (np.diff(rows[:, 4:], axis=0) / spans[:, None]).T
+
+
+class History:
+    """Looks at a loader's clocks again and again, from a thread of its own, while the loader is used.
+
+    ``with History(loader) as history: ...`` around a part of the training loop. Each look takes some 0.15 ms.
+
+    Args:
+        every: seconds between two looks.
+        most: looks that are kept; then every second one is dropped, and the time between them is doubled.
+    """
+
+    def __init__(self, loader: DataLoader[Any], every: float = 0.025, most: int = 4096) -> None:
+        if every <= 0 or most < 16:
+            raise ValueError(f"every must be > 0 seconds and most >= 16. Found: every={every}, most={most}.")
+        self._loader = loader
+        self._every, self._most = every, most
+        self._rows: list[tuple[float, ...]] = []
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> History:
+        self._look()
+        self._thread = start_beside(self._run, "fastload-history", self._ended.set)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._look()
+
+    @property
+    def moments(self) -> Moments:
+        """What was seen so far."""
+        return Moments(list(self._rows), self._loader._arranged.batch_size)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every):
+            self._look()
+            if len(self._rows) >= self._most:
+                self._rows = self._rows[::2]
+                self._every *= 2
+
+    def _look(self) -> None:
+        now, stats = time.perf_counter(), self._loader.stats()
+        stages = stats["stages"]
+        counts = (stages["decode"]["count"], stats["samples"], stats["threads"])
+        self._rows.append((now, *counts, *(stages[name]["seconds"] for name in STAGES)))
+
+
+# ---- A loader by itself -----------------------------------------------------------------------------
+#
+# A second one with the same arguments, run for some seconds without a step.
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a loader did without a step.
+
+    Args:
+        rate: samples per second, from the first batch on.
+        batches: how many were taken.
+        stats: its clocks, as :meth:`fastload.DataLoader.stats` gives them.
+        moments: its clocks from moment to moment.
+    """
+
+    rate: float
+    batches: int
+    stats: dict[str, Any]
+    moments: Moments
+
+
+def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
+    """Run a second loader with ``loader``'s arguments for ``seconds``.
+
+    ``loader``, its place and torch's generators stay as they are. The second one draws a uniform order of its
+    own where a sampler was given, which may not be asked twice, and writes no error log.
+    """
+    first, before, batches = 0.0, 0, 0
+    # Worker processes of Python callables are seeded from torch's generator.
+    with torch.random.fork_rng(devices=[]), type(loader)(**_arguments(loader)) as copy:
+        with History(copy) as history:
+            for _ in _epochs(copy):
+                now = time.perf_counter()
+                batches += 1
+                if batches == 1:
+                    first, before = now, copy.stats()["samples"]
+                elif now - first >= seconds:
+                    break
+            spent = time.perf_counter() - first
+        stats = copy.stats()
+    rate = (stats["samples"] - before) / spent if batches > 1 else 0.0
+    return Alone(rate, batches, stats, history.moments)
+
+
+def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
+    """The batches of one epoch after the other; ends after an empty one."""
+    batch = empty = object()
+    while True:
+        for batch in loader:
+            yield batch
+        if batch is empty:
+            return
+
+
+def _arguments(loader: DataLoader[Any]) -> dict[str, Any]:
+    arranged = loader._arranged
+    world, seed = arranged.known()
+    own: dict[str, Any] = {
+        "rank": world.rank,
+        "world_size": world.size,
+        "process_group": None,
+        "seed": seed or 0,
+    }
+    own |= {"dataset": loader.dataset, "generator": None, "handshake": "off", "error_log": None}
+    given = {**loader._arguments, **own}
+    if given["sampler"] is not None or given["batch_sampler"] is not None:
+        given |= {"sampler": None, "batch_sampler": None, "shuffle": True}
+        given |= {"batch_size": arranged.batch_size}
+    return given
+
+
+# ---- A verdict from a loader's clocks and a run without a step --------------------------------------
+#
+# Where no doctor was asked.
+
+
+_FEW = 10  # batches; the share of the time spent waiting means little before
+_KEEPS_UP = 0.05  # of the time spent waiting is what a loader that keeps up may take, too
+
+
+def own_verdict(stats: Mapping[str, Any], alone: Alone | None) -> Verdict:
+    """What the clocks can say: whether the loop waits, and where the threads' time goes.
+
+    Args:
+        stats: of the loader, as it was used so far.
+        alone: of a second one that had no step beside it; None where there was none.
+    """
+    used, wait = stats["data_wait"]["count"], stats["data_wait"]["share"]
+    reached = stats["images_per_second"] if used >= _FEW else 0.0
+    own = alone.rate if alone is not None else 0.0
+    clocks = stats if used >= _FEW or alone is None else alone.stats
+    stages = _stages(clocks, own, alone)
+    sentences, limit = [], "unknown"
+    if reached and wait <= _KEEPS_UP:
+        limit = "step"
+        words = f"Nothing: the loop waited for data {share(wait)} of its time, at {rate(reached)}."
+    elif reached:
+        words = f"The loop got {rate(reached)} and waited for data {share(wait)} of its time."
+    else:
+        words = (
+            f"The loader gives {rate(own)} without a step." if own else "The loader has not been used yet."
+        )
+    evidence = f"{used:,} batches, by the loader's clocks." if reached else ""
+    sentences.append(Sentence(words, evidence))
+    if reached and own:
+        sentences.append(
+            Sentence(
+                f"Without a step the loader gives {rate(own)}.",
+                f"A second loader of the same arguments: {alone.batches if alone else 0} batches.",
+            )
+        )
+    slowest = min(stages[: len(STAGES)], key=lambda stage: stage.rate, default=None)
+    if slowest is not None and limit != "step":
+        total = sum(stage.cpu for stage in stages[: len(STAGES)])
+        text = (
+            f"Of a thread's {seconds(total)} for a sample, {slowest.name} takes {share(slowest.cpu / total)}."
+        )
+        sentences.append(Sentence(text, slowest.evidence))
+    return Verdict(limit, reached, own, 0.0, tuple(sentences), (), tuple(stages))
+
+
+def _stages(stats: Mapping[str, Any], own: float, alone: Alone | None) -> list[Stage]:
+    """What the threads could do of each stage if that were all they did, and the loader alone."""
+    count, threads = stats["stages"]["decode"]["count"], max(1, int(stats["threads"]))
+    found = []
+    for name, word in zip(STAGES, ("read", "decode", "transform"), strict=True):
+        spent = stats["stages"][name]["seconds"]
+        if count and spent > 0:
+            evidence = f"the clocks of {threads} threads over {count:,} samples, if they did nothing else"
+            found.append(Stage(word, threads * count / spent, spent / count, evidence))
+    if alone is not None and own > 0:
+        found.append(Stage("loader", own, 0.0, f"{alone.batches} batches without a step"))
+    return found
+
+
+# ---- What single samples cost -----------------------------------------------------------------------
+#
+# Records of a set read and decoded one by one.
+
+
+@dataclass(frozen=True)
+class SampleCost:
+    """One sample.
+
+    Args:
+        sample: its id.
+        key: its path in the source.
+        shard: where it lies.
+        codec: of its picture, as "JPEG, progressive".
+        width, height: in pixels; 0 where only Pillow knows.
+        length: encoded bytes.
+        read: seconds for its bytes, from wherever they were.
+        decode: CPU seconds for the whole picture, its bytes being in memory: what else runs does not count.
+    """
+
+    sample: int
+    key: str
+    shard: str
+    codec: str
+    width: int
+    height: int
+    length: int
+    read: float
+    decode: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Samples one by one.
+
+    Args:
+        samples: those that could be decoded.
+        bad: key and error of the others.
+        of: samples of the whole set.
+        field: the field whose pictures were decoded; "" where sets have one only.
+    """
+
+    samples: tuple[SampleCost, ...]
+    bad: tuple[tuple[str, str], ...]
+    of: int
+    field: str = ""
+
+
+def measure_costs(dataset: Packed, count: int = 384, seconds: float = 4.0, seed: int = 0) -> Costs:
+    """Read and decode samples one by one, drawn without repetition, in this thread.
+
+    Whole pictures are decoded, by the engine's decoders; its threads decode what a crop needs.
+
+    Args:
+        count: how many samples at most.
+        seconds: after which no further one is begun.
+    """
+    field = _field(dataset)
+    ids = np.random.Generator(np.random.Philox(seed)).permutation(len(dataset))[:count]
+    found, bad, end = [], [], time.perf_counter() + seconds
+    for sample in ids.tolist():
+        part, own = dataset.locate(sample)
+        try:
+            found.append(_cost(part, own, sample, field))
+        except (errors.DecodeError, errors.ChecksumError, errors.ShardError) as error:
+            bad.append((part.key(own), str(error)))
+        if time.perf_counter() > end:
+            break
+    return Costs(tuple(found), tuple(bad), len(dataset), field)
+
+
+def _field(dataset: Packed) -> str:
+    """The first field of pictures; "" for sets of an image and a label."""
+    if dataset.is_plain:
+        return ""
+    from fastload.sample.fields import Image, Mask
+
+    return next(field.name for field in dataset.schema if isinstance(field.kind, Image | Mask))
+
+
+def _cost(part: PackedFiles, own: int, sample: int, field: str) -> SampleCost:
+    record = part.record(own, field or None)
+    began = time.perf_counter()
+    data = part.stored(own, field or None)
+    read, busy = time.perf_counter() - began, time.thread_time()
+    if field:
+        decode_field(part, field, own)
+    else:
+        decode_record(part, own)
+    busy = time.thread_time() - busy
+    return SampleCost(
+        sample,
+        part.key(own),
+        str(part.reader.shard_path(own)),
+        _codec(record),
+        int(record["width"]),
+        int(record["height"]),
+        len(data),
+        read,
+        busy,
+    )
+
+
+def _codec(record: Any) -> str:
+    flags, name = int(record["flags"]), CODECS[int(record["codec"])].title
+    words = [
+        name,
+        *["progressive"] * bool(flags & PROGRESSIVE),
+        *["by Pillow"] * bool(flags & NEEDS_FALLBACK),
+    ]
+    return ", ".join(words)

@@ -1,0 +1,478 @@
+"""The examination of a torch DataLoader: of use before anybody switches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
+
+from fastload.diagnose.examination import Examined, cpus_here, proposals, shown
+from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
+from fastload.diagnose.fixes.loader import MACHINE
+from fastload.diagnose.fixes.step import of_the_step, pinned
+from fastload.diagnose.trial import Budget, Passes, Trial, in_turns, starting_seconds
+from fastload.diagnose.verdict import (
+    CLEAR,
+    STEP_WORDS,
+    copies_sentence,
+    fix_sentences,
+    left_out,
+    machine_limit,
+    machine_sentence,
+    rate_sentence,
+    step_or_copies,
+    worth_saying,
+)
+
+# ---- A loader of torch's that is examined -----------------------------------------------------------
+#
+# Made anew with other arguments, of the same dataset.
+
+
+_SAMPLES = 300  # files of a sample
+_MOST_BYTES = 256 << 20
+_BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller, or trials would see too few
+_KEPT = (
+    "batch_size",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "prefetch_factor",
+)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Pictures in files, which torchvision's ImageFolder and its like have.
+
+    Args:
+        paths, labels: of a sample of them.
+        indices: their places in the dataset.
+        root: the folder of all of them; "" where it is not known.
+        transform: of the pictures, or None.
+        load: makes a picture of a path; None: not known.
+    """
+
+    paths: list[str]
+    labels: list[int]
+    indices: list[int]
+    root: str
+    transform: Any
+    load: Any
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step of a sample's making: its name, and its seconds a sample in one process."""
+
+    name: str
+    words: str
+    seconds: float
+
+
+class TorchSubject:
+    """A torch DataLoader.
+
+    Args:
+        loader: the user's; never iterated.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.given = dict(getattr(loader, "_arguments", {}))  # of ours, over a torch Dataset
+        self.dataset = loader.dataset
+        self.batch_size = _batch_size(loader)
+        self.workers = int(self.of("num_workers") or 0)
+        #: Of batches in trials, where the loader makes them itself.
+        self.trial_batch = self.batch_size
+
+    def suit(self, rate: float) -> None:
+        """Choose the trials' batches by the rate that one worker has."""
+        fitting = max(1, int(rate * max(1, self.workers) * _BATCH_SECONDS))
+        self.trial_batch = max(1, min(self.batch_size, fitting))
+
+    def of(self, name: str) -> Any:
+        return self.given[name] if name in self.given else getattr(self.loader, name, None)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether samples have no numbers."""
+        return isinstance(self.dataset, IterableDataset)
+
+    def make(self, indices: Sequence[int] | None = None, **changes: Any) -> Any:
+        """The same loader, with arguments changed, and of certain samples only."""
+        given = {name: self.of(name) for name in _KEPT} | {"num_workers": self.workers}
+        given |= self._order() if indices is None else {"sampler": Passes(indices), "drop_last": True}
+        if indices is not None or given["batch_size"] not in (None, 1):
+            given["batch_size"] = self.trial_batch
+        given |= changes
+        if not given["num_workers"]:
+            given |= {"prefetch_factor": None, "multiprocessing_context": None}
+        else:
+            given["persistent_workers"] = True  # so that a new pass does not begin with new processes
+        return TorchDataLoader(self.dataset, **given)
+
+    def _order(self) -> dict[str, Any]:
+        if self.is_stream:
+            return {}
+        if self.given:
+            own = {name: self.given[name] for name in ("shuffle", "sampler", "batch_sampler")}
+            return {name: value for name, value in own.items() if value is not None}
+        batches = self.loader.batch_sampler
+        if self.of("batch_size") is None and batches is not None:
+            return {"batch_sampler": batches, "batch_size": 1, "drop_last": False}
+        return {"sampler": self.loader.sampler}
+
+    def parts(self, seconds: float) -> list[Part]:
+        """What a sample's making consists of, timed here."""
+        if self.is_stream:
+            return []
+        files = self.files()
+        if files is None or files.load is None:
+            return [Part("python", f"{type(self.dataset).__name__}[i]", self._item_seconds(seconds))]
+        pictures, load = _timed_calls(files.load, files.paths, seconds / 2)
+        found = [Part("decode", f"{type(self.dataset).__name__}'s loader", load)]
+        for step in _steps(files.transform):
+            pictures, taken = _timed_calls(step, pictures, seconds / 4)
+            module = type(step).__module__.partition(".")[0]
+            known = module in ("torchvision", "torch", "timm", "fastload")
+            name = getattr(step, "__qualname__", type(step).__qualname__)
+            found.append(Part("transform" if known else "python", name, taken))
+        return found
+
+    def _item_seconds(self, seconds: float) -> float:
+        count = len(self.dataset)
+        places = [(7919 * step) % count for step in range(64)]
+        return _timed_calls(self.dataset.__getitem__, places, seconds)[1]
+
+    def collate_seconds(self, seconds: float) -> float:
+        """A sample's share of the collate function's time."""
+        collate, size = self.of("collate_fn"), min(self.batch_size, 64)
+        if self.is_stream or collate is None:
+            return 0.0
+        samples = [self.dataset[step % len(self.dataset)] for step in range(size)]
+        return _timed_calls(lambda _: collate(list(samples)), [0] * 50, seconds)[1] / size
+
+    def files(self) -> Files | None:
+        """A sample of the pictures' files; None where the dataset has no such list."""
+        dataset, places = self.dataset, None
+        while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
+            places = [dataset.indices[place] for place in places] if places else list(dataset.indices)
+            dataset = dataset.dataset
+        listed = getattr(dataset, "samples", None) or getattr(dataset, "imgs", None)
+        if not isinstance(listed, (list, tuple)) or not listed:
+            return None
+        places = list(range(len(listed))) if places is None else places
+        chosen = list(range(0, len(places), max(1, len(places) // _SAMPLES)))[:_SAMPLES]
+        found: list[tuple[str, int, int]] = []
+        room = _MOST_BYTES
+        for place in chosen:
+            one = listed[places[place]]
+            if not (isinstance(one, (list, tuple)) and len(one) == 2 and isinstance(one[0], (str, Path))):
+                return None
+            path, label = str(one[0]), one[1]
+            if not Path(path).is_file() or not isinstance(label, int):
+                return None
+            room -= Path(path).stat().st_size
+            found.append((path, label, place))
+            if room < 0:
+                break
+        paths, labels, indices = ([one[part] for one in found] for part in range(3))
+        of = (getattr(dataset, name, None) for name in ("root", "transform", "loader"))
+        root, transform, load = of
+        return Files(paths, labels, indices, str(root or ""), transform, load)  # type: ignore[arg-type]
+
+
+def _batch_size(loader: Any) -> int:
+    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+    if isinstance(size, int):
+        return size
+    for batch in loader.batch_sampler or ():
+        return len(batch)
+    return 1
+
+
+def _steps(transform: Any) -> Iterator[Any]:
+    if transform is None:
+        return
+    inner = getattr(transform, "transforms", None)
+    if isinstance(inner, (list, tuple)) and "Compose" in type(transform).__name__:
+        for one in inner:
+            yield from _steps(one)
+        return
+    yield transform
+
+
+def _timed_calls(function: Any, values: Sequence[Any], seconds: float) -> tuple[list[Any], float]:
+    """What the function makes of the values, as far as time goes (four at least), and seconds a call."""
+    with torch.random.fork_rng(devices=[]):
+        began, made = time.perf_counter(), []
+        for value in values:
+            made.append(function(value))
+            if len(made) >= 4 and time.perf_counter() - began > seconds:
+                break
+        return made, (time.perf_counter() - began) / max(1, len(made))
+
+
+# ---- What helps a loader of torch's -----------------------------------------------------------------
+#
+# More workers, and fastload, tried on a sample of the files.
+
+
+_ROUNDS = 2
+_STARTS = 0.03  # of an epoch's time that begins with new workers
+
+
+@dataclass
+class TorchCase(Examined):
+    """A loader of torch's.
+
+    Args:
+        subject: the loader.
+        parts: what a sample's making consists of.
+        collate: seconds a sample of the collate function.
+    """
+
+    subject: TorchSubject
+    parts: tuple[Part, ...]
+    collate: float
+
+
+def more_workers(case: TorchCase) -> Iterator[Fix]:
+    """As many as there are CPUs, and twice as many where samples wait for something else than these."""
+    subject, cpus = case.subject, max(1, int(case.cpus))
+    waits = sum(part.seconds for part in case.parts) > 2 * case.base.cpu > 0
+    wanted = 2 * cpus if waits else cpus
+    if subject.workers >= wanted or not case.budget.allows(8, "more workers"):
+        return
+    found = in_turns(
+        {"now": subject.make, "more": lambda: subject.make(num_workers=wanted)},
+        subject.trial_batch,
+        2 * case.budget.run,
+        _ROUNDS,
+        case.step,
+    )
+    now, more = found["now"], found["more"]
+    yield case.fix(
+        "workers",
+        f"num_workers={wanted}",
+        more,
+        f"num_workers={subject.workers} gave {shown(now.rate)} samples/s and num_workers={wanted} "
+        f"{shown(more.rate)}, in turns, without a step.",
+        "memory of the processes",
+        now,
+    )
+
+
+def kept_workers(case: TorchCase) -> Iterator[Fix]:
+    """``persistent_workers=True``, where epochs are short."""
+    subject = case.subject
+    if not subject.workers or subject.of("persistent_workers") or subject.is_stream:
+        return
+    if not case.budget.allows(3, "persistent_workers"):
+        return
+    start = starting_seconds(lambda: subject.make(persistent_workers=False))
+    epoch = len(subject.dataset) / case.now
+    if start < _STARTS * epoch:
+        return
+    faster = Trial(case.base.rate * (1 + start / epoch), case.base.cpu, serial=case.base.serial)
+    yield case.fix(
+        "persistent-workers",
+        "persistent_workers=True",
+        faster,
+        f"{subject.workers} workers take {start:.1f} s to begin, and an epoch takes about {epoch:.1f} s.",
+    )
+
+
+def without_collate(case: TorchCase) -> Iterator[Fix]:
+    """A collate function of the user's that takes long."""
+    collate = case.subject.of("collate_fn")
+    sample = sum(part.seconds for part in case.parts)
+    if case.collate < 0.1 * sample or getattr(collate, "__module__", "").startswith("torch."):
+        return
+    name = getattr(collate, "__qualname__", type(collate).__qualname__)
+    said = f"{name} takes {1000 * case.collate:.2f} ms of a sample's {1000 * (sample + case.collate):.2f}."
+    words = f"Without the collate_fn {name}"
+    if not case.budget.allows(6, "without the collate_fn"):
+        return
+    makers: dict[str, Any] = {
+        "now": case.subject.make,
+        "without": lambda: case.subject.make(collate_fn=None),
+    }
+    try:
+        found = in_turns(makers, case.subject.trial_batch, case.budget.run, _ROUNDS, case.step)
+    except Exception as error:  # torch's own may not know these samples
+        yield Fix(
+            "collate_fn", f"{words} it would be more", 0.0, 0.0, f"{said} {type(error).__name__}: {error}"
+        )
+        return
+    then = found["without"]
+    evidence = f"{said} {shown(found['now'].rate)} samples/s with it, {shown(then.rate)} without, in turns."
+    yield case.fix("collate_fn", words, then, evidence, "what it does has to be done elsewhere", found["now"])
+
+
+def by_fastload(case: TorchCase) -> Iterator[Fix]:
+    """A sample of the files packed, and read by fastload's DataLoader with the same transform."""
+    from fastload import DataLoader
+    from fastload.dataset.packed import PackedDataset
+    from fastload.packing.samples.pack import pack
+    from fastload.sample.fields import Image, Label
+
+    files = case.subject.files()
+    if files is None or len(files.paths) < 8 or not case.budget.allows(10, "fastload"):
+        return
+    folder = case.folder / "as-fastload"
+    pack(_samples(files), folder, {"image": Image(), "label": Label()}, on_error="skip")
+    packed: PackedDataset[Any] = PackedDataset(folder)
+    threads = max(1, int(case.cpus))
+
+    def ours() -> Any:
+        from fastload.diagnose.trial import Passes
+
+        order: Any = Passes(np.arange(len(packed)))
+        return DataLoader(
+            packed,
+            case.subject.trial_batch,
+            sampler=order,
+            num_workers=threads,
+            transform=files.transform,
+            drop_last=True,
+            cache="off",
+            rank=0,
+            world_size=1,
+        )
+
+    makers = {"now": lambda: case.subject.make(files.indices), "fastload": ours}
+    found = in_turns(makers, case.subject.trial_batch, 2 * case.budget.run, _ROUNDS, case.step)
+    now, then = found["now"], found["fastload"]
+    yield case.fix(
+        "fastload",
+        f'`fastload pack {files.root or "IMAGES"} SET` and `fastload.DataLoader("SET", ...)` with the same '
+        "transform",
+        then,
+        f"{len(packed)} of its files, packed into a temporary folder, the same transform, {threads} threads: "
+        f"{shown(then.rate)} images/s, and {shown(now.rate)} by this loader, in turns, without a step.",
+        "the files' bytes once more on disk",
+        now,
+    )
+
+
+def _samples(files: Files) -> Iterator[dict[str, Any]]:
+    for path, label in zip(files.paths, files.labels, strict=True):
+        yield {"image": path, "label": label}
+
+
+TORCH_REGISTRY: tuple[Callable[[TorchCase], Iterator[Fix]], ...] = (
+    more_workers,
+    by_fastload,
+    without_collate,
+    kept_workers,
+    *MACHINE,
+    pinned,
+    of_the_step,
+)
+
+
+# ---- torch doctor -----------------------------------------------------------------------------------
+
+
+def examine_torch(
+    loader: Any, loop: Loop | None, step: Stage | None, budget: Budget, folder: Path
+) -> Verdict:
+    """As :func:`fastload.diagnose.doctor.examine`."""
+    subject = TorchSubject(loader)
+    parts = tuple(subject.parts(budget.run))
+    collate = subject.collate_seconds(budget.run / 2)
+    if parts:
+        subject.suit(1 / max(1e-6, sum(part.seconds for part in parts)))
+    base = in_turns({"base": subject.make}, subject.trial_batch, 2 * budget.run, 2)["base"]
+    if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
+        base = replace(base, rate=loop.rate)
+    case = TorchCase(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
+    stages = tuple(_stages(case))
+    fixes = proposals(TORCH_REGISTRY, case)
+    limit = _limit(case, fixes)
+    worth = worth_saying(fixes, limit)
+    cause = copies_sentence(worth) if limit == "transfer" else _cause(case, limit)
+    sentences = (rate_sentence(case, limit), cause, *fix_sentences(worth), *left_out(case))
+    rate = step.rate if step is not None else 0.0
+    return Verdict(limit, case.now, case.loader_rate, rate, sentences, worth, stages, loop)
+
+
+def _stages(case: TorchCase) -> Iterator[Stage]:
+    workers = min(max(1, case.subject.workers), max(1.0, case.cpus))
+    names = dict.fromkeys(part.name for part in case.parts)
+    for name in names:
+        each = [part for part in case.parts if part.name == name]
+        seconds = sum(part.seconds for part in each)
+        evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in each)
+        yield Stage(
+            name, workers / max(1e-9, seconds), seconds, f"A sample, alone in this process: {evidence}."
+        )
+    if case.collate > 0:
+        evidence = f"{1000 * case.collate:.3f} ms a sample, alone in this process."
+        yield Stage("collate", workers / case.collate, case.collate, evidence)
+    yield Stage(
+        "loader",
+        case.base.rate,
+        case.base.cpu,
+        f"Without a step, {case.subject.workers} workers: {shown(case.base.rate)} samples/s, "
+        f"{1000 * case.base.cpu:.2f} ms of CPU time a sample.",
+    )
+    if case.step is not None:
+        yield case.step
+
+
+def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
+    if found := step_or_copies(case, fixes):
+        return found
+    seconds = dict.fromkeys(("decode", "transform", "python"), 0.0)
+    for part in case.parts:
+        seconds[part.name] += part.seconds
+    slowest = max(seconds, key=lambda name: seconds[name])
+    whole = sum(seconds.values())
+    if case.collate > whole / 2:
+        return "collate"
+    if slowest == "python" and seconds["python"] > whole / 2 and len(case.parts) > 1:
+        return "python"
+    found = machine_limit(fixes)
+    if found is not None:
+        return found
+    if any(fix.name == "workers" and fix.gain >= CLEAR for fix in fixes):
+        return "threads"
+    return slowest if whole > 0 else "unknown"
+
+
+def _cause(case: TorchCase, limit: str) -> Sentence:
+    workers = case.subject.workers
+    count = f"{workers} worker{'s' if workers != 1 else ''}" if workers else "the loop's own thread"
+    whole = sum(part.seconds for part in case.parts) + case.collate
+    evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in case.parts)
+    if limit == "step":
+        return Sentence(STEP_WORDS, f"The loop reached {shown(case.now)} samples/s.")
+    if limit in ("quota", "neighbour"):
+        return machine_sentence(case, limit)
+    if limit == "threads":
+        return Sentence(f"Too few workers: with {count}, {case.cpus:g} CPUs are not kept busy.", evidence)
+    if limit == "collate":
+        share = case.collate / whole
+        text = f"The collate function is the bottleneck: it takes {share:.0%} of a sample's time."
+        return Sentence(text, evidence)
+    if limit == "unknown":
+        return Sentence("The bottleneck was not found.")
+    of = [part for part in case.parts if part.name == limit]
+    slowest = max(of, key=lambda part: part.seconds)
+    what = {"decode": "Decoding", "transform": "The transform", "python": "Python code"}[limit]
+    there = f"{sum(part.seconds for part in of) / whole:.0%} of it there ({slowest.words})"
+    text = f"{what} is the bottleneck: {count} at {1000 * whole:.2f} ms per sample, {there}."
+    return Sentence(text, evidence)

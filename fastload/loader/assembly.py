@@ -1,0 +1,675 @@
+"""What a loader's arguments come to: dataset, plan, options, threads, order of samples, and the ranks
+bound at the start."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastload.backends.batch_form import delivers_pairs, runs_python
+from fastload.backends.choice import make_backend, makes_empty_batches, plan_memory
+from fastload.backends.options import AHEAD_BYTES, Options, default_prefetch
+from fastload.cache.settings import parse_setting
+from fastload.dataset.mixture import MixedFiles
+from fastload.dataset.targets import with_field_target, with_targets
+from fastload.dataset.views import (
+    Kind,
+    check_unchanged,
+    given_transform,
+    is_named,
+    kind_of,
+    open_dataset,
+    transforms_of,
+)
+from fastload.errors import RankWarning, WorldError
+from fastload.loader.fitting import check_fit
+from fastload.loader.options import resolve
+from fastload.loader.rank_sampler import RankBatches, RankSampler
+from fastload.machine.cpu import ThreadPlan, find_budget
+from fastload.machine.messages import stacklevel
+from fastload.ranks.handshake import Handshake, describe
+from fastload.ranks.mesh import forget
+from fastload.ranks.world import World, check_given, find_processes, find_world, local_ranks, warn_of_whole
+from fastload.sampler import (
+    BlockOrder,
+    BlockSampler,
+    KeyedSampler,
+    Partition,
+    Sampler,
+    check_position,
+    default_blocks,
+    make_sampler,
+)
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.plan import Plan
+
+if TYPE_CHECKING:
+    from fastload.backends.protocol import Backend
+    from fastload.collate.planned import Collation
+    from fastload.loader.explain import Explanation
+    from fastload.sample.schema import Captions
+
+
+# ---- What is only known when iteration begins -------------------------------------------------------
+#
+# Rank and world size, and a seed that nobody gave.
+
+
+_FALLBACK_SEED = 0  # of torch's DistributedSampler
+
+
+class Beginning:
+    """Rank, world size and seed of one loader: looked up until its first iteration begins, then fixed.
+
+    A loader may be made before the process group is: by a script that a framework starts again on each rank,
+    or in the parent of ``torch.multiprocessing.spawn``.
+
+    Args:
+        rank, world_size, group: as given to the loader; see :func:`fastload.ranks.world.find_world`.
+        seed: as given, or None: drawn from torch's generator as torch's own DataLoader draws its seed.
+        generator: where from; None: torch's default one.
+        is_divided: the ranks divide the samples among them; else each reads what its dataset and sampler
+            give, as with torch's loader, and this loader is the only one of its world.
+
+    Raises:
+        TypeError, WorldError: rank and world size cannot be what they are.
+    """
+
+    def __init__(
+        self,
+        rank: int | None,
+        world_size: int | None,
+        group: Any,
+        seed: int | None,
+        generator: torch.Generator | None,
+        is_divided: bool,
+    ) -> None:
+        check_given(rank, world_size, group)
+        self.is_divided = is_divided
+        self._rank = rank
+        self._world_size = world_size
+        self._group = group
+        self._generator = generator
+        self._fixed: World | None = None
+        self._began: World | None = None  # the processes that there were then
+        self._other: tuple[Beginning, Callable[[], Any]] | None = None
+        #: The handshake with the other ranks, once they are fixed.
+        self.meeting: Handshake | None = None
+        #: The seed, if it is known.
+        self.seed = seed
+
+    @property
+    def world(self) -> World:
+        """Rank and world size: those of the first iteration, if that has begun."""
+        return self._fixed or self._find()
+
+    def _find(self) -> World:
+        if not self.is_divided:
+            return World(0, 1, *local_ranks())
+        return find_world(self._rank, self._world_size, group=self._group)
+
+    @property
+    def processes(self) -> World:
+        """Rank and world size of this process, whether or not its ranks divide the samples among them."""
+        if self._rank is not None:
+            return self.world
+        try:
+            return find_processes()
+        except WorldError:  # variables that are half set, and nobody needs them
+            return self.world
+
+    def draw_from(self, generator: torch.Generator | None) -> None:
+        """Draw the seed from another generator."""
+        self._generator = generator
+
+    def in_words(self) -> str:
+        """Rank and world size, as far as they are known."""
+        try:
+            world = self.world
+        except WorldError:
+            return "rank not known yet"
+        return f"rank {world.rank} of {world.size}"
+
+    def go_with(self, other: Beginning, begin: Callable[[], Any]) -> None:
+        """Begin when ``other`` does, with its seed. ``begin`` lets that one begin."""
+        self._other = other, begin
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether rank, world size and seed are fixed."""
+        return self._fixed is not None
+
+    def check(self) -> None:
+        """Before each iteration but the first.
+
+        Raises:
+            WorldError: this process has another rank or world size than when the loader began.
+        """
+        began, now = self._began, self.processes
+        if self.is_divided and began is not None and (now.rank, now.size) != (began.rank, began.size):
+            raise WorldError(
+                f"This loader began as rank {began.rank} of {began.size}, now the process is rank {now.rank} "
+                f"of {now.size}: its share of the samples would be wrong. Begin to iterate after the process "
+                "group is made; after a change of the world make a new loader and call load_state_dict()."
+            )
+
+    def fix(self, handshake: Callable[[World], Handshake], is_random: bool) -> Handshake:
+        """Fix rank, world size and seed, and return the handshake with the other ranks.
+
+        Args:
+            handshake: makes it.
+            is_random: whether order or augmentation depend on the seed.
+
+        Raises:
+            WorldError: rank and world size are half set, the ranks cannot agree on a seed, or were given
+                different ones.
+        """
+        if self._other is not None:
+            other, begin = self._other
+            if self.seed is not None:  # of a loaded state
+                other.seed = self.seed
+            begin()
+            self.seed = other.seed
+        forget()
+        world = self._find()
+        meeting = handshake(world)
+        self.seed = self._agreed(meeting, world, is_random)
+        # At once, also for a signal's handler that raises: who has begun has met.
+        self.meeting, self._fixed, self._began = meeting, world, self.processes
+        return meeting
+
+    def _drawn(self) -> int:
+        return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self._generator).item())
+
+    def _agreed(self, meeting: Handshake, world: World, is_random: bool) -> int:
+        if self.seed is None and not is_random and not meeting.is_alone:
+            self._drawn()  # torch's loader draws one, too
+            return _FALLBACK_SEED  # nothing depends on it: no rank has to wait for another
+        agreed = meeting.agree(self.seed, self._drawn)
+        if agreed is not None:
+            return agreed
+        warnings.warn(
+            f"Rank {world.rank} of {world.size} has no process group in which to agree on a seed, or "
+            f'handshake="off", so the seed is {_FALLBACK_SEED}, as that of torch\'s DistributedSampler. Pass '
+            "seed=, or make the process group before the first batch.",
+            stacklevel=stacklevel(),
+        )
+        return _FALLBACK_SEED
+
+
+# ---- arrangement ------------------------------------------------------------------------------------
+
+
+_PLAIN = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
+
+
+class Arrangement:
+    """The arguments of one DataLoader, checked, and what follows from them.
+
+    Until iteration begins rank, world size and seed may still change; what depends on them is made when it is
+    asked for.
+
+    Args:
+        given: the DataLoader's arguments by name.
+        site: where the loader is made, for the handshake.
+
+    Raises:
+        See :class:`fastload.DataLoader`.
+    """
+
+    def __init__(self, given: Mapping[str, Any], site: str) -> None:
+        self.given = resolve(_unwrapped(given))
+        self.site = site  # where the loader was made
+        self._fixed: tuple[Options, ThreadPlan] | None = None
+        self._said_empty = False
+        self._threads: dict[tuple[int, int], ThreadPlan] = {}
+        self.dataset = open_dataset(self.given["dataset"], self.given["storage_options"])
+        self.kind = kind_of(self.dataset)
+        self.beginning = Beginning(
+            self.given["rank"],
+            self.given["world_size"],
+            self.given["process_group"],
+            self.given["seed"],
+            self.given["generator"],
+            is_divided=self._is_divided(),
+        )
+        self._as_given = dict(self.given)
+        self._settle()
+
+    def _is_divided(self) -> bool:
+        """Whether the ranks divide the samples: where the loader is told of ranks, else by torch's rule.
+
+        torch's loader reads all of a Dataset on each rank, and what a sampler draws is its rank's own. What
+        torch does not know is divided: a packed set's path or URL, mixes, and our own samplers.
+        """
+        given = self.given
+        if given["rank"] is not None or given["process_group"] is not None:
+            return True
+        if isinstance(given["sampler"], KeyedSampler):
+            return True
+        has_sampler = given["sampler"] is not None or given["batch_sampler"] is not None
+        return not has_sampler and is_named(given["dataset"])
+
+    def _settle(self) -> None:
+        """What follows from the arguments and the dataset as it is now."""
+        self._transforms = transforms_of(self.dataset)
+        self.plan = self._compiled()
+        self._collation: Collation | None = None
+        if self.given["collate_fn"] is not None and hasattr(self.given["dataset"], "of_packed"):
+            from fastload.loader.collation import of_pictures_and_targets
+
+            self.given.update(of_pictures_and_targets(self.given))
+        if self.given["collate"] not in (None, "stack", "pad"):
+            from fastload.loader.collation import planned_collation
+
+            self._collation = planned_collation(self.given, self.dataset, self.kind, self.plan)
+            self.given.update(self._collation.changes)
+        self._text: dict[str, Captions] = {}
+        if self.given["text"]:
+            from fastload.loader.collation import planned_text
+
+            self._text, changes = planned_text(self.given, self.dataset, self.kind)
+            self.given.update(changes)
+        asked = self.given["fields"], self.given["sizes"]
+        self._pairs = not self.packed or delivers_pairs(self.dataset, *asked, self.plan)
+        self._given_options = self._options(2)
+        if not self._pairs:
+            self.plan = with_field_target(self.dataset, self.plan)
+        if self.plan.scheduled and self._given_options.device_memory != "fresh":
+            raise ValueError(
+                f"device_memory={self._given_options.device_memory!r} and ByEpoch exclude each other: "
+                "batches of another size are other memory."
+            )
+        for plan in [plan for _, plan in self.plan.scheduled] or [self.plan]:
+            check_fit(self.dataset, self.kind, plan, self._given_options, self.given)
+        if not self._pairs:
+            from fastload.loader.fitting_fields import warn_of_fields
+
+            warn_of_fields(self.dataset, self.plan, self._given_options)
+        self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
+
+    def _compiled(self) -> Plan:
+        given, plan = self.given, compile_plan(given_transform(self.dataset, self.given["transform"]))
+        of_torch = self.packed and not is_named(given["dataset"]) and not plan.steps
+        # A Dataset without a transform gives its collate function PIL pictures.
+        return replace(plan, picture=True) if of_torch and given["collate_fn"] is not None else plan
+
+    def _options(self, prefetch: int) -> Options:
+        """The options, with ``prefetch`` batches in work where none are asked for."""
+        given, shuffle = self.given, self.given["shuffle"]
+        values = {field.name: given[field.name] for field in fields(Options) if field.name in given}
+        wanted = given["prefetch_factor"]
+        return Options(
+            **values
+            | {
+                "batch_size": 1 if given["batch_size"] is None else given["batch_size"],
+                "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
+                "unbatched": given["batch_size"] is None and given["batch_sampler"] is None,
+                "seed": self.beginning.seed or 0,
+                "prefetch_factor": prefetch if wanted is None else wanted,
+                "ahead_bytes": AHEAD_BYTES if wanted is None else 0,
+                "collate_fn": self._collate_fn(),
+                "padding": given["padding"] or ("repeat" if shuffle else "mark"),
+                "cache": parse_setting(given["cache"]),
+                "local_ranks": local_ranks(),
+                "origins": (self._collation is not None and self._collation.needs_origins)
+                or (bool(self._text) and given["on_error"] == "replace"),
+            }
+        )
+
+    def _collate_fn(self) -> Any:
+        given = self.given["collate_fn"]
+        return with_targets(self.dataset, given) if self.packed and self._pairs else given
+
+    @property
+    def shown(self) -> Any:
+        """What ``loader.dataset`` is: what was given, opened; where there are targets, pictures and these."""
+        if self._collation is None or self._collation.names is None:
+            return self.dataset
+        from fastload.dataset.detection import DetectionDataset
+
+        return DetectionDataset(self.dataset, self._collation.names)
+
+    @property
+    def packed(self) -> bool:
+        """Whether our own threads read the dataset."""
+        return self.kind is Kind.PACKED
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch of this rank; 1 where a batch sampler decides."""
+        return self._given_options.batch_size
+
+    @property
+    def shuffle(self) -> bool | str:
+        """As given, None being False."""
+        return self._given_options.shuffle
+
+    @property
+    def unbatched(self) -> bool:
+        """Whether samples come one by one."""
+        return self._given_options.unbatched
+
+    # ---- what depends on rank, world size and seed ------------------------------------------
+
+    @property
+    def options(self) -> Options:
+        """The options; as of now, until iteration has begun."""
+        return self._now()[0]
+
+    @property
+    def threads(self) -> ThreadPlan:
+        """Decoding threads; as of now, until iteration has begun."""
+        return self._fixed[1] if self._fixed is not None else self._found_threads()
+
+    def _found_threads(self) -> ThreadPlan:
+        """Looked for in /proc and /sys, once for each place among the node's ranks that is seen."""
+        here = local_ranks()
+        if here not in self._threads:
+            given = self.given
+            self._threads[here] = find_budget(*here).plan(given["num_workers"], given["autotune"])
+        return self._threads[here]
+
+    def _now(self) -> tuple[Options, ThreadPlan]:
+        if self._fixed is not None:
+            return self._fixed
+        given, threads = self.given, self._found_threads()
+        size = self._given_options.batch_size
+        prefetch = 2 if given["batch_sampler"] is not None else default_prefetch(threads.threads, size)
+        return self._options(prefetch), threads
+
+    def known(self) -> tuple[World, int | None]:
+        """Rank and world size, and the seed, if it is known."""
+        return self.beginning.world, self.beginning.seed
+
+    def make_sampler(self, world: World, seed: int | None) -> Sampler:
+        """The order of samples and this rank's share of it.
+
+        Raises:
+            ValueError, TypeError, IndexError: the sampler does not fit the dataset.
+        """
+        given, options = self.given, self._given_options
+        seed = seed or 0
+        own_padding = "drop" if options.drop_padding else options.padding
+        # A torch Dataset has no labels to mark.
+        padding = own_padding if self.packed or own_padding == "drop" else "repeat"
+        partition = Partition(options.batch_size, world.rank, world.size, options.drop_last, padding)
+        if options.shuffle == "block":
+            n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
+            shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
+            return BlockSampler(BlockOrder(n, seed, *shape), partition)
+        grows = self.kind is Kind.MAPPED
+        return make_sampler(
+            None if grows else 0 if self.kind is Kind.STREAM else len(self.dataset),
+            partition,
+            shuffle=bool(options.shuffle),
+            seed=seed,
+            sampler=given["sampler"],
+            batch_sampler=given["batch_sampler"],
+            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
+            length=partial(len, self.dataset) if grows else None,
+        )
+
+    def gives_lists(self) -> bool:
+        """Whether a batch, or a sample without batches, is [images, labels] that nobody else has made."""
+        if not self.packed or not self._pairs or self.given["collate_fn"] is not None:
+            return False
+        if self._collation is not None or self.given["batch_transform"] is None:
+            return self._collation is None
+        from fastload.transfer.augment import ends_with_own, parts_of
+
+        return ends_with_own(parts_of(self.given["batch_transform"]))
+
+    @property
+    def is_random(self) -> bool:
+        """Whether order or augmentation depend on the seed."""
+        given, plan = self.given, self.plan
+        drawn = given["shuffle"] or given["sampler"] is not None or given["batch_sampler"] is not None
+        own = any(callable(given[name]) for name in ("collate_fn", "collate"))  # which may draw
+        own = own or given["batch_transform"] is not None or self._picks_texts()
+        return bool(drawn or plan.is_random or plan.tail or own)
+
+    def _picks_texts(self) -> bool:
+        """Whether one of several texts is drawn for each sample."""
+        if not self._text:
+            return False
+        from fastload.sample.fields import Texts
+
+        schema = self.dataset.schema
+        return any(
+            one.pick == "one" and isinstance(schema[name].kind, Texts) for name, one in self._text.items()
+        )
+
+    def start(self, sampler: RankSampler) -> Backend:
+        """A back end."""
+        backend = make_backend(
+            self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
+        )
+        if self._collation is None and not self._text:
+            return backend
+        from fastload.loader.collation import after_engine
+
+        return after_engine(backend, self._collation, self._text, self.dataset, sampler.core, self.options)
+
+    def before_iteration(self, sampler: RankSampler) -> Handshake | None:
+        """The handshake with the other ranks, which the first iteration makes.
+
+        Raises:
+            WorldError: the world is not the one of the first iteration.
+            StateError, ValueError: see :meth:`_check_epoch`.
+        """
+        if (meeting := self.beginning.meeting) is None or self._fixed is None:
+            meeting = self.begin(sampler)
+        else:
+            self.beginning.check()
+            self.check_dataset()
+        epoch, position = sampler.place
+        if self.kind is not Kind.STREAM:
+            self._check_epoch(sampler.core, epoch, position)
+        return meeting
+
+    def begin(self, sampler: RankSampler) -> Handshake:
+        """Fix rank, world size and seed.
+
+        Raises:
+            WorldError: see :meth:`fastload.loader.assembly.Beginning.fix`.
+        """
+        self._see_dataset()
+        meeting = self.beginning.meeting  # one that a signal's handler left behind, which raised below
+        meeting = meeting or self.beginning.fix(partial(self._handshake, sampler), self.is_random)
+        self._say_whole()
+        self._fixed = self._now()
+        return meeting
+
+    def _see_dataset(self) -> None:
+        """Take the dataset's transforms as they are when the first iteration begins, as torch's loader."""
+        now = transforms_of(self.dataset)
+        if any(one is not before for one, before in zip(now, self._transforms, strict=True)):
+            self.given.update(self._as_given)
+            self._settle()
+        self.check_dataset()
+
+    def _say_whole(self) -> None:
+        """Where there are several ranks, and each reads all of a dataset: say so, once for each loader."""
+        processes, order = self.beginning.processes, self.given["sampler"] or self.given["batch_sampler"]
+        if self.beginning.is_divided or processes.size == 1 or self.kind is Kind.STREAM:
+            return
+        if order is not None and not _is_plain(order):
+            return
+        warn_of_whole(self.dataset, processes, self.site)
+
+    @property
+    def own_rank(self) -> int | None:
+        """This process's rank, if there are others and each reads in an order of its own; else None."""
+        processes = self.beginning.processes
+        return processes.rank if processes.size > 1 and not self.beginning.is_divided else None
+
+    def check_rank(self, saved_by: int | None) -> None:
+        """Say so where a state is another rank's, whose order this rank would have from now on."""
+        own = self.own_rank
+        if own is not None and saved_by is not None and saved_by != own and self.is_random:
+            warnings.warn(
+                f"This state was saved by rank {saved_by} and is loaded by rank {own}: both have the same "
+                "order from now on. The ranks do not divide this loader's samples, so each has a state: save "
+                "and load one for each rank.",
+                RankWarning,
+                stacklevel=stacklevel(),
+            )
+
+    def divide(self) -> None:
+        """Divide the samples among the ranks, as a framework does with torch's loader; before iteration."""
+        self.beginning.is_divided = True
+
+    def check_dataset(self) -> None:
+        """Before each iteration.
+
+        Raises:
+            StateError: the dataset's transform or a Subset's indices are not those that the loader found.
+        """
+        check_unchanged(self.dataset, self._transforms)
+
+    def _check_epoch(self, sampler: Sampler, epoch: int, position: int) -> None:
+        """Refuse an epoch that cannot be delivered before its first batch.
+
+        Raises:
+            StateError: a loaded state's position lies behind its end.
+            ValueError: ``drop_padding`` would leave a rank a batch of no samples, which the core alone makes.
+        """
+        if position:
+            check_position(sampler, epoch, position)
+        part = sampler.partition
+        if part.world_size == 1 or part.drop_last:
+            return
+        rest = (sampler.total(epoch) - position) % part.global_batch
+        if not 0 < rest < part.world_size:
+            return
+        if part.padding == "mark":
+            self._say_empty(rest, part.world_size)
+        if part.padding != "drop":
+            return
+        options = self._given_options
+        if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
+            raise ValueError(
+                f"drop_padding leaves {rest} samples for the last batch of {part.world_size} ranks, so that "
+                "some get none. The core makes such batches; Python's collate functions, batch_transform, "
+                f"device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
+                "use fastload.valid(batch) instead of drop_padding."
+            )
+
+    def _say_empty(self, rest: int, ranks: int) -> None:
+        """A batch that is nothing but padding: the mean of no losses is nan."""
+        if self.packed and self._pairs and not self.unbatched and not self._said_empty:
+            self._said_empty = True
+            warnings.warn(
+                f"The epoch's last batch has {rest} samples for {ranks} ranks: on {ranks - rest} of them it "
+                "is nothing but padding, with the labels -100, and cross_entropy's mean of it is nan. Leave "
+                "the padding out with fastload.valid(batch), and count samples instead of batches.",
+                RankWarning,
+                stacklevel=stacklevel(),
+            )
+
+    def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
+        given = self.given
+        return Handshake(
+            world, given["process_group"], given["handshake"], self._described(sampler), self.site
+        )
+
+    def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
+        has_length = hasattr(self.dataset, "__len__") and self.kind is not Kind.STREAM
+        length = len(self.dataset) if has_length else 0
+
+        def described(epoch: int) -> dict[str, Any]:
+            world, options = self.beginning.world, self.options
+            return describe(self.dataset, length, sampler.core, self.plan, options, world, epoch)
+
+        return described
+
+    def explain(self, sampler: Sampler) -> Explanation:
+        """Each step of the loader."""
+        from fastload.loader.explain import explain
+
+        return explain(self.dataset, self.kind, sampler, self.plan, self.options, self.threads)
+
+    def plan_memory(self, sampler: Sampler) -> dict[str, int]:
+        """See :meth:`fastload.DataLoader.memory_plan`."""
+        if not self.packed:
+            raise ValueError("memory_plan() is for packed datasets.")
+        return plan_memory(self.dataset, sampler, self.plan, self.options, self.threads)
+
+    def described_in_words(self) -> str:
+        """The loader's ``repr``: what it reads, how, and by which engine."""
+        options, given = self.options, self.given
+        batches = (
+            "batch_sampler" if given["batch_sampler"] is not None else f"batch_size={options.batch_size}"
+        )
+        order = "sampler" if given["sampler"] is not None else f"shuffle={options.shuffle!r}"
+        seed = "to be drawn" if self.beginning.seed is None else self.beginning.seed
+        parts = [repr(self.dataset), batches, *([] if given["batch_sampler"] is not None else [order])]
+        parts += [f"seed {seed}", self.beginning.in_words(), self._engine_in_words()]
+        return f"fastload.DataLoader({', '.join(parts)})"
+
+    def _engine_in_words(self) -> str:
+        if not self.packed:
+            return f"torch's own workers: {self.given['num_workers'] or 'none'}"
+        python = ""
+        if self.plan.tail or self._given_options.collate_fn is not None:
+            python = ", then Python"
+        threads = self.threads.threads
+        return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
+
+    def amend(self, changes: Mapping[str, Any]) -> None:
+        """Change arguments that a framework decides; before iteration begins.
+
+        Raises:
+            See :class:`fastload.DataLoader`.
+        """
+        self._as_given.update(changes)
+        self.given.update(resolve({**self.given, **changes}))
+        if "generator" in changes:
+            self.beginning.draw_from(changes["generator"])
+        self._given_options = self._options(2)
+        self._threads.clear()
+
+    def adopt_seed(self, seed: int) -> bool:
+        """Go on with the seed of a saved state, where none was given; True if it began with another."""
+        if self.given["seed"] is not None or self.beginning.seed == seed:
+            return False
+        self.beginning.seed = seed
+        if self._fixed is None:
+            return False
+        self._fixed = None
+        self._fixed = self._now()
+        return True
+
+    def arguments_here(self) -> dict[str, Any]:
+        """Arguments with which another process of this rank makes the same batches, one after the other."""
+        world, seed = self.known()
+        fixed = {"rank": world.rank, "world_size": world.size, "process_group": None, "seed": seed}
+        once = {"handshake": "off", "num_workers": 1, "prefetch_factor": None, "generator": None}
+        here = {"dataset": self.dataset, "device": None, "pin_memory": False, "autotune": False}
+        return {**self.given, **fixed, **once, **here}
+
+
+def _is_plain(order: Any) -> bool:
+    """Whether a sampler is one of torch's that draw from all of a dataset on each rank."""
+    inner = getattr(order, "sampler", order)
+    return type(inner).__name__ in _PLAIN and type(inner).__module__.startswith("torch.utils.data.")
+
+
+def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with what a framework took from another loader of ours as it was given to that one."""
+    found = dict(given)
+    batches = found["batch_sampler"]
+    if type(batches) is RankBatches:
+        found |= {"batch_sampler": None, "sampler": batches.sampler, "batch_size": batches.batch_size}
+        found["drop_last"] = batches.drop_last
+    if isinstance(found["sampler"], RankSampler):
+        found |= found["sampler"].given_order
+        if found["batch_sampler"] is not None:
+            found |= {"batch_size": 1, "drop_last": False}
+    return found

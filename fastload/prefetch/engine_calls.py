@@ -1,0 +1,136 @@
+"""The requests that the engine gets: fields filled into layouts, and how much is read ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.dataset.mixture import Packed
+from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
+from fastload.prefetch.slots import Slot
+from fastload.sample.layout import BatchLayout, FieldLayout, Place, SampleLayout
+from fastload.sampler import BlockOrder, Sampler
+
+# ---- The engine, asked in layouts -------------------------------------------------------------------
+#
+# Where the fields of a batch will lie, and that they be filled there.
+
+
+Ids = npt.NDArray[np.int64]
+Draws = npt.NDArray[np.uint32]
+
+
+class Filling:
+    """Batches of one layout, by one engine.
+
+    Args:
+        engine: what fills them.
+        layout: of a sample.
+        is_pair: the engine fills one image and one label.
+    """
+
+    def __init__(self, engine: _C.Engine, layout: SampleLayout, is_pair: bool) -> None:
+        self.engine = engine
+        self.layout = layout
+        self._is_pair = is_pair
+        self._of_equal = lru_cache(maxsize=8)(lambda size: layout.of(size, [None] * len(layout.fields)))
+
+    def planned(self, ids: Ids, draws: Draws | None, epoch: int, partners: Ids | None = None) -> BatchLayout:
+        """Where the fields of these samples will lie; ``partners``: what each is put together with.
+
+        Raises:
+            ValueError: a picture is larger than there is room for.
+        """
+        if not self.layout.is_measured:
+            found: BatchLayout = self._of_equal(len(ids))
+            return found
+        return self.layout.of(len(ids), self.engine.measure(ids, draws, epoch, partners))
+
+    def submit(
+        self,
+        slot: Slot,
+        ids: Ids,
+        draws: Draws | None,
+        epoch: int,
+        announced: _C.Announced | None = None,
+        partners: Ids | None = None,
+    ) -> int:
+        """Have the core fill a slot; the ticket of the batch."""
+        slot.layout.write_numbers(slot.memory, ids != -1)
+        if self._is_pair:
+            images, labels = slot.layout.places[:2]
+            pixels = slot.memory[images.begin : images.begin + images.nbytes]
+            numbers = slot.memory[labels.begin : labels.begin + labels.nbytes].view(np.int64)
+            return int(self.engine.submit(pixels, numbers, ids, draws, epoch, announced, partners))
+        places = [
+            _place_for_core(field, place)
+            for field, place in zip(self.layout.fields, slot.layout.places, strict=True)
+        ]
+        return int(self.engine.submit_fields(slot.memory, places, ids, draws, epoch, announced, partners))
+
+
+def _place_for_core(field: FieldLayout, place: Place) -> Any:
+    """A place as ``_C.Engine.submit_fields`` takes it."""
+    if field.form == "picture" and field.mode == "pad":
+        height, width = place.size
+        return place.begin, place.stride, field.picture_bytes(1, width), height, width
+    if field.form == "picture" and field.mode == "list":
+        assert place.offsets is not None
+        return place.begin + place.offsets
+    if field.form == "masks" and field.mode == "list":
+        return place.begin, place.offsets, place.sizes
+    if field.form == "masks":
+        return place.begin, place.offsets, *place.size
+    if place.offsets is not None:
+        return place.begin, place.offsets
+    return place.begin, place.stride
+
+
+# ---- How much is read ahead of decoding, and how much of the set may stay in the page cache ---------
+
+
+_BUFFERS = 64 << 20  # bytes: some 500 records of 110 KB, enough for a disk's best queue depth
+_BUFFER_SHARE = 8  # of the available memory, at most 1 / this
+_WINDOW_SHARE = 4  # the same, for a shuffle that reads a whole window of blocks
+_WINDOW_ROOM = 1.6  # buffers for a window: a block of five records stays until its last one is used
+_KEPT = 0.5  # of the available memory, of a larger set
+_KEPT_LEAST = 1 / 8  # of the set; less gains later epochs little, and reading it through the cache is slow
+
+
+@dataclass(frozen=True)
+class ReadAheadPlan:
+    """What ``_C.Engine`` is told about reading ahead."""
+
+    buffer_bytes: int  # of buffers, at most
+    samples: int  # to announce beyond the batches in work
+    keep: float  # share of the set that stays in the page cache once read; the rest is read past it
+
+
+def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) -> ReadAheadPlan:
+    """The plan for a loader; ``room``: :func:`fastload.machine.memory.available_memory`."""
+    if room is None:
+        room = available_memory()
+    size = sum(shard.size for part in dataset.parts for shard in part.manifest.shards)
+    record = max(1.0, size / max(1, sum(len(part) for part in dataset.parts)))
+    share = sampler.partition.world_size  # a window's blocks are divided among the ranks
+    order = sampler.order
+    window = int(order.window / share * record * _WINDOW_ROOM) if isinstance(order, BlockOrder) else 0
+    buffers = max(min(_BUFFERS, room // _BUFFER_SHARE), min(window, room // _WINDOW_SHARE))
+    buffers = min(buffers, 2 * size + (1 << 20))
+    samples = int(buffers / record / (_WINDOW_ROOM if window else 1))
+    # What has room in the node's cache is not kept in the page cache as well.
+    rest = size - sum(part.cached_bytes for part in dataset.parts)
+    return ReadAheadPlan(buffers, samples, _keep(rest, room))
+
+
+def _keep(size: int, room: int) -> float:
+    """Which share of ``size`` bytes is to stay in the page cache."""
+    if size <= PAGE_CACHE_SHARE * room:
+        return 1.0
+    share = _KEPT * room / size
+    return share if share >= _KEPT_LEAST else 0.0

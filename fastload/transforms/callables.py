@@ -1,0 +1,262 @@
+"""What callables that run in Python know of a sample: whether they take all of it or a picture alone, and
+whether they move pixels. Told by modules and names; no library is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Literal, TypeAlias
+
+from fastload.transforms.compose import ImageOnly
+from fastload.transforms.plan import Does
+
+#: What a picture is in torchvision's chain: "pil", "image" (``tv_tensors.Image``) or "tensor".
+ImageState: TypeAlias = Literal["pil", "image", "tensor"]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A callable of a transform's tail.
+
+    Args:
+        function: the callable, as it was given.
+        takes: "sample": all of it, whatever that is; "v2": all of it, as torchvision's v2 takes samples;
+            "image": a picture alone.
+        moves: whether it may move pixels, as far as somebody else must see to what is said of their places.
+        field: "image": of which field; None: the only one.
+        refuses: what v2 raises an error for, where the sample has it: "objects" (boxes, masks, points),
+            "samples" (it is for batches), or "".
+        state: what pictures are where it stands.
+        pure: whether nothing is a tv_tensor any more, behind ``ToPureTensor``.
+        name: for messages.
+    """
+
+    function: Any = field(repr=False)
+    takes: Literal["sample", "v2", "image"]
+    moves: bool = False
+    field: str | None = None
+    refuses: str = ""
+    state: ImageState = "pil"
+    pure: bool = False
+    name: str = ""
+
+
+# Of torchvision's classes, v1 and v2: those that leave every pixel where it is.
+_STILL = frozenset((
+    "ClampBoundingBoxes", "ClampKeyPoints", "ColorJitter", "ConvertBoundingBoxFormat", "ConvertImageDtype",
+    "GaussianBlur", "GaussianNoise", "Grayscale", "Identity", "JPEG", "Normalize", "PILToTensor", "RGB",
+    "RandomAdjustSharpness", "RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize",
+    "RandomErasing", "RandomGrayscale", "RandomInvert", "RandomPhotometricDistort", "RandomPosterize",
+    "RandomSolarize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "SetClampingMode", "ToDtype", "ToImage",
+    "ToPILImage", "ToPureTensor", "ToTensor", "UniformTemporalSubsample",
+))  # fmt: skip
+_ONE_BY_ONE = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
+_REFUSE_OBJECTS = ("AugMix", "AutoAugment", "FiveCrop", "RandAugment", "TenCrop", "TrivialAugmentWide")
+_OF_BATCHES = ("CutMix", "MixUp")
+_OF_PICTURES = ("albumentations", "imgaug", "kornia", "PIL", "timm", "torch", "torchvision")
+_V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
+# Functions of torchvision's that leave every pixel where it is.
+_STILL_FUNCTIONS = (
+    "adjust_", "autocontrast", "convert_image", "equalize", "gaussian_", "invert", "normalize", "pil_to",
+    "posterize", "rgb_", "solarize", "to_",
+)  # fmt: skip
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _module(item: Any) -> str:
+    of = item if isinstance(getattr(item, "__qualname__", None), str) else type(item)
+    return getattr(of, "__module__", None) or ""
+
+
+def short_name(item: Any) -> str:
+    """The name of a torchvision class, v1 or v2; empty for anything else, subclasses of others too."""
+    return type(item).__name__ if _is_in(type(item).__module__ or "", _V1) else ""
+
+
+def is_v2(item: Any) -> bool:
+    """Whether it is torchvision v2's, or somebody's subclass of one."""
+    return any(_is_in(base.__module__ or "", _V2) for base in type(item).__mro__)
+
+
+def calls_v2(item: Any) -> bool:
+    """Whether it is torchvision v2's, or a callable in whose code, attributes or closure there is something
+    of v2's: a preset that keeps a chain, a function that calls ``v2.functional``. It wants ``tv_tensors``."""
+    seen: dict[int, Any] = {}  # which keeps what is made here, so that no other object gets its id
+    waiting = [item]
+    while waiting and len(seen) < _MOST_SEEN:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen[id(one)] = one
+        name = one.__name__ if isinstance(one, ModuleType) else _module(one)
+        if is_v2(one) or any(_is_in(name, package) for package in (_V2, _TYPES)):
+            return True
+        if isinstance(one, CodeType) and _imports_v2(one):
+            return True
+        waiting += _within(one, name)
+    return False
+
+
+_MOST_SEEN = 4096  # objects that a callable leads to
+_MOST_ITEMS = 256  # of a list or a dict
+_TYPES = "torchvision.tv_tensors"
+_CLOSED = ("builtins", "fastload", "numpy", "torch", "torchvision", "PIL")  # of which no callable is a user's
+
+
+def _imports_v2(code: CodeType) -> bool:
+    """Whether code reaches v2 by the name of torchvision, or imports it where it runs."""
+    names = code.co_names
+    if any(_is_in(name, package) for name in names for package in (_V2, _TYPES)):
+        return True
+    return any(_is_in(name, "torchvision") for name in names) and not {"v2", "tv_tensors"}.isdisjoint(names)
+
+
+def _within(item: Any, module: str) -> list[Any]:
+    """What a callable's code may use: names, closure, attributes and items."""
+    if isinstance(item, (list, tuple, set, frozenset)):
+        return list(islice(item, _MOST_ITEMS))
+    if isinstance(item, dict):
+        return list(islice(item.values(), _MOST_ITEMS))
+    if isinstance(item, CodeType):
+        return [one for one in item.co_consts if isinstance(one, CodeType)]
+    if isinstance(item, FunctionType):
+        used = {name: item.__globals__.get(name) for name in _names_in(item.__code__)}
+        cells = [cell.cell_contents for cell in item.__closure__ or () if _is_filled(cell)]
+        return [item.__code__, *used.values(), *cells, *(item.__defaults__ or ())]
+    if isinstance(item, MethodType):
+        return [item.__func__, item.__self__]
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
+    if isinstance(item, ModuleType) or type(item) in _PLAIN or type(item).__module__ in ("torch", "numpy"):
+        return []
+    found = [] if isinstance(item, type) else [type(item), *getattr(item, "__dict__", {}).values()]
+    if isinstance(item, type) and module.partition(".")[0] not in _CLOSED:
+        found = [_code(one) for kind in item.__mro__[:-1] for one in vars(kind).values()]
+    return found
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return {*code.co_names}.union(*map(_names_in, inner))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # nothing is in it yet
+        return False
+
+
+def _code(value: Any) -> Any:
+    """A class's function, also a static one or a property's; None: something else."""
+    if isinstance(value, property):
+        return value.fget
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__
+    return value if isinstance(value, FunctionType) else None
+
+
+def parts_of(item: Any) -> list[Any] | None:
+    """The callables that torchvision's container, or torch's ``Sequential``, calls with all that it gets."""
+    kind = type(item)
+    if short_name(item) in _ONE_BY_ONE:
+        return list(item.transforms)
+    if (kind.__module__, kind.__name__) == ("torch.nn.modules.container", "Sequential"):
+        return list(item)
+    return None
+
+
+def look(item: Any) -> Called:
+    """What a callable takes, and whether it moves pixels."""
+    if isinstance(item, ImageOnly):
+        return Called(item.transform, "image", field=item.image)
+    if isinstance(item, functools.partial):
+        return replace(look(item.func), function=item)
+    parts = parts_of(item)
+    if parts is not None:
+        return _of_parts(item, [look(part) for part in parts])
+    name = short_name(item)
+    if name == "Lambda" and not is_v2(item):
+        return Called(item, "sample")
+    refuses = "samples" if name in _OF_BATCHES else "objects" if name in _REFUSE_OBJECTS else ""
+    if is_v2(item):
+        return Called(item, "v2", name not in _STILL | {"Lambda"}, refuses=refuses)
+    module = _module(item)
+    if name:
+        return Called(item, "image", name not in _STILL)
+    if module.partition(".")[0] not in _OF_PICTURES:
+        return Called(item, "sample")
+    function = getattr(item, "__name__", "")
+    still = module.startswith("torchvision") and function.startswith(_STILL_FUNCTIONS)
+    return Called(item, "image", not still and type(item).__name__ != "Identity")
+
+
+def _of_parts(item: Any, parts: Iterable[Called]) -> Called:
+    parts = list(parts)
+    takes = {part.takes for part in parts}
+    found = Called(item, "v2" if takes & {"v2", "sample"} or is_v2(item) else "image")
+    refuses = next((part.refuses for part in parts if part.refuses), "")
+    return replace(found, moves=any(part.moves for part in parts), refuses=refuses)
+
+
+def all_parts(called: Called) -> Iterator[Called]:
+    """A callable, or what its containers hold, one by one."""
+    parts = parts_of(called.function)
+    if parts is None:
+        yield called
+        return
+    for part in parts:
+        yield from all_parts(replace(look(part), state=called.state, pure=called.pure))
+
+
+def does_in_python(called: Called) -> Does:
+    """What a callable does to a sample, as far as it is known."""
+    name = short_name(called.function)
+    if called.moves:
+        return "moves"
+    if called.takes == "sample" or name in ("Lambda", *_ONE_BY_ONE):
+        return "unknown"
+    return next((does for does, names in _DOES.items() if name in names), "colours")
+
+
+_DOES: dict[Does, tuple[str, ...]] = {
+    "nothing": ("Identity",),
+    "objects": ("SanitizeBoundingBoxes",),
+    "boxes": ("ClampBoundingBoxes", "ConvertBoundingBoxFormat", "SetClampingMode"),
+    "points": ("ClampKeyPoints", "SanitizeKeyPoints"),
+    "types": (
+        "ConvertImageDtype",
+        "PILToTensor",
+        "ToDtype",
+        "ToImage",
+        "ToPILImage",
+        "ToPureTensor",
+        "ToTensor",
+    ),
+}
+
+
+def state_behind(item: Any, state: ImageState) -> ImageState:
+    """What a picture is behind a transform of torchvision's or timm's."""
+    name = short_name(item) or type(item).__name__
+    if not short_name(item) and not (type(item).__module__ or "").startswith("timm."):
+        return state
+    if name == "ToImage":
+        return "image"
+    if name == "ToPILImage":
+        return "pil"
+    if name == "ToPureTensor" and state != "pil":
+        return "tensor"
+    makes = ("ToTensor", "PILToTensor", "MaybeToTensor", "MaybePILToTensor", "ToDtype", "ConvertImageDtype",
+             "Normalize", "ImageClassification")  # fmt: skip
+    return "tensor" if name in makes and state == "pil" else state

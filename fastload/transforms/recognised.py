@@ -1,0 +1,201 @@
+"""Recognises transforms of torchvision, timm and CLIP, and of libraries that have no equals in the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastload.transforms.operations.operation import from_torchvision_antialias
+from fastload.transforms.operations.registry import operation_of_torchvision
+
+# ---- torchvision objects ----------------------------------------------------------------------------
+#
+# Recognises torchvision's transforms (v1 and v2), and timm's and CLIP's around them, by module, name and
+# attributes; none of the three is imported.
+#
+# An object whose parameters mean exactly what specs of ours mean becomes those; any other stays a callable
+# of the user's.
+
+
+_TIMM = "timm.data.transforms"
+# Modules of timm's whose classes are named with them.
+_TIMMS = (_TIMM, "timm.data.auto_augment", "timm.data.random_erasing")
+_REFERENCES = "v2_extras"  # a script beside torchvision's references for segmentation
+_TO_RGB = {("clip.clip", "_convert_image_to_rgb"), ("open_clip.transform", "_convert_to_rgb")}
+
+
+def _class_name(item: Any) -> str:
+    """The class name of a torchvision transform, timm's with its module, else an empty string."""
+    kind = type(item)
+    module = kind.__module__ or ""
+    if module in _TIMMS or module == _REFERENCES:
+        return f"{module}.{kind.__name__}"
+    inside = module == "torchvision.transforms" or module.startswith("torchvision.transforms.")
+    return kind.__name__ if inside else ""
+
+
+def composed(item: Any) -> list[Any] | None:
+    """The parts of a torchvision ``Compose``, else None."""
+    return list(item.transforms) if _class_name(item) == "Compose" else None
+
+
+def translate(item: Any, state: str = "image") -> tuple[Any, ...] | None:
+    """The specs that equal a known transform: none for a no-op on RGB pictures.
+
+    None for what we do not equal (another filter, ``antialias=False``, other classes). ``state``: what
+    pictures are there, "pil", "image" or "tensor".
+    """
+    name = _class_name(item)
+    if name in _NO_OPS or _names(item) in _TO_RGB:
+        return ()
+    make = _maker(name)
+    if make is None or _other_types(item, state):
+        return None
+    try:
+        return make(item)
+    except (AttributeError, TypeError, ValueError):
+        return None  # parameters that our spec does not take
+
+
+def _other_types(item: Any, state: str) -> bool:
+    """Whether it names dtypes by type, and not that of pictures, which have another one there."""
+    given = getattr(item, "dtype", None)
+    if not isinstance(given, Mapping):
+        return False
+    names = {getattr(key, "__name__", key) for key in given} & {"Image", "Tensor"}
+    return bool(names) and ("Tensor" if state == "tensor" else "Image") not in names
+
+
+def refusal(item: Any, state: str = "image") -> str:
+    """Why :func:`translate` gives None, in words."""
+    name = _class_name(item)
+    make = _maker(name)
+    if _other_types(item, state):
+        return f"it names no dtype of a picture that is {_KINDS[state]}"
+    if make is not None:
+        try:
+            make(item)
+        except (AttributeError, TypeError, ValueError) as error:
+            return f"the core does not take its parameters: {str(error).rstrip('.')}"
+    if name:
+        return f"the core has no {name.rpartition('.')[2]}"
+
+    return other_refusal(item) or "a callable that the core does not know"
+
+
+def advice(item: Any) -> str:
+    """What would keep a transform off the Python path; empty where nothing does."""
+    if type(item).__name__ in _CROPS:
+        return "name its chains as views, transform=fastload.transforms.Views(first=..., second=...)"
+    name = _class_name(item)
+    operation, short = operation_of_torchvision(name), name.rpartition(".")[2]
+    if operation is not None and short not in _ADVICE:
+        return operation.advice.get(short, "")
+
+    return _ADVICE.get(short, "") or other_advice(item)
+
+
+def _maker(name: str) -> Callable[[Any], tuple[Any, ...]] | None:
+    if name == "ImageClassification":
+        return _image_classification
+    operation = operation_of_torchvision(name)
+    return None if operation is None else operation.torchvision.get(name)
+
+
+def _names(item: Any) -> tuple[str, str]:
+    return getattr(item, "__module__", None) or "", getattr(item, "__qualname__", "")
+
+
+def on_tensor(item: Any) -> Any:
+    """``item`` for use on a decoded tensor: torchvision's converters refuse tensors, so are replaced."""
+    name = _class_name(item)
+    if name == "ToTensor":
+        return scale_to_float32
+    if name == "PILToTensor":
+        return unchanged
+
+    return adapted(item)
+
+
+def scale_to_float32(tensor: Any) -> Any:
+    """torchvision's ``ToTensor`` for a uint8 tensor: float32 in [0, 1]; float tensors stay."""
+    return tensor if tensor.is_floating_point() else tensor.float().div(255)
+
+
+def unchanged(tensor: Any) -> Any:
+    """torchvision's ``PILToTensor`` for what already is a tensor."""
+    return tensor
+
+
+def _image_classification(item: Any) -> tuple[Any, ...]:
+    """What ``weights.transforms()`` of torchvision's classification models gives."""
+    from fastload.transforms.operations.center_crop import CenterCrop
+    from fastload.transforms.operations.normalize import Normalize
+    from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.to_dtype import ToDtype
+
+    return (
+        Resize(item.resize_size, item.interpolation, None, from_torchvision_antialias(item)),
+        CenterCrop(item.crop_size),
+        ToDtype("float32", scale=True),
+        Normalize(item.mean, item.std),
+    )
+
+
+_KINDS = {"pil": "PIL's", "image": "a tv_tensors.Image", "tensor": "a plain tensor"}
+# No-ops on RGB uint8 pictures.
+_NO_OPS = {"PILToTensor", "ToImage", "RGB", "Identity", "ToPureTensor", f"{_TIMM}.MaybePILToTensor"}
+_BATCHES = "works on whole batches, on the device if there is one: batch_transform="
+_ADVICE = {
+    "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
+    "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
+}
+# Classes of SimCLR's, MoCo's and DINO's own code, whose results are lists of crops.
+_CROPS = {"TwoCropsTransform", "TwoCropTransform", "ContrastiveLearningViewGenerator", "DataAugmentationDINO"}
+
+
+# ---- Recognises Albumentations' and Kornia's transforms by their modules, without importing either ---
+#
+# They have no equals in the core: Albumentations resizes by OpenCV, which does not antialias, and Kornia
+# works on float tensors, so pixels differ from Pillow's. They run in Python, called as they want to be.
+
+
+def _library(item: Any) -> str:
+    return (type(item).__module__ or "").partition(".")[0]
+
+
+def other_refusal(item: Any) -> str:
+    """Why the core does not do it, in words; empty for what is neither library's."""
+    return {
+        "albumentations": "Albumentations works by OpenCV, whose pixels are others than Pillow's",
+        "kornia": "Kornia works on float tensors, whose pixels are others than Pillow's",
+    }.get(_library(item), "")
+
+
+def other_advice(item: Any) -> str:
+    """What would keep it off the Python path; empty for what is neither library's."""
+    return {
+        "albumentations": "fastload.transforms has most of its operations, with Pillow's pixels",
+        "kornia": "it takes whole batches, on the device if there is one: batch_transform=",
+    }.get(_library(item), "")
+
+
+def adapted(item: Any) -> Any:
+    """What calls ``item`` with a sample: Albumentations wants arrays, and by name."""
+    return Named(item) if _library(item) == "albumentations" else item
+
+
+class Named:
+    """An Albumentations transform as a callable on PIL pictures and ``(C, H, W)`` tensors: it gets an
+    ``(H, W, C)`` array as ``image=``, and its ``"image"`` is the result."""
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+        kind = type(transform)
+        self.__qualname__ = f"{kind.__module__}.{kind.__qualname__}"
+
+    def __call__(self, picture: Any) -> Any:
+        import numpy as np
+
+        array = np.asarray(picture.permute(1, 2, 0) if hasattr(picture, "permute") else picture)
+        return self.transform(image=np.ascontiguousarray(array))["image"]
