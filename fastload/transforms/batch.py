@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.random_erasing import RandomErasing
+from fastload.transforms.operations.output import RandomErasing
 
 __all__ = [
     "BATCH_SPECS",

@@ -129,10 +129,9 @@ def unchanged(tensor: Any) -> Any:
 
 def _image_classification(item: Any) -> tuple[Any, ...]:
     """What ``weights.transforms()`` of torchvision's classification models gives."""
-    from fastload.transforms.operations.center_crop import CenterCrop
-    from fastload.transforms.operations.normalize import Normalize
-    from fastload.transforms.operations.resize import Resize
-    from fastload.transforms.operations.to_dtype import ToDtype
+    from fastload.transforms.operations.crops import CenterCrop
+    from fastload.transforms.operations.output import Normalize, ToDtype
+    from fastload.transforms.operations.resizes import Resize
 
     return (
         Resize(item.resize_size, item.interpolation, None, from_torchvision_antialias(item)),

@@ -34,12 +34,9 @@ def test_an_operation_on_pixels(house: HouseCopy) -> None:
     operations = "fastload/transforms/operations"
     house.add("csrc/core/transform/pixels/dim.cpp", texts.DIM_CPP)
     house.insert("csrc/core/transform/pixels/registry.h", "row(kSolarize)", "row(kDim) ")
-    house.add(f"{operations}/dim.py", texts.DIM_PY)
-    house.insert(f"{operations}/registry.py", '    "to_dtype": (', '    "dim": ("RandomDim",),\n')
-    line = "    from fastload.transforms.operations.dim import RandomDim\n"
-    house.insert(
-        "fastload/transforms/__init__.py", "    from fastload.transforms.operations.random_crop ", line
-    )
+    house.insert(f"{operations}/colours.py", "# ---- Some pictures inverted", texts.DIM_PY)
+    house.insert(f"{operations}/registry.py", '    "ToDtype": (', '    "RandomDim": ("colours",),\n')
+    house.insert("fastload/transforms/__init__.py", "        RandomEqualize,\n", "        RandomDim,\n")
     house.insert("fastload/transforms/__init__.py", '    "RandomResizedCrop",\n', '    "RandomDim",\n')
     row = '    "dim": [((4.0,), lambda picture: picture.point(lambda value: value >> 4))],\n'
     house.insert("tests/transform/test_pixels.py", '    "solarize": [', row)

@@ -23,21 +23,12 @@ constinit const PixelOperation kDim{"dim", 100, kParameters, apply};
 
 }  // namespace fastload
 """
-DIM_PY = '''"""Some pictures darker."""
-
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
-
-__all__ = ["OPERATION", "RandomDim"]
+DIM_PY = '''# ---- Some pictures darker ----
 
 
 @dataclass(frozen=True)
 class RandomDim:
-    """With probability ``p`` each value shifted to the right by ``bits``."""
+    """With probability ``p`` shift each value to the right by ``bits``."""
 
     bits: int
     p: float = 0.5
@@ -46,13 +37,15 @@ class RandomDim:
         set_field(self, "p", arguments.probability("RandomDim.p", self.p))
 
 
-def _add(draft: Draft, spec: RandomDim, strict: bool) -> Draft:
+def _add_random_dim(draft: Draft, spec: RandomDim, strict: bool) -> Draft:
     return pixels(draft, spec, "dim", spec.p, float(spec.bits))
 
 
-OPERATION = Operation(
-    RandomDim, _add, {"RandomDim": lambda item: (RandomDim(item.bits, item.p),)}
+RANDOM_DIM = Operation(
+    RandomDim, _add_random_dim, {"RandomDim": lambda item: (RandomDim(item.bits, item.p),)}
 )
+
+
 '''
 DIM_MAIN = """#include <cstdio>
 

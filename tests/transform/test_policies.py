@@ -17,7 +17,7 @@ from transform_reference import Draws
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import compile_plan
-from fastload.transforms.operations.sub_policies import SUB_POLICIES
+from fastload.transforms.operations.policies import SUB_POLICIES
 from fastload.transforms.plan import Drawn, PixelUse
 
 SIZE = (37, 53)  # height, width

@@ -1,1 +1,1 @@
-"""Operations of the core, a file each; :mod:`fastload.transforms.operations.registry` has the list."""
+"""Operations of the core, a file for each kind; :mod:`~fastload.transforms.operations.registry` lists all."""

@@ -8,27 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from fastload.transforms.plan import Drawn, Fill, GeometryUse, PixelUse, Plan
+from fastload.transforms import arguments
+from fastload.transforms.plan import Drawn, Fill, GeometryUse, ObjectsUse, PixelUse, Plan
 
-__all__ = [
-    "ORDER",
-    "Draft",
-    "Misplaced",
-    "Operation",
-    "Stage",
-    "as_pair",
-    "as_torch_draws",
-    "colour_name",
-    "drawn_between",
-    "flip",
-    "from_torchvision_antialias",
-    "geometry",
-    "misplaced",
-    "pixels",
-    "resize",
-    "set_field",
-    "use_of_pixels",
-]
+# ---- operation --------------------------------------------------------------------------------------
+
 
 ORDER = (
     "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [crops and pads: RandomZoomOut, "
@@ -296,3 +280,41 @@ def from_torchvision_antialias(item: Any) -> bool:
     """Whether an object of torchvision's resizes antialiased."""
     # None and "warn" were the defaults of older releases, where pictures were antialiased anyway.
     return getattr(item, "antialias", True) in (True, None, "warn")
+
+
+# ---- What specs of operations that move pixels have in common ---------------------------------------
+
+
+def as_center(where: str, value: Any) -> tuple[float, float] | None:
+    """The checked point (x, y) about which a picture is turned; None: its middle."""
+    if value is None:
+        return None
+    x, y = arguments.floats(where, value, 2)
+    return x, y
+
+
+def center_numbers(center: tuple[float, float] | None) -> tuple[float, float, float]:
+    """A centre as the core takes it."""
+    return (0.0, 0.0, 0.0) if center is None else (1.0, *center)
+
+
+def drawn_in(span: tuple[float, float]) -> float | Drawn:
+    """A number that is uniform in a range; a range of one number is that."""
+    return span[0] if span[0] == span[1] else Drawn("uniform", span)
+
+
+# ---- What operations on a sample's objects share ----------------------------------------------------
+#
+# How they come into a plan.
+
+
+def with_objects(draft: Draft, spec: Any, **changes: Any) -> Draft:
+    """The draft with other settings of what becomes of objects; see :class:`ObjectsUse`.
+
+    Raises:
+        Misplaced: within a group, of which a part of the samples gets nothing.
+    """
+    if draft.in_group:
+        raise misplaced(spec)
+    objects = replace(draft.plan.objects or ObjectsUse(), **changes)
+    return replace(draft, plan=replace(draft.plan, objects=objects))

@@ -17,7 +17,7 @@ from two_samples import same_shares, same_values
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import compile_plan
-from fastload.transforms.operations.timm_levels import RULES, Settings, operation
+from fastload.transforms.operations.timm import RULES, Settings, operation
 from fastload.transforms.plan import Drawn
 
 pytestmark = pytest.mark.timeout(900)  # 30,000 draws of theirs, several times

@@ -19,7 +19,7 @@ from two_samples import same_shares
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import compile_plan
-from fastload.transforms.operations.policy import leaf
+from fastload.transforms.operations.policies import leaf
 from fastload.transforms.plan import Drawn, PixelUse
 
 pytestmark = pytest.mark.timeout(900)  # 30,000 draws of theirs, several times

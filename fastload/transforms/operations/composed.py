@@ -1,16 +1,23 @@
-"""Several samples put together to one."""
+"""Several samples made into one: mosaics, and mixtures of two samples with the objects of both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.of_objects import with_objects
-from fastload.transforms.operations.operation import Draft, Misplaced, Operation, Stage, misplaced, set_field
+from fastload.transforms.operations.operation import (
+    Draft,
+    Misplaced,
+    Operation,
+    Stage,
+    misplaced,
+    set_field,
+    with_objects,
+)
 from fastload.transforms.plan import MosaicUse
 
-__all__ = ["OPERATION", "Mosaic"]
+# ---- Several samples put together to one ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Mosaic:
         set_field(self, "p", arguments.probability("Mosaic.p", self.p))
         if self.tiles not in (4, 9):
             raise ValueError(f"Mosaic.tiles must be 4 or 9. Found: {self.tiles!r}.")
-        for name, most in _MOST.items():
+        for name, most in _MOST_MOSAIC.items():
             (number,) = arguments.floats(f"Mosaic.{name}", (getattr(self, name),), 1)
             if not 0 <= number <= most:
                 raise ValueError(f"Mosaic.{name} must be in [0, {most:g}]. Found: {number:g}.")
@@ -68,10 +75,10 @@ class Mosaic:
         set_field(self, "fill", arguments.colour("Mosaic.fill", self.fill))
 
 
-_MOST = {"degrees": 180.0, "translate": 1.0, "scale": 0.99, "shear": 89.0, "perspective": 0.001}
+_MOST_MOSAIC = {"degrees": 180.0, "translate": 1.0, "scale": 0.99, "shear": 89.0, "perspective": 0.001}
 
 
-def _add(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
+def _add_mosaic(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
     begun = draft.stage is not Stage.NOTHING or draft.plan.geometry
     if draft.in_group or draft.plan.mosaic is not None:
         raise misplaced(spec)
@@ -82,4 +89,46 @@ def _add(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
     return draft.then(Stage.NOTHING, mosaic=MosaicUse(spec.size, spec.tiles, spec.p, motion, spec.fill))
 
 
-OPERATION = Operation(Mosaic, _add, {})
+MOSAIC = Operation(Mosaic, _add_mosaic, {})
+
+
+# ---- Two samples mixed, with the objects of both ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MixUp:
+    """With probability ``p``, mix a sample with another one and keep the objects of both: Ultralytics' MixUp
+    (8.4). It stands directly behind :class:`Mosaic`, which the other sample goes through, too.
+
+    Pictures are mixed by a weight from Beta(alpha, alpha); masks are those of the heavier one. The mix of
+    whole batches for classification is ``fastload.transforms.batch.MixUp``.
+
+    Args:
+        p: in [0, 1].
+        alpha: above 0.
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    p: float = 0.0
+    alpha: float = 32.0
+
+    def __post_init__(self) -> None:
+        set_field(self, "p", arguments.probability("MixUp.p", self.p))
+        (alpha,) = arguments.floats("MixUp.alpha", (self.alpha,), 1)
+        if alpha <= 0:
+            raise ValueError(f"MixUp.alpha must be above 0. Found: {alpha:g}.")
+        set_field(self, "alpha", alpha)
+
+
+def _add_mix_up(draft: Draft, spec: MixUp, strict: bool) -> Draft:
+    plan = draft.plan
+    behind = plan.mosaic is not None and plan.mosaic.mixup == 0.0
+    if not behind or draft.stage is not Stage.NOTHING or draft.plan.geometry or draft.in_group:
+        raise Misplaced(f"{spec!r} must stand directly behind Mosaic, once.")
+    assert plan.mosaic is not None
+    return draft.then(Stage.NOTHING, mosaic=replace(plan.mosaic, mixup=spec.p, alpha=spec.alpha))
+
+
+MIX_UP = Operation(MixUp, _add_mix_up, {})

@@ -1,0 +1,181 @@
+"""Operations on a sample's objects: boxes clamped, converted and sanitized, crowds dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastload.transforms import arguments
+from fastload.transforms.operations.operation import Draft, Operation, misplaced, set_field, with_objects
+
+# ---- Boxes cut off at the picture's border ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClampBoundingBoxes:
+    """Cut boxes off where the picture ends: by each crop, by each operation that moves pixels, and where it
+    stands. What lies outside altogether has no width or height then."""
+
+
+def _add_clamp_bounding_boxes(draft: Draft, spec: ClampBoundingBoxes, strict: bool) -> Draft:
+    objects = draft.plan.objects
+    sanitized = objects is not None and objects.inside  # nothing that reaches out is left
+    return with_objects(draft, spec, clip=True, clamp=not sanitized, closed=True)
+
+
+def _clamp_bounding_boxes_of_torchvision(item: Any) -> tuple[ClampBoundingBoxes]:
+    mode = getattr(item, "clamping_mode", "auto")
+    if mode not in ("auto", "soft", "hard"):  # which differ for rotated boxes alone
+        raise ValueError(f"its clamping_mode is {mode!r}, by which nothing is cut off")
+    return (ClampBoundingBoxes(),)
+
+
+CLAMP_BOUNDING_BOXES = Operation(
+    ClampBoundingBoxes,
+    _add_clamp_bounding_boxes,
+    {"ClampBoundingBoxes": _clamp_bounding_boxes_of_torchvision},
+)
+
+
+# ---- Objects dropped that stand for a crowd ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DropCrowds:
+    """Drop the objects that ``field`` marks, an array of bools with a row for each box: COCO's crowds, which
+    nobody trains on.
+
+    Args:
+        field: its name.
+
+    Raises:
+        TypeError: no name.
+    """
+
+    field: str = "iscrowd"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.field, str):
+            raise TypeError(f"DropCrowds.field must be the name of a field. Found: {self.field!r}.")
+
+
+def _add_drop_crowds(draft: Draft, spec: DropCrowds, strict: bool) -> Draft:
+    return with_objects(draft, spec, without=spec.field, needed=True)
+
+
+DROP_CROWDS = Operation(DropCrowds, _add_drop_crowds, {})
+
+
+# ---- Objects dropped whose boxes are too small, with all that is said of them -----------------------
+
+
+_LABELS = "default"
+
+
+@dataclass(frozen=True)
+class SanitizeBoundingBoxes:
+    """Drop objects of whose boxes less is left than ``min_size`` pixels of width and height, or ``min_area``
+    of both, or whose boxes reach over the picture's border. Crops and what moves pixels cut boxes off there;
+    where nothing of these stands before it, put :class:`ClampBoundingBoxes` before it to keep what reaches
+    over the border of the stored picture. It may stand anywhere: boxes are looked at as they are there.
+
+    An object leaves all fields that are of its boxes: labels, areas, keypoints, outlines, masks.
+
+    Args:
+        boxes: the field, where the dataset has several of boxes.
+        labels_getter: torchvision's way to say which labels follow: the dataset says it here.
+
+    Raises:
+        ValueError: a number below 1, or another ``labels_getter``.
+    """
+
+    min_size: float = 1.0
+    min_area: float = 1.0
+    labels_getter: Any = _LABELS
+    boxes: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("min_size", "min_area"):
+            (number,) = arguments.floats(f"SanitizeBoundingBoxes.{name}", (getattr(self, name),), 1)
+            if number < 1:
+                raise ValueError(f"SanitizeBoundingBoxes.{name} must be at least 1. Found: {number}.")
+            set_field(self, name, number)
+        if self.labels_getter != _LABELS:
+            raise ValueError(
+                "SanitizeBoundingBoxes.labels_getter must be 'default': which fields follow the boxes is "
+                f"said by the dataset ('labels of boxes'), or by objects=. Found: {self.labels_getter!r}."
+            )
+
+
+def _add_sanitize_bounding_boxes(draft: Draft, spec: SanitizeBoundingBoxes, strict: bool) -> Draft:
+    before = draft.plan.objects
+    again = before is not None and before.inside  # nothing but flips stands between
+    least = (before.min_size, before.min_area) if before is not None and again else (0.0, 0.0)
+    return with_objects(
+        draft,
+        spec,
+        clip=True,
+        drop=True,
+        inside=True,
+        min_size=max(spec.min_size, least[0]),
+        min_area=max(spec.min_area, least[1]),
+        boxes=spec.boxes,
+        closed=True,
+        needed=True,
+    )
+
+
+def _sanitize_bounding_boxes_of_torchvision(item: Any) -> tuple[SanitizeBoundingBoxes]:
+    area = getattr(item, "min_area", 1.0)  # releases before 0.20 have none
+    return (SanitizeBoundingBoxes(item.min_size, area, item.labels_getter),)
+
+
+SANITIZE_BOUNDING_BOXES = Operation(
+    SanitizeBoundingBoxes,
+    _add_sanitize_bounding_boxes,
+    {"SanitizeBoundingBoxes": _sanitize_bounding_boxes_of_torchvision},
+)
+
+
+# ---- Boxes in another format ------------------------------------------------------------------------
+
+
+_FORMATS = ("xyxy", "xywh", "cxcywh")
+
+
+@dataclass(frozen=True)
+class ConvertBoundingBoxFormat:
+    """Deliver boxes in another format: torchvision's ``ConvertBoundingBoxFormat``. Boxes in parts of the
+    picture stay in parts of it.
+
+    Args:
+        format: "xyxy", "xywh" or "cxcywh", in any case, or torchvision's ``BoundingBoxFormat``.
+
+    Raises:
+        ValueError: another one.
+    """
+
+    format: Any
+
+    def __post_init__(self) -> None:
+        given = getattr(self.format, "value", self.format)
+        name = given.lower() if isinstance(given, str) else None
+        if name not in _FORMATS:
+            raise ValueError(
+                f"ConvertBoundingBoxFormat.format must be one of {', '.join(_FORMATS)}. Found: "
+                f"{self.format!r}."
+            )
+        set_field(self, "format", name)
+
+
+def _add_convert_bounding_box_format(draft: Draft, spec: ConvertBoundingBoxFormat, strict: bool) -> Draft:
+    if draft.in_group:
+        raise misplaced(spec)
+    return replace(draft, plan=replace(draft.plan, box_format=spec.format))
+
+
+CONVERT_BOUNDING_BOX_FORMAT = Operation(
+    ConvertBoundingBoxFormat,
+    _add_convert_bounding_box_format,
+    {"ConvertBoundingBoxFormat": lambda item: (ConvertBoundingBoxFormat(item.format),)},
+)
