@@ -126,7 +126,7 @@ for name, value in targets[0].items():
 # %% [markdown]
 # ## Look at them
 #
-# Draw before you train: a box in the wrong form shows at once.
+# Draw before you train: a box in the wrong format shows at once.
 
 # %%
 import matplotlib.pyplot as plt
@@ -148,7 +148,7 @@ for axis, image, target in zip(axes.flat, images, targets, strict=True):
 # %% [markdown]
 # ## The same set for DETR and for YOLO
 #
-# Nothing is packed again: the form is the loader's.
+# You do not pack again: the loader gives batches their form.
 
 # %%
 square = T.Compose([T.RandomHorizontalFlip(), T.Resize((256, 256))])
@@ -162,9 +162,9 @@ for form in ("detr", "yolo"):
     with_form.close()
 
 # %% [markdown]
-# ## For the evaluation
+# ## Evaluate
 #
-# `dataset.coco` is a `pycocotools` object made of the packed fields. Evaluators take it.
+# `dataset.coco` is a `pycocotools` object made from the packed fields. Evaluators accept it.
 
 # %%
 truth = loader.dataset.coco

@@ -7,11 +7,11 @@
 # %% [markdown]
 # # A loop that starves
 #
-# A training loop is slow. Is it the data? You let `fastload.diagnose` watch it, read what it says, change
-# that, and look again.
+# A training loop is slow. Is it the data? You let `fastload.diagnose` watch the loop, read its verdict,
+# make a change, and measure again.
 #
-# `imagenet/train` is a packed folder of 24 photographs. The step is a pause of 4 ms, as long as a small
-# model on a GPU might take.
+# `imagenet/train` is a packed folder of 24 photographs. The training step is a pause of 4 ms, about what
+# a small model on a GPU might take.
 
 # %%
 import textwrap
@@ -37,7 +37,7 @@ def epochs(loader, count):
 # %% [markdown]
 # ## The slow loop
 #
-# The transform ends with a function of somebody's own, which adds noise in Python.
+# The transform ends with a custom function, which adds noise in Python.
 
 
 # %%
@@ -70,14 +70,14 @@ share = slow.stats()["data_wait"]["share"]
 print(f"{slow_rate:.0f} images/s; the loop waits for data in {share:.0%} of the time")
 
 # %% [markdown]
-# Then it tries on this machine what would help, and says so:
+# Then it tries on this machine what would help, and reports it:
 
 # %%
 print(textwrap.fill(str(watched.verdict), 80))
 
 # %% [markdown]
-# `explain()` shows where each step runs. `film_grain` is in Python, and so its samples are put together
-# there.
+# `explain()` shows where each step runs. `film_grain` runs in Python, so batches are put together there,
+# too.
 
 # %%
 print(slow.explain())
@@ -86,7 +86,8 @@ slow.close()
 # %% [markdown]
 # ## The change
 #
-# The engine has such a step: `GaussianNoise`. As in torchvision, `sigma` is a share of the full range.
+# The engine has an equivalent transform: `GaussianNoise`. As in torchvision, `sigma` is a fraction of the
+# full range.
 
 # %%
 fast = DataLoader(
@@ -100,5 +101,5 @@ print(f"{fast_rate:.0f} images/s; the loop waits for data in {share:.0%} of the 
 fast.close()
 
 # %% [markdown]
-# A whole script needs no change to be watched: `fastload doctor train.py`. [The doctor](../guide/doctor.md)
-# says how it comes to its verdict, and [Tuning](../guide/tuning.md) what else helps.
+# To watch a whole script, unchanged, run `fastload doctor train.py`. [The doctor](../guide/doctor.md)
+# explains how it reaches its verdict, and [Tuning](../guide/tuning.md) lists what else helps.

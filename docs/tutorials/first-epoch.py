@@ -9,8 +9,8 @@
 #
 # You pack a folder of photographs, train a small network on it, and ask the loader what it did.
 #
-# `photos/` here holds 24 photographs of three classes in `train/` and 12 in `val/`. Any folder of this form
-# will do.
+# Here, `photos/` holds 24 photographs of three classes in `train/` and 12 in `val/`. Any folder with this
+# layout will do.
 
 # %%
 from pathlib import Path
@@ -22,8 +22,7 @@ for split in ("train", "val"):
 # %% [markdown]
 # ## Pack once
 #
-# In a shell this is `fastload pack photos my-photos`. The image files are stored as they are, byte for
-# byte.
+# In a shell this is `fastload pack photos my-photos`. It stores the image files unchanged, byte for byte.
 
 # %%
 import fastload
@@ -68,7 +67,7 @@ print(train.explain())
 # %% [markdown]
 # ## Train
 #
-# The loop is the one you know. Epochs follow each other by themselves, each in a new order.
+# The loop is the one you know. Each epoch automatically has a new order.
 
 # %%
 import torch
@@ -102,8 +101,9 @@ for epoch in range(15):
 # %% [markdown]
 # ## Look at what the loader did
 #
-# `stats()` has what was delivered, the seconds of each stage, added up over all threads, and how long your
-# loop waited for data. Look at the waiting first: a share near 0 means that the loader keeps up.
+# `stats()` says what was delivered, how many seconds each stage took (summed over all threads), and how
+# long your loop waited for data. Look at the waiting first: a share near 0 means that the loader keeps
+# up.
 
 # %%
 stats = train.stats()
@@ -113,11 +113,11 @@ for name in ("decode", "transform"):
 print(f"waited for data in {stats['data_wait']['share']:.0%} of the time")
 
 # %% [markdown]
-# Both loaders share one pool of threads, which ends with the last of them.
+# Both loaders share one pool of threads, which ends when the last loader is closed.
 
 # %%
 train.close()
 val.close()
 
 # %% [markdown]
-# Next: [the recipes of today](recipes.md), or [stop and go on](resume-and-ranks.md).
+# Next: [see what an augmentation does](recipes.md), or [stop and resume](resume-and-ranks.md).

@@ -7,7 +7,7 @@
 # %% [markdown]
 # # See what an augmentation does
 #
-# Before you train for days, look at the pictures that your model will get. `imagenet/train` here is a
+# Before you train for days, look at the pictures that your model will get. Here, `imagenet/train` is a
 # packed folder of 24 photographs.
 
 # %%
@@ -37,7 +37,8 @@ def batch(transform, samples, **options):
 # %% [markdown]
 # ## Eight draws of one photograph
 #
-# A sampler that lists a sample eight times draws eight times. Each row is another chain.
+# If a sampler lists a sample eight times, the loader draws a crop each time. Each row is a different
+# chain.
 
 # %%
 crop = T.RandomResizedCrop(128)
@@ -55,7 +56,7 @@ pictures = [batch(chain, [CAT] * 8)[0] for chain in rows.values()]
 # %% [markdown]
 # ## CutMix works on a batch
 #
-# `batch_transform=` gets the whole batch. The labels become rows with a share for each class.
+# `batch_transform=` gets the whole batch. Each label becomes a row with a weight for each class.
 
 # %%
 mixed, labels = batch(crop, [CAT, ROCKET] * 4, batch_transform=B.CutMix(num_classes=3))
@@ -90,7 +91,7 @@ pictures += [views["first"], views["second"]]
 # %% [markdown]
 # ## All of them
 #
-# The crops are the same in the first rows: what comes behind a crop does not change what it draws.
+# The crops are the same in the first rows: what comes after a crop does not change its draws.
 
 # %%
 figure, axes = plt.subplots(len(pictures), 8, figsize=(10, 10.5), layout="constrained")
@@ -101,12 +102,12 @@ for name, row, images in zip(rows, axes, pictures, strict=True):
         axis.axis("off")
 
 # %% [markdown]
-# Run it again, and the pictures are the same: each draw follows from the seed, the epoch and the sample,
-# whatever the number of threads.
+# Run it again, and you get the same pictures: each draw depends on the seed, the epoch and the sample,
+# but not on the number of threads.
 
 # %%
 again = batch(rows["RandAugment"], [CAT] * 8, num_workers=1)[0]
 print(torch.equal(again, pictures[1]))
 
 # %% [markdown]
-# All recipes, and torchvision's and timm's own objects: [Recipes](../guide/recipes.md).
+# [Recipes](../guide/recipes.md) has all of them, and covers torchvision's and timm's own objects.

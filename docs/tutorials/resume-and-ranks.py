@@ -5,10 +5,10 @@
 # ---
 
 # %% [markdown]
-# # Stop in the middle, go on with more ranks
+# # Stop in the middle, resume on more ranks
 #
-# A job is stopped in the middle of an epoch, and goes on with another number of GPUs. Does each sample
-# still come once? You simulate the ranks in one process here and count.
+# A job stops in the middle of an epoch, and resumes on a different number of GPUs. Does each sample still
+# come exactly once? Here you simulate the ranks in one process and count.
 #
 # `imagenet/train` is a packed folder of 24 photographs.
 
@@ -49,7 +49,7 @@ def run(world_size, steps, state=None):
 
 
 # %% [markdown]
-# ## The run that nobody stops
+# ## The run that is not stopped
 #
 # One epoch on one rank: 24 samples, 6 steps.
 
@@ -60,14 +60,14 @@ print([[label for _, label in step] for step in whole])
 # %% [markdown]
 # ## The run that is stopped
 #
-# Two steps on two ranks. Then the state, as you would put it into the checkpoint:
+# Two steps on two ranks. Then comes the state, as you would save it in a checkpoint:
 
 # %%
 before, state = run(world_size=2, steps=2)
 print(state)
 
 # %% [markdown]
-# It goes on with four ranks, with the same global batch.
+# The run resumes on four ranks, with the same global batch.
 
 # %%
 after, _ = run(world_size=4, steps=4, state=state)
@@ -75,8 +75,8 @@ after, _ = run(world_size=4, steps=4, state=state)
 # %% [markdown]
 # ## Compare
 #
-# Step by step the stopped run has the samples of the other one, and their pixels: crops follow from seed,
-# epoch and sample.
+# At each step the stopped run has the same samples as the other, with the same pixels: crops depend on
+# seed, epoch and sample.
 
 # %%
 import torch
@@ -91,8 +91,9 @@ for step, (one, other) in enumerate(zip(whole, before + after, strict=True)):
 # %% [markdown]
 # ## What does not divide
 #
-# Twelve validation photographs on five ranks: all ranks need the same number of batches, so some get a row
-# more. Such rows have label -100, which `cross_entropy` ignores, and `fastload.valid` takes them out.
+# Twelve validation photographs on five ranks do not divide evenly. All ranks need the same number of
+# batches, so some get a padding row. Padding rows have label -100, which `cross_entropy` ignores, and
+# `fastload.valid` takes them out.
 
 # %%
 import fastload
@@ -114,6 +115,6 @@ for rank in range(5):
 print("in all", sum(counts))
 
 # %% [markdown]
-# In a real job all of this is three lines: `train.state_dict()` when you save, `train.load_state_dict(...)`
+# In a real job this takes three lines: `train.state_dict()` when you save, `train.load_state_dict(...)`
 # when you load, and `batch_size=GLOBAL_BATCH // world_size`. [Several ranks](../guide/distributed.md) has
 # the rest.
