@@ -31,9 +31,9 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, Parquet, LMDB, HDF5, tar or MDS files of others, in place; make entry points",
+        help="index Arrow, LMDB, HDF5, tar or MDS files of others, in place; make entry points",
         description="With --output: build an index over files that others wrote, without copying them: HF "
-        "datasets folders and .arrow files, uncompressed Parquet, LMDB of encoded images, HDF5 of encoded "
+        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded "
         "images or uint8 pixels, WebDataset tars, MDS shards. Without: make (or with 'none' remove) the "
         "JPEGs' entry points of a packed or indexed dataset.",
     )

@@ -24,7 +24,7 @@ from fastload.packing.entries import (
 from fastload.packing.files import make_folder, remove
 from fastload.packing.foreign_fields import ForeignFields, field_of
 from fastload.packing.foreign_files import braced, find_shards, format_of_file
-from fastload.packing.foreign_job import TABLES, IndexJob, IndexOptions, Source
+from fastload.packing.foreign_job import TABLE, IndexJob, IndexOptions, Source
 from fastload.packing.foreign_stored import StoredTar, contents_of, tars_at
 from fastload.packing.lock import folder_lock
 from fastload.packing.names import encode_key
@@ -146,7 +146,7 @@ def _index_missing(job: IndexJob, folder: Path, observer: IndexObserver) -> None
     left = sum(sizes[number] for number in missing)
     observer.index_started(folder, len(sizes), sum(sizes), len(sizes) - len(missing), sum(sizes) - left)
     processes = 1
-    if job.format_name not in TABLES:
+    if job.format_name != TABLE:
         processes = job.options.num_proc or fitting_processes(left)
     write_shards(job, missing, processes, observer.indexed)
 
@@ -161,13 +161,13 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
     Raises:
         PackError: no legal kinds, or a format whose files have no fields here.
     """
-    if fields and not INDEXED[format_name][1]:
-        able = ", ".join(name for name, (_, has_fields) in INDEXED.items() if has_fields)
+    if fields and not INDEXED[format_name]:
+        able = ", ".join(name for name, has_fields in INDEXED.items() if has_fields)
         raise PackError(
             f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
             "'fastload pack' takes all fields."
         )
-    if format_name in TABLES:  # whose columns are told as pack's are
+    if format_name == TABLE:  # whose columns are told as pack's are
         return {}
     try:
         return {name: None if words.strip() == "none" else kind_of(words) for name, words in fields}
