@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,6 @@ LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo
 def unpack(
     folder: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    progress: Callable[[int, int], None] | None = None,
     table: TableFormat = "jsonl",
     storage_options: Mapping[str, Any] | None = None,
     as_: str | None = None,
@@ -73,11 +72,11 @@ def unpack(
         remove(temporary)
         temporary.mkdir()
         if as_ is not None:
-            LAYOUTS[as_](dataset, temporary, progress)
+            LAYOUTS[as_](dataset, temporary)
         elif dataset.manifest.fields:
-            unpack_fields(dataset, temporary, table, progress)
+            unpack_fields(dataset, temporary, table)
         else:
-            _unpack_plain(dataset, temporary, progress)
+            _unpack_plain(dataset, temporary)
         publish_folder(temporary, final)
     except OSError as error:
         if isinstance(error, FastloadError):
@@ -88,13 +87,11 @@ def unpack(
     return len(dataset)
 
 
-def _unpack_plain(dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None) -> None:
+def _unpack_plain(dataset: PackedFiles, folder: Path) -> None:
     for ids, part in in_windows(dataset):
         for sample in ids:
             data = part.read(sample)
             write_new(os.fsencode(folder), _target(dataset, sample), _as_file(dataset, sample, data))
-            if progress is not None:
-                progress(1, len(data))
 
 
 def _target(dataset: PackedFiles, sample: int) -> bytes:

@@ -69,7 +69,7 @@ def require(dataset: PackedFiles, fields: Iterable[str]) -> None:
         )
 
 
-def samples_of(dataset: PackedFiles, progress: Callable[[int, int], None] | None) -> Iterator[Unpacked]:
+def samples_of(dataset: PackedFiles) -> Iterator[Unpacked]:
     """All samples in their order."""
     for ids, part in in_windows(dataset):
         for sample in ids:
@@ -83,5 +83,3 @@ def samples_of(dataset: PackedFiles, progress: Callable[[int, int], None] | None
                 return dataset.schema[field].decode(data(field))
 
             yield Unpacked(safe_path(key), (int(record["width"]), int(record["height"])), data, value)
-            if progress is not None:
-                progress(1, int(record["length"]))

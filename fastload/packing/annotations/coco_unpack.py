@@ -40,9 +40,7 @@ def _needed(told: Mapping[str, Any]) -> tuple[str, ...]:
     return (BOXES, told["order"]) if "order" in told else _NEEDED[told["has"]]
 
 
-def unpack_coco(
-    dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None = None
-) -> None:
+def unpack_coco(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures and ``annotations/NAME.json`` below ``folder``.
 
     The JSONs are equal to those that were packed, value by value and type by type, lists in their order; what
@@ -87,8 +85,6 @@ def unpack_coco(
                 path = where + b"/" + png_name(name)
                 if not written(root, path, part.value_bytes(MAPS, sample)):
                     raise PackError(f"two records have the map {os.fsdecode(path)!r} and are not the same.")
-            if progress is not None:
-                progress(1, len(data))
         for file in files:
             file.write(folder / "annotations")
 

@@ -112,13 +112,13 @@ def test_entry_points_and_verifying(source: Path, expected: dict[str, bytes], tm
     with RayCluster("local") as found:
         index_entries(output, 64, None, ray_entries(found, Observer()))
         assert snapshot(output) == expected
-        assert verify(output, True, None, True, found.in_order) == ([], 240)
+        assert verify(output, True, True, found.in_order) == ([], 240)
         shard = next(output.glob("*.arrow"))
         data = bytearray(shard.read_bytes())
         data[len(data) // 2] ^= 1
         shard.write_bytes(data)
-        problems = verify(output, True, None, False, found.in_order)
-        assert problems == verify(output, True, None, False)
+        problems = verify(output, True, False, found.in_order)
+        assert problems == verify(output, True, False)
         assert len(problems[0]) == 1
 
 
