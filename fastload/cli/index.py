@@ -12,7 +12,7 @@ from fastload.cli.arguments import add_storage_options, at_least_one, field_argu
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import contents_json, contents_rows, print_json, print_table
-from fastload.cli.pack_progress import PackProgress
+from fastload.cli.progress import PackProgress
 from fastload.errors import PackError
 from fastload.packing.cluster.ray_pack import ray_entries
 from fastload.packing.entries import DEFAULT_SPACING, Maker
