@@ -12,7 +12,7 @@ from fastload.cli.arguments import add_storage_options, at_least_one, field_argu
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import contents_json, contents_rows, print_json, print_table
-from fastload.cli.pack_progress import PackProgress
+from fastload.cli.progress import PackProgress
 from fastload.errors import PackError
 from fastload.packing.cluster.ray_pack import ray_entries
 from fastload.packing.entries import DEFAULT_SPACING, Maker
@@ -31,9 +31,9 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, Parquet, LMDB, HDF5, tar or MDS files of others, in place; make entry points",
+        help="index Arrow, LMDB, HDF5, tar or MDS files of others, in place; make entry points",
         description="With --output: build an index over files that others wrote, without copying them: HF "
-        "datasets folders and .arrow files, uncompressed Parquet, LMDB of encoded images, HDF5 of encoded "
+        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded "
         "images or uint8 pixels, WebDataset tars, MDS shards. Without: make (or with 'none' remove) the "
         "JPEGs' entry points of a packed or indexed dataset.",
     )

@@ -20,8 +20,8 @@ from fastload.cli.output import (
     print_table,
     sides_row,
 )
-from fastload.cli.pack_progress import PackProgress
 from fastload.cli.pack_share import add_steps, run_share
+from fastload.cli.progress import PackProgress
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.ray_pack import pack_on_ray
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from fastload.cli.on_ray import RAY_HELP
 from fastload.cli.output import counted, human_bytes, print_json, print_table
-from fastload.cli.pack_progress import PackProgress
+from fastload.cli.progress import PackProgress
 from fastload.packing.cluster.packer import Share, pack_shares, plan_shares
 from fastload.packing.cluster.shares import Shares, ranges
 from fastload.packing.options import PackOptions

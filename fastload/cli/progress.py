@@ -1,62 +1,130 @@
-"""Progress of a command: a bar on a terminal, a line now and then in a log; that of warming."""
+"""Progress of a command: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
 from types import TracebackType
+from typing import TypeVar
 
 from fastload.cli.output import counted, human_bytes, one_line
 from fastload.cli.streams import guard, raw
 from fastload.errors import harmless
+from fastload.packing.progress import Observer, Place, Work
 
-__all__ = ["LOG_SECONDS", "Bar", "LookProgress", "WarmProgress"]
+__all__ = ["LookProgress", "PackProgress", "WarmProgress"]
 
 _MANY = 1_000_000  # index entries; fewer take no time
-LOG_SECONDS = 10.0  # between two lines where there is no terminal
+_LOG_SECONDS = 10.0  # between two lines where there is no terminal
+T = TypeVar("T", bound="_Shown")
 
 
-class WarmProgress:
-    """Bytes, rate and time left, on stderr. A context manager; ``quiet`` shows nothing."""
+class _Shown:
+    """Something on stderr while it lasts: a context manager. ``first`` stands in the bar until there is more;
+    ``quiet`` shows nothing."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._bar = Bar("warming") if not quiet and sys.stderr.isatty() else None
+    def __init__(self, quiet: bool, first: str) -> None:
+        self._bar = Bar(first) if not quiet and sys.stderr.isatty() else None
         self._log = not quiet and self._bar is None
-        self._name = ""
         self._began = self._logged = time.monotonic()
 
-    def __enter__(self) -> WarmProgress:
+    def __enter__(self: T) -> T:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._bar is not None:
             self._bar.stop()
 
+    @property
+    def _is_due(self) -> bool:
+        """Whether a log gets its next line."""
+        return self._log and time.monotonic() - self._logged > _LOG_SECONDS
+
+    def _say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.say(text)
+        elif self._log:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._logged = time.monotonic()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+class PackProgress(_Shown, Observer):
+    """Files, MB/s and time left."""
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet, "scanning")
+        self._done = self._size = 0
+        self._work: Work | None = None
+
+    def scanning(self, output: Place, files: int) -> None:
+        if self._bar is not None:
+            self._bar.scanning(output.name, files)
+
+    def started(self, work: Work) -> None:
+        self._work, self._done, self._size, self._began = work, work.done, work.done_size, time.monotonic()
+        if self._bar is not None:
+            name = f"{work.doing.removeprefix('making the ')} {work.place.name}"
+            total, done = (work.count, work.done) if work.size is None else (work.size, work.done_size)
+            self._bar.start(name, total, done)
+        elif self._log:
+            size = f", {human_bytes(work.size)}," if work.size is not None else ""
+            before = (
+                f", {work.done} of them {'packed ' * (work.doing == 'packing')}before" if work.done else ""
+            )
+            self._line(
+                f"{work.doing} {counted(work.count, work.unit)}{size} {work.where} {work.place}{before}"
+            )
+
+    def advanced(self, count: int, size: int = 0) -> None:
+        work = self._work
+        assert work is not None
+        self._done += count
+        self._size += size
+        unit, seconds = "file" if work.size is not None else "record", time.monotonic() - self._began
+        done = f"{self._done}/{counted(work.count, unit)}"
+        if self._bar is not None:
+            self._bar.update(self._done if work.size is None else self._size, done)
+        elif self._is_due and work.size is None:
+            rate = (self._done - work.done) / seconds
+            self._line(f"{done}, {rate:.0f} a second, {(work.count - self._done) / max(rate, 1):.0f} s left")
+        elif self._is_due and work.size is not None:
+            rate = (self._size - work.done_size) / seconds
+            left = (work.size - self._size) / max(rate, 1)
+            self._line(f"{done}, {rate / 1e6:.0f} MB/s, {left:.0f} s left")
+
+    def said(self, place: Place, text: str) -> None:
+        self._say(f"{place.name}: {text}")
+
+
+class WarmProgress(_Shown):
+    """Bytes, rate and time left."""
+
+    def __init__(self, quiet: bool) -> None:
+        super().__init__(quiet, "warming")
+        self._name = ""
+
     def started(self, name: str, total: int, line: str) -> None:
         """A dataset of ``total`` bytes; ``line`` says what is done with it."""
         self._name, self._began = name, time.monotonic()
+        self._say(line)
         if self._bar is not None:
-            self._bar.say(line)
             self._bar.start(name, total, 0)
-        elif self._log:
-            self._line(line)
 
     def advanced(self, counts: dict[str, int]) -> None:
         """``counts``: as ``_C.Filler.counts()`` gives them."""
         done, total = counts["there_bytes"] + counts["put_bytes"], counts["bytes"]
         if self._bar is not None:
             self._bar.update(done, f"{human_bytes(done)} of {human_bytes(total)}", total)
-        elif self._log and time.monotonic() - self._logged > LOG_SECONDS:
+        elif self._is_due:
             rate = counts["put_bytes"] / (time.monotonic() - self._began)
             self._line(
                 f"{self._name}: {human_bytes(done)} of {human_bytes(total)}, {rate / 1e6:.0f} MB/s from the "
                 f"source, {(total - done) / max(rate, 1):.0f} s left"
             )
-
-    def _line(self, text: str) -> None:
-        self._logged = time.monotonic()
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
 
 
 class LookProgress:

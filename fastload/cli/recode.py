@@ -8,7 +8,7 @@ from typing import Any
 from fastload.cli.arguments import at_least_one
 from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.output import contents_json, contents_rows, human_bytes, print_json, print_table
-from fastload.cli.pack_progress import PackProgress
+from fastload.cli.progress import PackProgress
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.recode.run import RecodeResult, recode
 

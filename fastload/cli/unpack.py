@@ -32,8 +32,8 @@ def add(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--as", dest="as_", choices=LAYOUTS,
-        help="write this layout: the same files again if the set was packed from it; for other sets with "
-        "boxes, what the layout can hold and a list of what it cannot",
+        help="write the same pictures and annotations again, of a set that was packed from files of this "
+        "layout",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             spread = stack.enter_context(ray_cluster(arguments.ray)).in_order
         for folder in _folders(arguments):
             options = options_for(arguments, folder)
-            problems, records = verify(folder, arguments.decode, None, arguments.entries, spread, options)
+            problems, records = verify(folder, arguments.decode, arguments.entries, spread, options)
             found.append((folder, problems, records))
             if not arguments.json:
                 _print(folder, problems, records, arguments)

@@ -21,7 +21,7 @@ from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
-from fastload.remote.location import Location
+from fastload.packing.progress import Observer, entries_work
 from fastload.shard.codecs import JPEG
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
@@ -29,7 +29,6 @@ from fastload.shard.paged import Parts, write_paged
 
 __all__ = [
     "DEFAULT_SPACING",
-    "EntriesObserver",
     "EntriesReport",
     "Made",
     "Maker",
@@ -65,16 +64,6 @@ class EntriesReport:
     with_entries: int  # JPEGs that have entry points now
     entry_bytes: int  # of all entry points together
     spacing: int  # pixels, 0: rows
-
-
-class EntriesObserver:
-    """Hears how far :func:`ensure_entries` is."""
-
-    def entries_started(self, folder: Path | Location, records: int) -> None:
-        """The entry points of so many records will be made."""
-
-    def entries_advanced(self, records: int) -> None:
-        """So many more records are done."""
 
 
 def parse_spacing(text: str) -> int | None:
@@ -206,7 +195,7 @@ def ensure_entries(
     folder: Path,
     spacing: int,
     threads: int | None = None,
-    observer: EntriesObserver | None = None,
+    observer: Observer | None = None,
     made: Maker | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -221,15 +210,15 @@ def ensure_entries(
         storage_options: where records are in a store.
     """
     dataset = PackedFiles(folder, entries=False, storage_options=storage_options)
-    observer = observer or EntriesObserver()
+    observer = observer or Observer()
     tidy_entries(folder)  # of one that was killed
     if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
-    observer.entries_started(folder, len(dataset))
+    observer.started(entries_work(folder, len(dataset)))
     if made is not None:
         write_entries(folder, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         return
-    build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.entries_advanced)
+    build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.advanced)
 
 
 def remove_entries(folder: Path) -> None:

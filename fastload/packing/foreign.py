@@ -14,7 +14,6 @@ import numpy.typing as npt
 from fastload.errors import FastloadError, FormatError, PackError
 from fastload.packing.earlier_index import earlier_index, index_identity
 from fastload.packing.entries import (
-    EntriesObserver,
     Maker,
     build_entries,
     ensure_entries,
@@ -24,7 +23,7 @@ from fastload.packing.entries import (
 from fastload.packing.files import make_folder, remove
 from fastload.packing.foreign_fields import ForeignFields, field_of
 from fastload.packing.foreign_files import braced, find_shards, format_of_file
-from fastload.packing.foreign_job import TABLES, IndexJob, IndexOptions, Source
+from fastload.packing.foreign_job import TABLE, IndexJob, IndexOptions, Source
 from fastload.packing.foreign_stored import StoredTar, contents_of, tars_at
 from fastload.packing.lock import folder_lock
 from fastload.packing.names import encode_key
@@ -33,6 +32,7 @@ from fastload.packing.packer import fitting_processes
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import WORK_NAME
 from fastload.packing.pool import write_shards
+from fastload.packing.progress import Observer, Work, entries_work
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.summary import Summary
 from fastload.remote.location import is_url
@@ -43,24 +43,14 @@ from fastload.shard.fields import entries_of, fields_digest
 from fastload.shard.formats import INDEXED, Kinds
 from fastload.shard.manifest import Manifest, Shard, names_fit
 
-__all__ = ["IndexObserver", "IndexOptions", "index_entries", "index_files"]
-
-
-class IndexObserver(EntriesObserver):
-    """Hears how far :func:`index_files` is."""
-
-    def index_started(self, folder: Path, files: int, size: int, done: int, done_size: int) -> None:
-        """So many files, of so many bytes, make the index; so many of them are done."""
-
-    def indexed(self, files: int, size: int) -> None:
-        """So many more files are done."""
+__all__ = ["IndexOptions", "index_entries", "index_files"]
 
 
 def index_files(
     paths: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     options: IndexOptions | None = None,
-    observer: IndexObserver | None = None,
+    observer: Observer | None = None,
     made: Maker | None = None,
 ) -> Manifest:
     """Index shards where they lie; ``output`` gets the index and a manifest with their paths or URLs.
@@ -113,7 +103,7 @@ def _index_into(
     format_name: str,
     shards: Sequence[Source],
     options: IndexOptions,
-    observer: IndexObserver | None,
+    observer: Observer | None,
     made: Maker | None,
 ) -> Manifest:
     kinds = _kinds(format_name, options.fields)
@@ -124,7 +114,7 @@ def _index_into(
     if manifest is None:
         job = IndexJob(format_name, shards, folder / WORK_NAME, options, kinds)
         try:
-            _index_missing(job, folder, observer or IndexObserver())
+            _index_missing(job, folder, observer or Observer())
             manifest = _Indexer(job).run(folder, identity)
         except BaseException:
             job.tidy()  # terminated processes have not
@@ -137,17 +127,18 @@ def _index_into(
     return manifest
 
 
-def _index_missing(job: IndexJob, folder: Path, observer: IndexObserver) -> None:
+def _index_missing(job: IndexJob, folder: Path, observer: Observer) -> None:
     """Make the parts that an earlier call has not left."""
     job.tidy()
     sizes = [path.size if isinstance(path, StoredTar) else _bytes_of(job, path) for path in job.shards]
     missing = [number for number in range(len(sizes)) if not job.is_finished(number)]
     left = sum(sizes[number] for number in missing)
-    observer.index_started(folder, len(sizes), sum(sizes), len(sizes) - len(missing), sum(sizes) - left)
+    done = len(sizes) - len(missing), sum(sizes) - left
+    observer.started(Work("indexing", folder, "file", len(sizes), sum(sizes), *done, "into"))
     processes = 1
-    if job.format_name not in TABLES:
+    if job.format_name != TABLE:
         processes = job.options.num_proc or fitting_processes(left)
-    write_shards(job, missing, processes, observer.indexed)
+    write_shards(job, missing, processes, observer.advanced)
 
 
 def _bytes_of(job: IndexJob, path: Path) -> int:
@@ -160,13 +151,13 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
     Raises:
         PackError: no legal kinds, or a format whose files have no fields here.
     """
-    if fields and not INDEXED[format_name][1]:
-        able = ", ".join(name for name, (_, has_fields) in INDEXED.items() if has_fields)
+    if fields and not INDEXED[format_name]:
+        able = ", ".join(name for name, has_fields in INDEXED.items() if has_fields)
         raise PackError(
             f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
             "'fastload pack' takes all fields."
         )
-    if format_name in TABLES:  # whose columns are told as pack's are
+    if format_name == TABLE:  # whose columns are told as pack's are
         return {}
     try:
         return {name: None if words.strip() == "none" else kind_of(words) for name, words in fields}
@@ -177,7 +168,7 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
 def index_entries(
     folder: str | os.PathLike[str],
     spacing: int | None,
-    observer: EntriesObserver | None = None,
+    observer: Observer | None = None,
     made: Maker | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -196,12 +187,12 @@ def index_entries(
         if spacing is None:
             remove_entries(place)
             return
-        observer = observer or EntriesObserver()
-        observer.entries_started(place, len(dataset))
+        observer = observer or Observer()
+        observer.started(entries_work(place, len(dataset)))
         if made is not None:
             write_entries(place, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
             return
-        build_entries(dataset, spacing, len(os.sched_getaffinity(0)), observer.entries_advanced)
+        build_entries(dataset, spacing, len(os.sched_getaffinity(0)), observer.advanced)
 
 
 class _Indexer:

@@ -75,8 +75,10 @@ def find_shards(path: Path) -> list[Path]:
         return [shard.absolute() for shard in shards_of(path)]
     found = sorted(p.absolute() for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
     tars = {p.stem for p in found if p.suffix.lower() == ".tar"}
-    if tars:  # img2dataset writes a table of the same name beside each
-        found = [p for p in found if p.suffix.lower() != ".parquet" or p.stem not in tars]
+    tables = {p for p in found if p.suffix.lower() == ".parquet"}
+    if any(p.stem not in tars for p in tables):  # img2dataset writes a table of the same name beside each tar
+        raise _is_parquet(path)
+    found = [p for p in found if p not in tables]
     splits = by_split(found)
     if len(splits) > 1:
         first = next(iter(splits.values()))[0].name
@@ -149,7 +151,7 @@ def format_of_file(path: Path) -> str:
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         return "arrow"
     if head.startswith(b"PAR1"):
-        return "parquet"
+        raise _is_parquet(path)
     if is_tar(head):
         return "tar"
     if any(map(head.startswith, _COMPRESSED)):
@@ -168,6 +170,13 @@ def _word_of(path: Path) -> str:
     with open(path, "rb") as file:
         head = file.read(8)
     return next((word for magic, word in _COMPRESSED.items() if head.startswith(magic)), "compressed")
+
+
+def _is_parquet(path: Path) -> FormatError:
+    return FormatError(
+        f"{path} cannot be indexed: Parquet files are not read in place. 'fastload pack {path} OUTPUT' packs "
+        "them."
+    )
 
 
 def _compressed(path: Path, word: str, source: Path) -> str:

@@ -30,10 +30,10 @@ from fastload.shard.formats import Foreign, Kinds, Readable, readable_of
 if TYPE_CHECKING:
     from fastload.packing.foreign_table import ForeignTable
 
-__all__ = ["TABLES", "IndexJob", "IndexOptions", "Source"]
+__all__ = ["TABLE", "IndexJob", "IndexOptions", "Source"]
 
-#: Formats of which all files are one table, read in their order.
-TABLES = ("arrow", "parquet")
+#: The format of which all files are one table, read in their order.
+TABLE = "arrow"
 Source = Path | StoredTar
 
 
@@ -82,7 +82,7 @@ class IndexJob:
     def is_finished(self, number: int) -> bool:
         """Whether the part of a file is there, and the file as it was then."""
         path, shard = self.part_path(number), self.shards[number]
-        if self.format_name in TABLES or not exists(path):
+        if self.format_name == TABLE or not exists(path):
             return False
         try:
             part = ShardPart.read(path)
@@ -138,12 +138,12 @@ class IndexJob:
 
     @cached_property
     def _columns(self) -> ForeignTable | None:
-        if self.format_name not in TABLES:
+        if self.format_name != TABLE:
             return None
         from fastload.packing.foreign_table import foreign_table  # and with it pyarrow
 
         tables = [shard for shard in self.shards if isinstance(shard, Path)]
-        return foreign_table(self.format_name, tables, dict(self.options.fields), self.options.column)
+        return foreign_table(tables, dict(self.options.fields), self.options.column)
 
     @contextmanager
     def _here(self, number: int) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""The columns beside the pictures of Arrow and Parquet files of others, as ``pack`` takes a table's."""
+"""The columns beside the pictures of Arrow files of others, as ``pack`` takes a table's."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ __all__ = ["ForeignTable", "foreign_table"]
 
 
 def foreign_table(
-    format_name: str, shards: Sequence[Path], fields: Mapping[str, str], column: str | None
+    shards: Sequence[Path], fields: Mapping[str, str], column: str | None
 ) -> ForeignTable | None:
-    """The table that these files are; None: none, or one of which the picture and the label are wanted alone.
-
-    Of Arrow files that is so unless they have objects or their fields are named.
+    """The table that these files are; None: one of which the picture and the label are wanted alone, which
+    is so unless they have objects or their fields are named.
 
     Raises:
         PackError: columns that no field can hold, or files of different columns.
     """
-    if format_name == "arrow" and not fields and not _has_objects(shards[0]):
+    if not fields and not _has_objects(shards[0]):
         return None
     files = [TableFile(str(path), path.stat().st_size, str(path)) for path in shards]
     rows = ArrowRows(files, str(shards[0].parent), b"")

@@ -27,12 +27,14 @@ from fastload.packing.plan import (
     WORK_NAME,
     listed,
     make_plan,
+    packing_work,
     planned_bytes,
     resume_plan,
 )
 from fastload.packing.pool import write_shards
+from fastload.packing.progress import Observer
 from fastload.packing.publish import publish_dataset
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.result import PackResult
 from fastload.packing.samples.given import AnnotatedSource
 from fastload.packing.samples.rows import table_suffix
 from fastload.packing.samples.run import pack_given
@@ -243,9 +245,8 @@ def _write(job: Job, observer: Observer) -> int:
     missing = sorted(set(range(len(shards))) - set(finished))
     done = frozenset(shards[number].name for number in finished)
     require_space(job.output, planned_bytes(job.plan, job.output / WORK_NAME, done))
-    files = sum(shards[number].stop - shards[number].start for number in finished)
-    size = sum(shards[number].bytes for number in finished)
-    observer.started(job.output, job.plan, files, size)
+    work = packing_work(job.plan, job.output, range(len(shards)), missing)
+    observer.started(work)
     processes = job.options.num_proc or fitting_processes(sum(shards[number].bytes for number in missing))
     # So each knows of the others. A process without a shard would leave its cores unused.
     processes = max(1, min(processes, len(missing)))
@@ -254,7 +255,7 @@ def _write(job: Job, observer: Observer) -> int:
         write_shards(job, missing, processes, observer.advanced)
     except BadFiles as error:
         raise PackError(bad_files(error.failures)) from None
-    return job.plan.totals.bytes - size
+    return job.plan.totals.bytes - work.done_size
 
 
 def fitting_processes(size: int) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -20,12 +20,22 @@ from fastload.packing.folders import IMG_EXTENSIONS, Ignored, ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
 from fastload.packing.options import PackOptions
+from fastload.packing.progress import Place, Work
 from fastload.packing.source import Source
 from fastload.remote.location import Location
 from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
 
-__all__ = ["PLAN_NAME", "WORK_NAME", "PackPlan", "ShardPlan", "listed", "make_plan", "resume_plan"]
+__all__ = [
+    "PLAN_NAME",
+    "WORK_NAME",
+    "PackPlan",
+    "ShardPlan",
+    "listed",
+    "make_plan",
+    "packing_work",
+    "resume_plan",
+]
 
 WORK_NAME = ".fastload-pack"
 PLAN_NAME = "plan.json"
@@ -205,6 +215,20 @@ def _difference(old: PackPlan, new: PackPlan, old_folder: Path, new_folder: Path
             path = (now or before or (b"",))[0]
             return f"{counts}; the first difference is at {printable(path)}"
     return counts
+
+
+def packing_work(plan: PackPlan, output: Place, numbers: Sequence[int], missing: Iterable[int]) -> Work:
+    """The writing of some of a plan's shards, of which some are missing."""
+
+    def totals(of: Iterable[int]) -> tuple[int, int]:
+        shards = [plan.shards[number] for number in of]
+        return sum(shard.stop - shard.start for shard in shards), sum(shard.bytes for shard in shards)
+
+    (files, size), (left_files, left_size) = totals(numbers), totals(missing)
+    where, done = f"into {counted(len(numbers), 'shard')} of", (files - left_files, size - left_size)
+    if len(numbers) == len(plan.shards):
+        size = plan.totals.bytes  # of the files, which shards of raw pixels do not have
+    return Work("packing", output, "file", files, size, *done, where)
 
 
 def planned_bytes(plan: PackPlan, work: Path, done: frozenset[str] = frozenset()) -> int:

@@ -32,7 +32,6 @@ __all__ = ["SPAN", "RecordChecks", "overlaps_across"]
 
 SPAN = 1 << 20  # entries looked at in one go
 _CHUNK = 512  # records a task
-Progress = Callable[[int, int], None]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -138,7 +137,7 @@ class RecordChecks:
             shard, end = shards[-1], ends[-1]
         return True
 
-    def contents(self, readable: set[int], decode: bool, progress: Progress) -> None:
+    def contents(self, readable: set[int], decode: bool) -> None:
         """Records whose bytes differ from their CRC-32C or, with ``decode``, are no whole image.
 
         Args:
@@ -146,23 +145,17 @@ class RecordChecks:
         """
         check = partial(self._check, decode=decode)
         threads = len(os.sched_getaffinity(0)) if self._stored is None else THREADS
-        for problems, files, size in _in_order(check, self._tasks(readable), threads):
-            progress(files, size)
+        for problems in _in_order(check, self._tasks(readable), threads):
             for kind, problem in problems:
                 self.found.add(kind, [problem])
 
-    def problems_of(
-        self, samples: range, readable: set[int], decode: bool
-    ) -> tuple[list[tuple[str, Problem]], int, int]:
-        """What :meth:`contents` finds in some samples, how many of them it looked at, and their bytes."""
+    def problems_of(self, samples: range, readable: set[int], decode: bool) -> list[tuple[str, Problem]]:
+        """What :meth:`contents` finds in some samples."""
         some = RecordChecks(
             self.folder, self.manifest, self.records[samples.start : samples.stop], self._key_of, self.found
         )
-        results = [
-            self._check((number, samples.start + ids), decode) for number, ids in some._tasks(readable)
-        ]
-        problems = [problem for found, _, _ in results for problem in found]
-        return problems, sum(files for _, files, _ in results), sum(size for _, _, size in results)
+        tasks = ((number, samples.start + ids) for number, ids in some._tasks(readable))
+        return [problem for task in tasks for problem in self._check(task, decode)]
 
     def _tasks(self, readable: set[int]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         """Shard and sample ids of at most :data:`_CHUNK` records of one file."""
@@ -177,9 +170,7 @@ class RecordChecks:
                     step = min(_CHUNK, max(1, WINDOW_BYTES // (2 * THREADS) // mean))
                 yield from ((number, ids[at : at + step]) for at in range(0, len(ids), step))
 
-    def _check(
-        self, task: tuple[int, npt.NDArray[np.int64]], decode: bool
-    ) -> tuple[list[tuple[str, Problem]], int, int]:
+    def _check(self, task: tuple[int, npt.NDArray[np.int64]], decode: bool) -> list[tuple[str, Problem]]:
         number, ids = task
         shard = self.manifest.shards[number].file
         records = np.ascontiguousarray(self.records[ids])
@@ -188,10 +179,9 @@ class RecordChecks:
                 path = self.folder / shard
                 if self._stored is not None:
                     path = stack.enter_context(self._stored.file(number, records))
-                problems = self._problems(path, ids, records, decode, number)
+                return self._problems(path, ids, records, decode, number)
         except FastloadError as error:
-            return [("a shard cannot be read", Problem(str(error), shard))], len(ids), 0
-        return problems, len(ids), int(records["length"].sum(dtype=np.uint64))
+            return [("a shard cannot be read", Problem(str(error), shard))]
 
     def _problems(
         self,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastload.errors import RemoteError
-from fastload.packing.entries import EntriesObserver, made_in_windows, remove_entries, write_entries
+from fastload.packing.entries import made_in_windows, remove_entries, write_entries
+from fastload.packing.progress import Observer, entries_work
 from fastload.remote.node_folder import NodeFolder
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
@@ -23,7 +24,7 @@ def index_stored_entries(
     url: str,
     storage_options: Mapping[str, Any] | None,
     spacing: int | None,
-    observer: EntriesObserver | None = None,
+    observer: Observer | None = None,
 ) -> str:
     """Make the entry points of a set in a store anew, or remove them (``spacing`` None).
 
@@ -37,16 +38,16 @@ def index_stored_entries(
         ChecksumError: a damaged record.
     """
     dataset = PackedFiles(url, entries=False, storage_options=storage_options)
-    location, store, observer = dataset.location, dataset.store, observer or EntriesObserver()
+    location, store, observer = dataset.location, dataset.store, observer or Observer()
     assert location is not None
     assert store is not None
     path = (location / ENTRIES_NAME).path
     folder = NodeFolder(dataset.id)
     with folder.alone(str(location)):
         if spacing is not None:
-            observer.entries_started(location, len(dataset))
+            observer.started(entries_work(location, len(dataset)))
             threads = len(os.sched_getaffinity(0))
-            made = made_in_windows(dataset, spacing, threads, observer.entries_advanced)
+            made = made_in_windows(dataset, spacing, threads, observer.advanced)
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, made)
         try:
             if spacing is None:

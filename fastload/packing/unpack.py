@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.messages import say
 from fastload.machine.paths import exists, is_dir, is_symlink
-from fastload.packing.annotations.across import unpack_across
-from fastload.packing.annotations.across_files import TARGETS
 from fastload.packing.annotations.coco_unpack import unpack_coco
 from fastload.packing.annotations.panoptic_unpack import unpack_panoptic
 from fastload.packing.annotations.voc_unpack import unpack_voc
@@ -37,7 +34,6 @@ LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo
 def unpack(
     folder: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    progress: Callable[[int, int], None] | None = None,
     table: TableFormat = "jsonl",
     storage_options: Mapping[str, Any] | None = None,
     as_: str | None = None,
@@ -49,15 +45,15 @@ def unpack(
     is unpacked into one.
 
     ``as_``: "coco", "panoptic", "yolo" or "voc": what was packed from such files becomes them again, which
-    say the same. Any other set with boxes and their classes becomes COCO's, YOLO's or VOC's files that say
-    what these can; what they cannot is listed on stderr and in ``not-said.txt``.
+    say the same. No set becomes files of another layout.
 
     ``output`` appears when all is written. Records of raw pixels become PNG files, which
     packing takes again.
 
     Raises:
         FormatError: keys that are no safe paths.
-        PackError: ``output`` exists and is not empty; two records of one name.
+        PackError: ``output`` exists and is not empty; two records of one name; the set was not packed from
+            files of the layout ``as_``, or not all of what they said.
         ChecksumError: damaged records.
     """
     if as_ is not None and as_ not in LAYOUTS:
@@ -76,11 +72,11 @@ def unpack(
         remove(temporary)
         temporary.mkdir()
         if as_ is not None:
-            _unpack_as(dataset, temporary, as_, progress)
+            LAYOUTS[as_](dataset, temporary)
         elif dataset.manifest.fields:
-            unpack_fields(dataset, temporary, table, progress)
+            unpack_fields(dataset, temporary, table)
         else:
-            _unpack_plain(dataset, temporary, progress)
+            _unpack_plain(dataset, temporary)
         publish_folder(temporary, final)
     except OSError as error:
         if isinstance(error, FastloadError):
@@ -91,28 +87,11 @@ def unpack(
     return len(dataset)
 
 
-def _unpack_as(
-    dataset: PackedFiles, folder: Path, layout: str, progress: Callable[[int, int], None] | None
-) -> None:
-    source = dataset.schema.index_field.source
-    own = source.get("layout") if isinstance(source, Mapping) else None
-    if layout == own or layout not in TARGETS:
-        LAYOUTS[layout](dataset, folder, progress)
-        return
-    unsaid = unpack_across(dataset, folder, layout, TARGETS[layout], progress)
-    if unsaid:
-        lines = "\n".join(unsaid)
-        write_new(os.fsencode(folder), b"not-said.txt", f"{lines}\n".encode())
-        say(f"Files of {layout} have no place for (not-said.txt):\n{lines}")
-
-
-def _unpack_plain(dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None) -> None:
+def _unpack_plain(dataset: PackedFiles, folder: Path) -> None:
     for ids, part in in_windows(dataset):
         for sample in ids:
             data = part.read(sample)
             write_new(os.fsencode(folder), _target(dataset, sample), _as_file(dataset, sample, data))
-            if progress is not None:
-                progress(1, len(data))
 
 
 def _target(dataset: PackedFiles, sample: int) -> bytes:

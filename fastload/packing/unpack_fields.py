@@ -38,9 +38,7 @@ _AT_ONCE = 1000  # rows of a Parquet table
 Row = dict[str, Any]  # paths of pictures, bytes of values
 
 
-def unpack_fields(
-    dataset: PackedFiles, folder: Path, table: TableFormat, progress: Callable[[int, int], None] | None
-) -> None:
+def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> None:
     """Write every sample below ``folder``: pictures as files, the other values in ``samples.jsonl`` (or
     ``.csv``, ``.parquet``), the schema in ``samples.schema.json``.
 
@@ -55,14 +53,10 @@ def unpack_fields(
     with _TABLES[table](folder / name, dataset) as add:
         for sample, part in ((sample, part) for ids, part in in_windows(dataset) for sample in ids):
             row: Row = {}
-            size = 0
             for field in dataset.schema:
                 data = part.value_bytes(field.name, sample)
-                size += len(data)
                 row[field.name] = files.write(field, sample, data) if field.storage == "record" else data
             add(row)
-            if progress is not None:
-                progress(1, size)
 
 
 class _Files:

@@ -33,7 +33,6 @@ from fastload.shard.opened import check_fields
 
 __all__ = ["Problem", "has_entries", "manifest_at", "sets_in", "verify"]
 
-Progress = Callable[[int, int], None]
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
 
 
@@ -186,15 +185,14 @@ class _Checks:
             reason = f"the records have {summary.bytes} bytes, the manifest says {self.manifest.data_bytes}"
             self.found.add("another number of bytes", [Problem(reason)])
 
-    def contents(self, decode: bool, progress: Progress, spread: Spread | None) -> None:
+    def contents(self, decode: bool, spread: Spread | None) -> None:
         """Records whose bytes are wrong, and values that their fields cannot hold."""
         if spread is None:
-            self.records.contents(self._readable, decode, progress)
+            self.records.contents(self._readable, decode)
         else:
             common = (self.folder, self.manifest.id, frozenset(self._readable), decode)
             spans = spans_of(self.manifest)
-            for problems, files, size in spread(_records_of_span, common, spans):
-                progress(files, size)
+            for problems in spread(_records_of_span, common, spans):
                 for kind, problem in problems:
                     self.found.add(kind, [problem])
         for column in self.columns:
@@ -202,7 +200,7 @@ class _Checks:
             if column.field.of is not None:
                 column.rows_of(next(one for one in self.columns if one.field.name == column.field.of))
             if column.records is not None:
-                column.records.contents(self._readable, decode, lambda records, size: None)
+                column.records.contents(self._readable, decode)
 
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
@@ -237,8 +235,8 @@ class _Checks:
 
 def _records_of_span(
     common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
-) -> tuple[list[tuple[str, Problem]], int, int]:
-    """What is wrong with some samples' records, how many were looked at, and their bytes."""
+) -> list[tuple[str, Problem]]:
+    """What is wrong with some samples' records."""
     folder, packed_as, readable, decode = common
     dataset = opened_once(folder, packed_as)
     checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
@@ -253,7 +251,6 @@ def _entries_of_span(common: tuple[Path, str], span: tuple[int, int]) -> list[in
 def verify(
     folder: str | os.PathLike[str],
     decode: bool = False,
-    progress: Progress | None = None,
     entries: bool = False,
     spread: Spread | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -264,7 +261,6 @@ def verify(
     Args:
         folder: a packed dataset, or its URL in a store, whose records are all read once.
         decode: decode every record, too.
-        progress: called with (records, bytes) as they are checked, from this thread.
         entries: compute all entry points again, too, and compare them with the stored ones.
         spread: calls a function with its first argument and each of the items, in processes that see the
             same folder, and gives the results in order; None: threads of this process do the work.
@@ -285,7 +281,7 @@ def verify(
         manifest = Manifest.read(place)
         if not manifest.in_store:
             refuse_options(folder, options)
-            return _verified(place, decode, progress, entries, spread)
+            return _verified(place, decode, entries, spread)
     if spread is not None:
         raise PackError(
             f"processes share the work on records that are on this machine. Found: {location or place}. "
@@ -294,17 +290,16 @@ def verify(
     if location is None:
         _, store, shards = shards_in_store(place, manifest, options)
         stored = StoredShards(store, shards, place, options)
-        return _verified(place, decode, progress, entries, None, stored)
+        return _verified(place, decode, entries, None, stored)
     with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
         copy = copy_as_it_is(location, options, Path(root))
         stored = StoredShards(copy.store, copy.shards, location, options)
-        return _verified(copy.folder, decode, progress, entries, None, stored)
+        return _verified(copy.folder, decode, entries, None, stored)
 
 
 def _verified(
     place: Path,
     decode: bool,
-    progress: Progress | None,
     entries: bool,
     spread: Spread | None,
     stored: StoredShards | None = None,
@@ -328,6 +323,6 @@ def _verified(
     checks = _Checks(place, manifest, index, found, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
-    checks.contents(decode, progress or (lambda records, size: None), spread)
+    checks.contents(decode, spread)
     checks.entry_points(entries, spread)
     return found.listed(), len(index)

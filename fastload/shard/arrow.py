@@ -21,7 +21,7 @@ from fastload.shard.arrow_messages import has_compression
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
-__all__ = ["Writer", "data_file", "image_column", "locate", "path_keys", "read_foreign", "shard_bytes"]
+__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _MAPPED_AT_ONCE = 16 << 20
@@ -251,13 +251,13 @@ def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
 
 def _read_foreign(mapped: _Mapped, column: str | None) -> Foreign:
     features = _features(mapped.schema)
-    image = image_column(mapped.path, mapped.schema, column)
+    image = _image_column(mapped.path, mapped.schema, column)
     labels, classes = _labels(mapped, features)
-    keys = path_keys([batch.column(image) for batch in mapped.batches])
+    keys = _path_keys([batch.column(image) for batch in mapped.batches])
     return Foreign(_locate(mapped, image), labels, keys, classes)
 
 
-def path_keys(columns: Sequence[pa.Array]) -> list[str] | None:
+def _path_keys(columns: Sequence[pa.Array]) -> list[str] | None:
     """The names beside pictures in all parts of a column; None: there are none, or not everywhere."""
     structs = [part for part in columns if pa.types.is_struct(part.type) and _has_path(part.type)]
     paths = [part.field("path") for part in structs]
@@ -277,7 +277,7 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
         return {}
 
 
-def image_column(path: Path, schema: pa.Schema, column: str | None) -> str:
+def _image_column(path: Path, schema: pa.Schema, column: str | None) -> str:
     """The column of a file's pictures: ``column``, or by what ``datasets`` has written, name and type.
 
     Raises:

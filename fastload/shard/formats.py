@@ -55,16 +55,9 @@ FORMATS = {
     "lmdb": Facts(".lmdb", "lmdb"),
     "hdf5": Facts(".h5", "h5py"),
 }
-#: Formats that others write and ``fastload index`` reads: the module of this package, and whether their
+#: Formats that others write and ``fastload index`` reads, each a module of this package: whether their
 #: further values become fields.
-INDEXED = {
-    "arrow": ("arrow", True),
-    "lmdb": ("lmdb", False),
-    "hdf5": ("hdf5", False),
-    "tar": ("tar", True),
-    "mds": ("mds", True),
-    "parquet": ("parquet_plain", True),
-}
+INDEXED = {"arrow": True, "lmdb": False, "hdf5": False, "tar": True, "mds": True}
 # What says nothing about the file's contents.
 _NO_DAMAGE = (
     errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOMEM, errno.EPERM,
@@ -214,7 +207,7 @@ def readable_of(name: str) -> Readable:
         FastloadError: the library cannot be imported.
     """
     library = FORMATS[name].library if name in FORMATS else "pyarrow"
-    return _module(INDEXED[name][0], library)  # type: ignore[no-any-return]
+    return _module(name, library)  # type: ignore[no-any-return]
 
 
 def _module(name: str, library: str) -> Any:

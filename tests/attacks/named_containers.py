@@ -1,4 +1,4 @@
-"""Arrow, LMDB, HDF5 and Parquet files that lie, given to ``fastload index``."""
+"""Arrow, LMDB and HDF5 files that lie, given to ``fastload index``, and Parquet to ``fastload pack``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from attack_rules import MIB, Rule, attack, honest
-from uses import BLOBS, index_and_read
+from uses import BLOBS, index_and_read, pack_and_read
 
 KIND = "containers"
 RANGES = Rule(
@@ -27,7 +27,6 @@ TAKEN = Rule(
     "Indexed datasets",
     "LMDB databases whose values are images, and HDF5 files with variable-length uint8 rows",
 )
-PARQUET = Rule("FORMAT.md", "Indexed datasets", "Parquet files whose column of pictures is uncompressed")
 ERROR = Rule(
     "SECURITY.md",
     "What is trusted",
@@ -104,7 +103,7 @@ def small_parquet(folder: Path) -> Callable[[], Any]:
     pq.write_table(
         pa.table({"image": pa.array(BLOBS, pa.binary())}), path, compression="none", use_dictionary=False
     )
-    return index_and_read(path)
+    return pack_and_read(path)
 
 
 # ---- Arrow --------------------------------------------------------------------------------------
@@ -345,39 +344,26 @@ def an_hdf5_of_pictures_that_are_made_up_of_other_files(folder: Path) -> Callabl
 # ---- Parquet ------------------------------------------------------------------------------------
 
 
-@attack(KIND, PARQUET, REFUSED)
+@attack(KIND, MEMORY, REFUSED)
 def a_parquet_footer_of_2_gib(folder: Path) -> Callable[[], Any]:
     path = within(folder, "a.parquet")
     pq.write_table(pa.table({"image": pa.array(BLOBS, pa.binary())}), path, compression="none")
-    return index_and_read(patched(path, (path.stat().st_size - 8, struct.pack("<I", 2**31 - 1))))
+    return pack_and_read(patched(path, (path.stat().st_size - 8, struct.pack("<I", 2**31 - 1))))
 
 
-@attack(KIND, PARQUET, REFUSED)
+@attack(KIND, MEMORY, REFUSED)
 def a_parquet_footer_nested_without_end(folder: Path) -> Callable[[], Any]:
     path = within(folder, "a.parquet")
     footer = b"\x1c" * (4 * MIB)  # structs in structs, as Thrift's compact protocol writes them
     path.write_bytes(b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1")
-    return index_and_read(path)
+    return pack_and_read(path)
 
 
-@attack(KIND, PARQUET, REFUSED)
+@attack(KIND, MEMORY, REFUSED)
 def a_parquet_page_that_claims_2_to_the_31_values(folder: Path) -> Callable[[], Any]:
     path = within(folder, "a.parquet")
     pq.write_table(
         pa.table({"image": pa.array(BLOBS, pa.binary())}), path, compression="none", use_dictionary=False
     )
     # A page's header begins with three varints: type, and its sizes.
-    return index_and_read(patched(path, (7, b"\xfe\xff\xff\xff\x0f")))
-
-
-@attack(KIND, PARQUET, REFUSED)
-def a_parquet_file_of_packed_pictures(folder: Path) -> Callable[[], Any]:
-    path = within(folder, "a.parquet")
-    zeros = [bytes(8 * MIB)] * 40
-    pq.write_table(
-        pa.table({"image": pa.array(zeros, pa.large_binary())}),
-        path,
-        compression="zstd",
-        use_dictionary=False,
-    )
-    return index_and_read(path)
+    return pack_and_read(patched(path, (7, b"\xfe\xff\xff\xff\x0f")))

@@ -16,7 +16,6 @@ import h5py
 import lmdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from judged import is_legal
 from mds_reference import write_mds
 from mutated_sets import COUNT, ERROR, Kind, crc, facts, packed, small
@@ -53,13 +52,6 @@ def _arrow(folder: Path) -> None:
     )
     with pa.OSFile(str(folder / "a.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-
-
-def _parquet(folder: Path) -> None:
-    table = pa.table(
-        {"image": pa.array(PICTURES, pa.binary()), "label": list(range(COUNT)), "text": ["x"] * COUNT}
-    )
-    pq.write_table(table, folder / "a.parquet", compression="none", use_dictionary=["text"], row_group_size=4)
 
 
 def _lmdb(folder: Path) -> None:
@@ -220,7 +212,6 @@ KEPT, COEFFICIENTS = _cached(cache_format="coefficients")
 KINDS: Sequence[Kind] = (
     foreign("others' tar", _tar, "a.tar"),
     foreign("others' Arrow", _arrow, "a.arrow"),
-    foreign("others' Parquet", _parquet, "a.parquet"),
     foreign("others' LMDB", _lmdb, "a.lmdb/data.mdb", "a.lmdb"),
     foreign("others' HDF5", _hdf5, "a.h5"),
     foreign("MDS shard", _mds, "mds/shard.00000.mds", "mds"),

@@ -29,7 +29,7 @@ class Slow(Samples):
 class Spoken(Observer):
     """Says when some samples are in shards."""
 
-    def advanced(self, files: int, size: int) -> None:
+    def advanced(self, count: int, size: int = 0) -> None:
         sys.stdout.write("begun\n")
         sys.stdout.flush()
 

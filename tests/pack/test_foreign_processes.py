@@ -15,23 +15,26 @@ from tar_reference import bad_members, captioned, write_tar
 from fastload import PackedDataset
 from fastload.errors import FormatError, PackError
 from fastload.packing import foreign_job
-from fastload.packing.foreign import IndexObserver, IndexOptions, index_files
+from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.foreign_records import described
 from fastload.packing.part import ShardPart
+from fastload.packing.progress import Observer, Work
 
 
-class Counts(IndexObserver):
+class Counts(Observer):
     """What is told of the progress."""
 
     def __init__(self) -> None:
-        self.started: tuple[int, ...] = ()
+        self.begun: tuple[int, ...] = ()
         self.files = self.bytes = 0
 
-    def index_started(self, folder: Path, files: int, size: int, done: int, done_size: int) -> None:
-        self.started = (files, size, done, done_size)
+    def started(self, work: Work) -> None:
+        if work.size is not None:  # not of the entry points
+            self.begun = (work.count, work.size, work.done, work.done_size)
 
-    def indexed(self, files: int, size: int) -> None:
-        self.files, self.bytes = self.files + files, self.bytes + size
+    def advanced(self, count: int, size: int = 0) -> None:
+        if size:
+            self.files, self.bytes = self.files + count, self.bytes + size
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def test_several_processes_give_the_same_bytes(tars: list[Path], tmp_path: Path)
     assert one == two
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     size = sum(path.stat().st_size for path in tars)
-    assert counts.started == (6, size, 0, 0)
+    assert counts.begun == (6, size, 0, 0)
     assert (counts.files, counts.bytes) == (6, size)
 
 
@@ -76,7 +79,7 @@ def test_what_was_done_before_an_error_is_kept(tars: list[Path], tmp_path: Path)
     write_tar(tars[1], captioned(4, 500))  # another file now: what is known of it is of no use
     counts = Counts()
     found = index_files(tars, tmp_path / "out", IndexOptions(on_error="skip"), counts)
-    assert counts.started[2] == 4
+    assert counts.begun[2] == 4
     assert counts.files == 2
     assert found == index_files(tars, tmp_path / "whole", IndexOptions(on_error="skip"))
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -88,7 +91,7 @@ def test_what_other_options_gave_is_not_taken_over(tars: list[Path], tmp_path: P
     counts = Counts()
     options = IndexOptions(on_error="skip", fields=(("json", "none"),))
     found = index_files(tars, tmp_path / "out", options, counts)
-    assert counts.started[2] == 0
+    assert counts.begun[2] == 0
     assert "json" not in found.schema.names
 
 
@@ -112,7 +115,7 @@ def test_bad_records_that_were_left_out_do_not_pass(
             index_files(tars[::-1], tmp_path / "out", options, counts)
     else:
         index_files(tars[::-1], tmp_path / "out", options, counts)
-    assert counts.started[2] == (1 if bad == "skip" else 0)
+    assert counts.begun[2] == (1 if bad == "skip" else 0)
 
 
 def test_killed_it_goes_on(tars: list[Path], tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_killed_it_goes_on(tars: list[Path], tmp_path: Path) -> None:
     counts = Counts()
     options = IndexOptions(on_error="skip", entries=None)
     found = index_files([tmp_path / "tars"], out, options, counts)
-    assert counts.started == () or counts.started[2] >= 1
+    assert counts.begun == () or counts.begun[2] >= 1
     assert found == index_files([tmp_path / "tars"], tmp_path / "whole", options)
     assert contents(out) == contents(tmp_path / "whole")
     assert len(PackedDataset(out)) == found.num_records

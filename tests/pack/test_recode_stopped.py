@@ -18,6 +18,7 @@ from recode_sets import contents, field_set, stored
 from fastload.errors import ChecksumError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing.output import OutputFolder
+from fastload.packing.progress import Observer, Work
 from fastload.packing.recode import run as recode_run
 from fastload.packing.recode.job import RecodeJob
 from fastload.packing.recode.plan import files_of
@@ -105,15 +106,16 @@ def stopped_after(shards: int, monkeypatch: pytest.MonkeyPatch, run: Callable[[]
 
 def test_finished_shards_are_kept(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped_after(2, monkeypatch, lambda: recode(plain, "fast", 1))
-    started: list[tuple[int, ...]] = []
+    started: list[int] = []
 
-    class Heard(recode_run.Observer):
-        def recode_started(self, output: Path, *counts: int) -> None:
-            started.append(counts)
+    class Heard(Observer):
+        def started(self, work: Work) -> None:
+            if work.doing == "recoding":
+                started.append(work.done)
 
     recode(plain, "fast", 1, Heard())
     shards = PackedFiles(plain).manifest.shards
-    assert [counts[2] for counts in started] == [shards[0].records + shards[1].records]
+    assert started == [shards[0].records + shards[1].records]
     assert not (plain / ".fastload-recode").exists()
 
 

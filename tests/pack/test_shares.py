@@ -25,6 +25,7 @@ from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.shares import Shares, ranges
 from fastload.packing.lock import LOCK_NAME, PLAN_LOCK_NAME, claim, folder_lock, share_lock
 from fastload.packing.plan import WORK_NAME
+from fastload.packing.progress import Place
 from fastload.packing.shard_job import part_path
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -160,7 +161,7 @@ def test_who_dies_is_replaced(tmp_path: Path, source: Path) -> None:
     )  # fmt: skip
 
     class Killing(Observer):
-        def waits(self, output: Path, reason: str) -> None:
+        def said(self, place: Place, reason: str) -> None:
             reasons.append(reason)
             holder.kill()
 
@@ -193,7 +194,7 @@ def test_a_plan_in_the_making_is_waited_for(tmp_path: Path, source: Path) -> Non
     assert held is not None
 
     class Releasing(Observer):
-        def waits(self, output: Path, reason: str) -> None:
+        def said(self, place: Place, reason: str) -> None:
             reasons.append(reason)
             held.close()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import io
 import json
 import random
 import re
@@ -465,13 +464,10 @@ def test_what_became_of_columns_is_said(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_an_index_keeps_null(tmp_path: Path) -> None:
     made = {"text": pa.array(["a", None, ""]), "n": pa.array([1, None, 2**60 + 1], pa.int64())}
-    table = pa.table({"image": pa.array([photo(i) for i in range(3)], pa.binary()), **made})
-    file = io.BytesIO()
-    parquet.write_table(table, file, compression="none", use_dictionary=False)
-    (tmp_path / "t.parquet").write_bytes(file.getvalue())
     from fastload.packing.foreign import IndexOptions, index_files
 
-    index_files([tmp_path / "t.parquet"], tmp_path / "set", IndexOptions(entries=None))
+    options = IndexOptions(entries=None, fields=(("image", "image"),))
+    index_files([write(tmp_path / "t.arrow", made)], tmp_path / "set", options)
     assert batch_of(tmp_path / "set") == {"text": ["a", None, ""], "n": [1, None, 2**60 + 1]}
 
 

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from fastload.errors import PackError
 from fastload.machine.paths import read_at, write_at
+from fastload.packing.annotations.again import AS_TABLE, require, source_of
 from fastload.packing.annotations.coco_folders import png_name
 from fastload.packing.annotations.coco_samples import MAPS
 from fastload.packing.annotations.coco_schema import BOXES, CAPTIONS, FIELDS, OBJECTS, SEGMENTS
@@ -28,7 +29,6 @@ from fastload.shard.dataset import PackedFiles
 
 __all__ = ["unpack_coco"]
 
-_ELSE = "Unpack it as a table: without --as."
 _NEEDED = {
     OBJECTS: (BOXES, "order"),
     CAPTIONS: (CAPTIONS, "caption_order"),
@@ -40,9 +40,7 @@ def _needed(told: Mapping[str, Any]) -> tuple[str, ...]:
     return (BOXES, told["order"]) if "order" in told else _NEEDED[told["has"]]
 
 
-def unpack_coco(
-    dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None = None
-) -> None:
+def unpack_coco(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures and ``annotations/NAME.json`` below ``folder``.
 
     The JSONs are equal to those that were packed, value by value and type by type, lists in their order; what
@@ -53,7 +51,8 @@ def unpack_coco(
         FormatError: keys that are no safe paths.
         ChecksumError: damaged records.
     """
-    source = _source_of(dataset)
+    source = source_of(dataset, "coco", ("image_id", "rest"))
+    require(dataset, (name for told in source["files"] for name in _needed(told)))
     root = os.fsencode(folder)
     pictures = safe_path(os.fsencode(source["folder"]))
     with ExitStack() as stack:
@@ -65,7 +64,7 @@ def unpack_coco(
             if name.endswith(NUMPY_SUFFIX):
                 raise PackError(
                     f"{os.fsdecode(name)} was packed as pixels, and --as gives files back as they were. "
-                    f"{_ELSE}"
+                    f"{AS_TABLE}"
                 )
             if not written(root, pictures + b"/" + name, data):
                 raise PackError(f"two records have the name {os.fsdecode(name)!r} and are not the same.")
@@ -86,30 +85,8 @@ def unpack_coco(
                 path = where + b"/" + png_name(name)
                 if not written(root, path, part.value_bytes(MAPS, sample)):
                     raise PackError(f"two records have the map {os.fsdecode(path)!r} and are not the same.")
-            if progress is not None:
-                progress(1, len(data))
         for file in files:
             file.write(folder / "annotations")
-
-
-def _source_of(dataset: PackedFiles) -> Any:
-    schema, options = dataset.schema, dataset.manifest.options
-    source = schema.index_field.source
-    if not isinstance(source, Mapping) or source.get("layout") != "coco":
-        raise PackError(f"{dataset.where} was not packed from COCO's files. {_ELSE}")
-    changed = [name for name in ("raw", "max_side", "size") if options.get(name)]
-    if changed:
-        raise PackError(
-            f"{dataset.where} was packed with {changed[0]}={options[changed[0]]!r}, so its pictures are not "
-            f"those that COCO's files are about. {_ELSE}"
-        )
-    needed = ["image_id", "rest", *(name for told in source["files"] for name in _needed(told))]
-    missing = [name for name in needed if name not in schema]
-    if missing:
-        raise PackError(
-            f"{dataset.where} was packed without the field {missing[0]!r}, which COCO's files need. {_ELSE}"
-        )
-    return source
 
 
 @contextmanager

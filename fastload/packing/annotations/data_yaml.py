@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
-from fastload.extras import words
+from fastload.extras import need
 from fastload.machine.paths import exists
 from fastload.packing.annotations.listed import read_text
 from fastload.shard.manifest import MAX_NUMBERED
 
-__all__ = ["DataYaml", "read_data_yaml", "simple_yaml"]
+__all__ = ["DataYaml", "read_data_yaml"]
 
 _SPLITS = ("train", "val", "test")
-_TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[\[\],]|[^\[\],]+)""")
-_ENTRY = re.compile(r"""("[^"]*"|'[^']*'|[^\s#'"\[\]{}][^#'"\[\]{}]*?)\s*:(?:\s+(.*))?""")
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,10 @@ def read_data_yaml(path: Path) -> DataYaml:
     """Read it.
 
     Raises:
+        LibraryMissing: there is no PyYAML.
         PackError: it cannot be read, or does not say what it must; names what.
     """
+    need("yaml", f"YOLO's {path.name}")
     try:
         body = _parsed(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
@@ -53,13 +52,8 @@ def read_data_yaml(path: Path) -> DataYaml:
 
 
 def _parsed(text: str) -> Any:
-    try:
-        import yaml
-    except ImportError as missing:
-        try:
-            return simple_yaml(text)
-        except ValueError as error:
-            raise ValueError(f"{error}; {words('yaml', 'all of YAML', missing)}") from None
+    import yaml
+
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError(
@@ -68,6 +62,8 @@ def _parsed(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
+    except (LookupError, AttributeError) as error:  # as PyYAML raises for "!!int ''" and its like
+        raise ValueError(f"a value is not what its tag says ({error})") from None
 
 
 def _root(path: Path, body: Mapping[str, Any]) -> Path:
@@ -147,90 +143,3 @@ def _pairs(body: Mapping[str, Any], points: int) -> tuple[tuple[int, int], ...]:
     if any(mirror[other] != point for point, other in enumerate(mirror)):
         raise ValueError(f"'flip_idx' must change points in pairs. Found: {mirror!r:.200}.")
     return tuple((point, other) for point, other in enumerate(mirror) if point < other)
-
-
-def simple_yaml(text: str) -> dict[str, Any]:
-    """The part of YAML that such files have, where PyYAML is not installed: keys with words, numbers, lists,
-    and lists or keys of these below them. What is nested deeper is left out: the keys read here are not.
-
-    Raises:
-        ValueError: what this part has not.
-    """
-    found: dict[str, Any] = {}
-    key, column = "", -1  # of what lies below a key: how far its first line is indented
-    for number, indent, line in _lines(text):
-        is_item = line.startswith("- ") or line == "-"
-        if (indent or is_item) and not key:
-            raise ValueError(f"line {number} stands below no key: {line!r:.60}")
-        if indent == 0 and not is_item:
-            match = _ENTRY.fullmatch(line)
-            if match is None:
-                raise ValueError(f"line {number} is no 'key: value': {line!r:.60}")
-            key, column = str(_word(match[1])), -1
-            found[key] = _value(match[2], number)
-            continue
-        column = indent if column < 0 else column
-        if indent == column:
-            _below(found, key, line, number)
-    return found
-
-
-def _lines(text: str) -> Iterator[tuple[int, int, str]]:
-    """Number, indentation and text of each line that says something."""
-    for number, line in enumerate(text.splitlines(), 1):
-        said = line.strip()
-        if said and not said.startswith("#") and said not in ("---", "..."):
-            yield number, len(line) - len(line.lstrip()), said
-
-
-def _below(found: dict[str, Any], key: str, line: str, number: int) -> None:
-    match = _ENTRY.fullmatch(line)
-    if line.startswith("- "):
-        if found[key] is None:
-            found[key] = []
-        if isinstance(found[key], list):
-            found[key].append(_value(line[2:], number))
-    elif match is not None:
-        if found[key] is None:
-            found[key] = {}
-        if isinstance(found[key], dict):
-            found[key][_word(match[1])] = _value(match[2], number)
-
-
-def _value(text: str | None, number: int) -> Any:
-    """What stands behind a key; None: nothing."""
-    said = (text or "").strip()
-    if said.startswith("["):
-        return _flow(said, number)
-    if said[:1] in ("'", '"'):
-        match = _TOKEN.match(said)
-        return _word(match[1]) if match else said
-    said = re.split(r"\s#", said)[0].strip()
-    return _word(said) if said and not said.startswith(("#", "|", ">")) else None
-
-
-def _flow(text: str, number: int) -> list[Any]:
-    """A list in brackets, on one line."""
-    stack: list[list[Any]] = [[]]
-    at = 0
-    while match := _TOKEN.match(text, at):
-        at, token = match.end(), match[1].strip()
-        if token == "[":
-            stack.append([])
-        elif token == "]" and len(stack) > 1:
-            done = stack.pop()
-            stack[-1].append(done)
-            if len(stack) == 1:
-                return done
-        elif token and token != ",":
-            stack[-1].append(_word(token))
-    raise ValueError(f"line {number} has a list that does not end on it: {text!r:.60}")
-
-
-def _word(text: str) -> Any:
-    """A word, or the number that it is."""
-    if text[:1] == text[-1:] and text[:1] in ("'", '"') and len(text) > 1:
-        return text[1:-1].replace("''", "'") if text[0] == "'" else text[1:-1].replace('\\"', '"')
-    if re.fullmatch(r"[-+]?\d+", text):
-        return int(text)
-    return {"true": True, "false": False, "null": None, "~": None}.get(text.lower(), text)

@@ -28,9 +28,7 @@ from fastload.shard.dataset import PackedFiles
 __all__ = ["png_of", "segments_of", "unpack_panoptic"]
 
 
-def unpack_panoptic(
-    dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None = None
-) -> None:
+def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures, ``annotations/NAME.json`` and ``annotations/NAME/*.png`` below ``folder``.
 
     Raises:
@@ -48,7 +46,7 @@ def unpack_panoptic(
     images: list[str] = []
     orders, ends = array("q"), array("q")
     with tempfile.TemporaryFile() as annotations:
-        for position, sample in enumerate(samples_of(dataset, progress)):
+        for position, sample in enumerate(samples_of(dataset)):
             rest = sample.value("rest") or {}
             number = int(sample.value("image_id"))
             write_new(root, pictures + b"/" + sample.path, sample.data(dataset.schema.index_field.name))

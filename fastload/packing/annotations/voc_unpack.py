@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from fastload.packing.annotations.again import Unpacked, samples_of, source_of
@@ -18,9 +17,7 @@ __all__ = ["unpack_voc"]
 _NEEDED = ("boxes", "labels", "difficult", "truncated", "rest")
 
 
-def unpack_voc(
-    dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None = None
-) -> None:
+def unpack_voc(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures, XML files that say the same, masks, and the list of names below ``folder``.
 
     Raises:
@@ -35,7 +32,7 @@ def unpack_voc(
     below = os.fsencode(source["folder"])
     masks = {name: os.fsencode(place) for name, place in MASKS.items() if name in dataset.schema}
     names: list[bytes] = []
-    for sample in samples_of(dataset, progress):
+    for sample in samples_of(dataset):
         stem = os.path.splitext(os.path.basename(sample.path))[0]
         write_new(root, sample.path, sample.data(dataset.schema.index_field.name))
         text = to_xml(filled(sample.value("rest"), _objects(sample, labels.classes)))

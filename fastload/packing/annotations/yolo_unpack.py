@@ -22,9 +22,7 @@ __all__ = ["part_of", "unpack_yolo"]
 _DIGITS = 17  # of a double
 
 
-def unpack_yolo(
-    dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None = None
-) -> None:
+def unpack_yolo(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures, labels and ``data.yaml`` below ``folder``.
 
     Numbers are the shortest that packing makes the same values of: those that were packed, where these had no
@@ -38,7 +36,7 @@ def unpack_yolo(
     source = source_of(dataset, "yolo", ("boxes", "labels"))
     root = os.fsencode(folder)
     paths: list[bytes] = []
-    for sample in samples_of(dataset, progress):
+    for sample in samples_of(dataset):
         write_new(root, sample.path, sample.data(dataset.schema.index_field.name))
         text = "".join(line + "\n" for line in _lines(sample, dataset.schema))
         write_new(root, label_path(sample.path), text.encode())

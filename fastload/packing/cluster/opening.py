@@ -18,7 +18,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
 from fastload.packing.packer import known_samples, refuse_nesting
 from fastload.packing.plan import PLAN_NAME, PackPlan, check_options, resume_plan
-from fastload.packing.result import Observer
+from fastload.packing.progress import Observer
 from fastload.packing.source import Source, open_sources, planned_source
 from fastload.remote.location import Location
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
@@ -146,7 +146,7 @@ def _first(target: Target, options: PackOptions, observer: Observer) -> PackPlan
     lock, work = target.output / PLAN_LOCK_NAME, OutputFolder(target.output).work
     held = claim(lock)
     if held is None:
-        observer.waits(target.output, f"{holder_of(lock)} makes the plan")
+        observer.said(target.output, f"{holder_of(lock)} makes the plan; waiting for it")
         found: list[Claim] = []
 
         def free() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from fastload.packing.files import require_space
 from fastload.packing.lock import holder_of
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import bad_files, fitting_processes
-from fastload.packing.plan import WORK_NAME, PackPlan, planned_bytes
+from fastload.packing.plan import WORK_NAME, PackPlan, packing_work, planned_bytes
 from fastload.packing.pool import write_shards
-from fastload.packing.result import Observer
+from fastload.packing.progress import Observer
 from fastload.packing.shard_job import BadFiles
 from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import Manifest
@@ -166,25 +166,14 @@ def begin(job: ShareJob, numbers: list[int], missing: list[int], observer: Obser
     plan = job.plan
     others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
     require_space(job.output, planned_bytes(plan, job.output / WORK_NAME, frozenset(others)))
-
-    def totals(of: list[int]) -> tuple[int, int]:
-        shards = [plan.shards[number] for number in of]
-        return sum(shard.stop - shard.start for shard in shards), sum(shard.bytes for shard in shards)
-
-    files, size = totals(numbers)
-    mine = replace(
-        plan,
-        totals=replace(plan.totals, files=files, bytes=size),
-        shards=tuple(plan.shards[number] for number in numbers),
-    )
-    missing_files, missing_bytes = totals(missing)
-    observer.started(job.output, mine, files - missing_files, size - missing_bytes)
+    observer.started(packing_work(plan, job.output, numbers, missing))
 
 
 def _wait(job: ShareJob, missing: list[int], observer: Observer) -> None:
     """Until one of the shards that others write is there, or nobody writes it any more."""
     path = claim_path(job.output, job.plan.shards[missing[0]].name)
-    observer.waits(job.output, f"{holder_of(path)} writes {job.plan.shards[missing[0]].name}")
+    reason = f"{holder_of(path)} writes {job.plan.shards[missing[0]].name}"
+    observer.said(job.output, f"{reason}; waiting for it")
 
     def changed() -> bool:
         for number in missing:

@@ -25,8 +25,9 @@ from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import PLAN_NAME, PackPlan, check_options
+from fastload.packing.progress import Observer
 from fastload.packing.publish import publish_dataset
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.result import PackResult
 from fastload.packing.shard_job import part_path
 from fastload.packing.summary import Summary
 from fastload.remote.location import is_url
@@ -154,7 +155,7 @@ class _Published:
             first = samples.stop
             piece = read_piece(path, part, spacing) if samples else None
             if piece is None:
-                yield from entries_of(dataset.reader, samples, spacing, threads, observer.entries_advanced)
+                yield from entries_of(dataset.reader, samples, spacing, threads, observer.advanced)
             else:
                 yield piece
-                observer.entries_advanced(len(samples))
+                observer.advanced(len(samples))

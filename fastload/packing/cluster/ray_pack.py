@@ -18,11 +18,12 @@ from fastload.packing.cluster.on_ray import RayCluster
 from fastload.packing.cluster.opening import discard, opened, targets_of, waited
 from fastload.packing.cluster.packer import begin, words_for_errors
 from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.entries import EntriesObserver, Made, Maker, entries_of
+from fastload.packing.entries import Made, Maker, entries_of
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import bad_files
 from fastload.packing.plan import PackPlan
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.progress import Observer
+from fastload.packing.result import PackResult
 from fastload.packing.shard_job import BadFiles, Closes
 from fastload.packing.spans import opened_once, spans_of
 from fastload.remote.location import is_url
@@ -116,7 +117,7 @@ def _write_one(job: ShareJob, number: int) -> bool:
     return True
 
 
-def ray_entries(cluster: RayCluster, observer: EntriesObserver) -> Maker:
+def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:
     """What makes a dataset's entry points on a cluster, as ``fastload.packing.entries`` takes it."""
 
     def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
@@ -124,7 +125,7 @@ def ray_entries(cluster: RayCluster, observer: EntriesObserver) -> Maker:
         common = (dataset.folder, dataset.id, spacing)
         for (start, stop), found in zip(spans, cluster.in_order(_entries, common, spans), strict=True):
             yield from found
-            observer.entries_advanced(stop - start)
+            observer.advanced(stop - start)
 
     return made
 

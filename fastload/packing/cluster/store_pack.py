@@ -20,9 +20,10 @@ from fastload.packing.cluster.store_publish import publish_target, require_shard
 from fastload.packing.cluster.store_target import StoreTarget, target_at
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import bad_files, fitting_processes, known_samples
-from fastload.packing.plan import PackPlan, check_options
+from fastload.packing.plan import PackPlan, check_options, packing_work
 from fastload.packing.pool import write_shards
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.progress import Observer
+from fastload.packing.result import PackResult
 from fastload.packing.shard_job import BadFiles
 from fastload.packing.source import Source
 from fastload.remote.location import Location
@@ -171,7 +172,7 @@ def _write(
         return 0, 0
     job = StoreJob(split.stage, split.source.root, options, plan, split.source.store, target=split.target)
     size = sum(plan.shards[number].bytes for number in missing)
-    _started(split.target.location, plan, numbers, missing, observer)
+    observer.started(packing_work(plan, split.target.location, numbers, missing))
     try:
         if spread is None:
             write_shards(job, missing, options.num_proc or fitting_processes(size), observer.advanced)
@@ -182,17 +183,6 @@ def _write(
     except BadFiles as error:
         raise PackError(bad_files(error.failures)) from None
     return len(missing), size
-
-
-def _started(
-    location: Location, plan: PackPlan, numbers: list[int], missing: list[int], observer: Observer
-) -> None:
-    files = {n: plan.shards[n].stop - plan.shards[n].start for n in numbers}
-    sizes = {n: plan.shards[n].bytes for n in numbers}
-    totals = replace(plan.totals, files=sum(files.values()), bytes=sum(sizes.values()))
-    mine = replace(plan, totals=totals, shards=tuple(plan.shards[n] for n in numbers))
-    done = {*numbers} - {*missing}
-    observer.started(location, mine, sum(files[n] for n in done), sum(sizes[n] for n in done))
 
 
 def _write_one(job: StoreJob, number: int) -> bool:

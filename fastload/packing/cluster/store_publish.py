@@ -20,8 +20,9 @@ from fastload.packing.files import remove
 from fastload.packing.options import PackOptions
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import PackPlan
+from fastload.packing.progress import Observer, entries_work
 from fastload.packing.publish import SKIPPED_NAME, publish_dataset
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.result import PackResult
 from fastload.packing.shard_job import part_path
 from fastload.packing.summary import Summary
 from fastload.shard.dataset import PackedFiles
@@ -113,7 +114,7 @@ class _Publication:
         spacing = self.options.entries
         if spacing is not None and manifest.codecs.get("jpeg"):
             digest = _C.Index(str(self.stage / INDEX_NAME)).digest
-            self.observer.entries_started(self.target.location, manifest.num_records)
+            self.observer.started(entries_work(self.target.location, manifest.num_records))
             write_entries(self.stage, manifest, digest, spacing, self._made(spacing))
         for name in (INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
             if exists(self.stage / name):
@@ -129,7 +130,7 @@ class _Publication:
             if piece is None:  # packed with other ones, or none
                 piece = self._again(number, own, part, spacing)
             yield piece
-            self.observer.entries_advanced(len(part.records))
+            self.observer.advanced(len(part.records))
 
     def _again(self, number: int, own: Path, part: ShardPart, spacing: int) -> Made:
         """Made here, of the shard's records."""

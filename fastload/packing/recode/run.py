@@ -19,9 +19,9 @@ from fastload.packing.output import OutputFolder
 from fastload.packing.packer import fitting_processes
 from fastload.packing.part import ShardPart
 from fastload.packing.pool import write_shards
+from fastload.packing.progress import Observer, Work
 from fastload.packing.recode.job import RecodeJob
 from fastload.packing.recode.plan import RecodePlan, files_of, form_of, make_plan, picture_codecs
-from fastload.packing.result import Observer
 from fastload.packing.samples.publish import write_tables
 from fastload.packing.spans import opened_once
 from fastload.packing.summary import Summary
@@ -152,7 +152,7 @@ class _Recode:
         require_space(self.path, _needed(dataset, missing))
         counts = sum(shards[number].records for number in done), sum(shards[number].size for number in done)
         totals = manifest.num_records, sum(shard.size for shard in shards)
-        self.observer.recode_started(self.path, *totals, *counts)
+        self.observer.started(Work("recoding", self.path, "sample", *totals, *counts))
         size = totals[1] - counts[1]
         processes = min(self.num_proc or fitting_processes(size), max(1, len(missing)))
         job = replace(job, threads=self._threads(processes))

@@ -14,7 +14,8 @@ from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.folders import ignored_words
 from fastload.packing.options import PackOptions, parse_bytes
 from fastload.packing.packer import pack as pack_source
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.progress import Observer, Place
+from fastload.packing.result import PackResult
 from fastload.packing.samples.given import given
 from fastload.packing.samples.guess import guess_schema
 from fastload.packing.samples.run import pack_given
@@ -26,17 +27,8 @@ __all__ = ["pack"]
 class _Spoken(Observer):
     """Says on stderr what its user must know."""
 
-    def compared(self, output: Path, compared: int, count: int) -> None:
-        say(
-            f"{output}: goes on with what is packed there already. {compared} of the {count} samples were "
-            "compared with it and are the same; if others have changed, pass restart=True."
-        )
-
-    def begins_anew(self, output: Path) -> None:
-        say(
-            f"{output}: a pack was interrupted. An iterable cannot be asked for its samples again, so it "
-            "begins anew; give something with __getitem__ and __len__ to go on where it was."
-        )
+    def said(self, place: Place, text: str) -> None:
+        say(f"{place}: {text}")
 
 
 def _say_found(result: PackResult, guessed: bool) -> None:

@@ -20,7 +20,8 @@ from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import RUN_NAME, OutputFolder
 from fastload.packing.plan import WORK_NAME, check_options, listed
-from fastload.packing.result import Observer, PackResult
+from fastload.packing.progress import Observer, Work
+from fastload.packing.result import PackResult
 from fastload.packing.samples.encode import Encoder
 from fastload.packing.samples.feed import encoded
 from fastload.packing.samples.given import Given
@@ -106,7 +107,9 @@ class _Run:
         shards = self._shards()
         first = shards.finished()
         require_space(self.output, self._about_bytes(first))
-        self.observer.samples_started(self.output, first, self._length())
+        self.observer.started(
+            Work("packing", self.output, "sample", self._length(), done=first, where="into")
+        )
         processes = self.options.num_proc or 1
         try:
             shards.write(encoded(self.given, self._encoder(), first, processes if by_position else 1))
@@ -129,11 +132,12 @@ class _Run:
             "schema": json.loads(self.schema.to_json()),
         }
 
-    def _length(self) -> int | None:
+    def _length(self) -> int:
+        """How many samples there are; 0: nobody knows."""
         try:
             return len(self.given)
         except TypeError:
-            return None
+            return 0
 
     def _about_bytes(self, done: int) -> int:
         """What is still to be written, about, if anybody knows."""
@@ -181,7 +185,12 @@ class _Run:
     def _say_compared(self) -> None:
         """Some samples stand for all: whoever changed another one must hear it."""
         if self.given.compared() < len(self.given):
-            self.observer.compared(self.output, self.given.compared(), len(self.given))
+            self.observer.said(
+                self.output,
+                f"goes on with what is packed there already. {self.given.compared()} of the "
+                f"{len(self.given)} samples were compared with it and are the same; if others have changed, "
+                "pass restart=True.",
+            )
 
     def _take_up(self, folder: OutputFolder, identity: dict[str, Any]) -> bool:
         """Make the work folder, or check that the one that is there is this pack's.
@@ -203,7 +212,11 @@ class _Run:
             return True
         folder.refuse_others(RUN_NAME)
         if exists(path):
-            self.observer.begins_anew(self.output)
+            self.observer.said(
+                self.output,
+                "a pack was interrupted. An iterable cannot be asked for its samples again, so it begins "
+                "anew; give something with __getitem__ and __len__ to go on where it was.",
+            )
         folder.discard()
         folder.work.mkdir()
         temporary_of(path).write_text(json.dumps({**identity, "version": VERSION}), encoding="utf-8")
