@@ -4,8 +4,9 @@
 
 For each side: the bytes of a picture, images per second (and per CPU second) when all pictures are ready in
 the cache, and when none has room and each is decoded whole and scaled for its crop. They take turns with a
-loader without the tier; ratios are of the same turn. Each run is a loader of its own, measured from its
-second epoch on, when everything that has room is there. The records are in the page cache.
+loader without the tier, and with one whose cache keeps coefficient records; ratios are of the same turn. Each
+run is a loader of its own, measured from its second epoch on, when everything that has room is there. The
+records are in the page cache.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ TRANSFORMS = {
     "eval": T.Compose([T.Resize(256), T.CenterCrop(224), NORMALIZE]),
 }
 
+COEFFICIENTS = "coefficients"
+
 
 class Kind(NamedTuple):
-    """A loader to measure: its cache_decoded, and whether pictures are ready."""
+    """A loader to measure: its cache_decoded, or ``COEFFICIENTS``, and whether pictures are ready."""
 
     side: int | str | None
     ready: bool
@@ -43,6 +46,8 @@ class Kind(NamedTuple):
     def __str__(self) -> str:
         if self.side is None:
             return "without the tier"
+        if self.side == COEFFICIENTS:
+            return "coefficient records, ready"
         return f"{self.side}, {'ready' if self.ready else 'no room'}"
 
 
@@ -73,9 +78,12 @@ def run(folder: Path, kind: Kind, root: str, options: argparse.Namespace) -> Rat
         num_workers=options.threads,
         transform=TRANSFORMS[options.transform],
         cache=root if kind.ready else "off",
-        cache_decoded=kind.side,
+        cache_decoded=None if kind.side == COEFFICIENTS else kind.side,
+        cache_format=COEFFICIENTS if kind.side == COEFFICIENTS else "jpeg",
     ) as loader:
         sum(batches(loader, len(loader)))
+        while kind.side == COEFFICIENTS and loader.stats()["cache"]["waiting_records"]:
+            sum(batches(loader, len(loader)))
         began, cpu = time.perf_counter(), time.process_time()
         images = sum(batches(loader, options.epochs * len(loader)))
         return Rates(images / (time.perf_counter() - began), images / (time.process_time() - cpu))
@@ -106,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     check_repeats(options.repeats)
     sides = [int(side) if side.isdigit() else side for side in options.sides.split(",")]
-    kinds = [Kind(None, False), *(Kind(side, ready) for side in sides for ready in (True, False))]
+    tiers = [Kind(side, ready) for side in sides for ready in (True, False)]
+    kinds = [Kind(None, False), Kind(COEFFICIENTS, True), *tiers]
     turns: dict[Kind, list[Rates]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory(dir=options.memory) as root:
         folder = Path(work) / "packed"
@@ -117,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 turns[kind].append(run(folder, kind, root, options))
         sizes = {side: decoded_bytes(dataset.records, side).mean() / 1e3 for side in sides}
         encoded = dataset.records["length"].mean() / 1e3
+        sizes[COEFFICIENTS] = encoded * 1.13  # its place in the cache
     base, rows = turns[kinds[0]], []
     for kind, found in turns.items():
         ratios = [rates.cpu / other.cpu for rates, other in zip(found, base, strict=True)]

@@ -19,6 +19,7 @@ LIBRARIES = {
     "nvidia": ("NVIDIA DALI", "dali"),
     "obstore": ("obstore", "remote"),
     "open_clip_train": ("OpenCLIP", "openclip"),
+    "prometheus_client": ("prometheus_client", "prometheus"),
     "pycocotools": ("pycocotools", "coco"),
     "ray": ("Ray", "ray"),
     "shtab": ("shtab", "completion"),

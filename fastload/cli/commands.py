@@ -27,13 +27,13 @@ VERBS = (
     "unpack",
     "recode",
     "index",
-    "shuffle",
     "plan",
     "warm",
     "cache",
     "doctor",
     "completion",
 )
+_UNITED = {"shuffle": "plan FOLDER --shuffle block"}  # verbs that were, and what has their job
 _RESUMED = ("pack", "index", "recode", "warm")
 
 
@@ -46,7 +46,8 @@ class _Parser(argparse.ArgumentParser):
         chosen = re.search(r"invalid choice: '([^']+)' \(choose from (.+)\)", message)
         if chosen:
             wrong, known = [chosen[1]], re.findall(r"[\w-]+", chosen[2])
-        meant = [near for word in wrong for near in difflib.get_close_matches(word, known, 1)]
+        close = [near for word in wrong for near in difflib.get_close_matches(word, known, 1)]
+        meant = [_UNITED[word] for word in wrong if chosen and word in _UNITED] or close
         super().error(f"{message}. Did you mean {', '.join(meant)}?" if meant else message)
 
     def _verbs(self) -> list[argparse.ArgumentParser]:

@@ -12,7 +12,8 @@ from fastload.cache.traffic import CachePlace, Job, Link, Traffic, first_batch_s
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_table
 from fastload.machine.sizes import parse_size
-from fastload.sampler import default_blocks
+from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
+from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def add(verbs: Any) -> None:
         description="Computes what a training job moves from storage, without reading more than the set's "
         "tables: bytes, requests and dollars per epoch; seconds to the first batch; disk and memory. Without "
         "a cache, with one on each node, and with one that all nodes share. Nothing is measured: what the "
-        "link can do is what you say.",
+        "link can do is what you say. With --shuffle block also how well that mixes the set.",
     )
     parser.add_argument("folder", metavar="PLACE", type=place, help="a packed dataset, or its URL")
     add_storage_options(parser)
@@ -57,7 +58,7 @@ def add(verbs: Any) -> None:
         metavar="PX",
         help="side of the pictures in a batch (default 224)",
     )
-    option("--shuffle", choices=("exact", "block"), default="exact", help="order of an epoch (default exact)")
+    _add_order(option)
     option(
         "--cache",
         type=_size,
@@ -66,6 +67,23 @@ def add(verbs: Any) -> None:
     )
     _add_link(option)
     option("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def _add_order(option: Any) -> None:
+    """Declare the order of an epoch."""
+    option(
+        "--shuffle",
+        choices=("exact", "block"),
+        default="exact",
+        help="order of an epoch (default exact). With block the plan also says how well that mixes, beside a "
+        "uniform shuffle and none: distinct classes in a batch of all ranks; chi-square of its classes, 1 "
+        "for independent draws; share of samples with their neighbour on disk in the same batch; mean "
+        "distance between place on disk and in the epoch",
+    )
+    whole: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
+    option("--block", **whole, help="records that --shuffle block reads together (default: about 1 MiB)")
+    option("--window", **whole, help="records that it mixes at a time (default: about 256 MiB)")
+    option("--seed", type=int, metavar="S", help="the loader's seed, for --shuffle block (default 0)")
 
 
 def _add_link(option: Any) -> None:
@@ -132,12 +150,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"fastload plan: --ranks must be a multiple of --nodes. Found: {arguments.ranks} ranks on "
             f"{arguments.nodes} nodes."
         )
+    _check_order(arguments)
     from fastload import PackedDataset
 
     dataset: PackedDataset[Any] = PackedDataset(
         arguments.folder, storage_options=options_for(arguments, arguments.folder)
     )
-    job, link = _job(dataset, arguments), _link(arguments)
+    blocks = _blocks(dataset, arguments)
+    job, link = _job(dataset, arguments, blocks), _link(arguments)
     room = job.data_bytes if arguments.cache is None else arguments.cache
     places: tuple[tuple[str, CachePlace], ...] = (
         ("no cache", "none"),
@@ -145,10 +165,12 @@ def run(arguments: argparse.Namespace) -> int:
         ("a cache that all nodes share", "shared"),
     )
     found = {name: job_traffic(job, link, room, kind, arguments.epochs) for name, kind in places}
-    first, (memory, words) = first_batch_seconds(job, link), _memory(dataset, arguments)
+    first, (memory, words) = first_batch_seconds(job, link), _memory(dataset, arguments, blocks)
+    mixing = None if blocks is None else _mixing(dataset, arguments, blocks)
     if arguments.json:
         facts = {"id": dataset.id, "cache_bytes": room, "first_batch_seconds": first, "memory_bytes": memory}
-        print_json(_body(arguments, job, found, facts))
+        body = _body(arguments, job, found, facts)
+        print_json(body if blocks is None or mixing is None else body | _mixing_body(blocks, mixing))
         return 0
     rows = [
         ("set", f"{job.records} records, {human_bytes(job.data_bytes)}"),
@@ -165,16 +187,68 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     for name, epochs in found.items():
         rows += _named(name, _lines(epochs, arguments))
+    if blocks is not None and mixing is not None:
+        rows += _named("mixing", _mixing_lines(blocks, mixing, job.data_bytes / max(1, job.records)))
     if arguments.rate is not None:
         rows += _named("waiting", _verdict(job, found, arguments))
     print_table(str(arguments.folder), rows)
     return 0
 
 
-def _job(dataset: PackedFiles, arguments: argparse.Namespace) -> Job:
-    manifest, records = dataset.manifest, 1
-    if arguments.shuffle == "block":
-        records = default_blocks(len(dataset), manifest.data_bytes, None, None)[0]
+def _check_order(arguments: argparse.Namespace) -> None:
+    given = [name for name in ("block", "window", "seed") if getattr(arguments, name) is not None]
+    if given and arguments.shuffle != "block":
+        raise SystemExit(
+            f"fastload plan: --{', --'.join(given)} only says how --shuffle block mixes. Add --shuffle "
+            "block, or leave it out."
+        )
+
+
+def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, int] | None:
+    """(records a block, records a window) of a block shuffle."""
+    if arguments.shuffle != "block":
+        return None
+    try:
+        return default_blocks(len(dataset), dataset.manifest.data_bytes, arguments.block, arguments.window)
+    except ValueError as error:
+        raise SystemExit(f"fastload plan: {error}") from None
+
+
+def _mixing(
+    dataset: PackedFiles, arguments: argparse.Namespace, blocks: tuple[int, int]
+) -> dict[str, Quality] | None:
+    """How well each order mixes, in batches of all ranks; None of an empty set."""
+    n, seed = len(dataset), arguments.seed or 0
+    if not n:
+        return None
+    partition = Partition(min(arguments.batch_size * arguments.ranks, n))
+    samplers: dict[str, Sampler] = {
+        "uniform": make_sampler(n, partition, shuffle=True, seed=seed),
+        "block": BlockSampler(BlockOrder(n, seed, *blocks), partition),
+        "none": make_sampler(n, partition, shuffle=False, seed=seed),
+    }
+    return {name: measure(sampler, dataset.labels) for name, sampler in samplers.items()}
+
+
+def _mixing_lines(blocks: tuple[int, int], mixing: Mapping[str, Quality], mean: float) -> Iterator[str]:
+    block, window = blocks
+    yield (
+        f"blocks of {counted(block, 'record')} ({human_bytes(block * mean)}), windows of {window} "
+        f"({human_bytes(window * mean)})"
+    )
+    for name, one in mixing.items():
+        yield (
+            f"{name}: {one.classes:.1f} classes a batch, chi-square {one.class_chi2:.3f}, "
+            f"{100 * one.together:.1f}% with their neighbour, distance {one.distance:.3f}"
+        )
+
+
+def _mixing_body(blocks: tuple[int, int], mixing: Mapping[str, Quality]) -> dict[str, Any]:
+    orders = {name: asdict(quality) for name, quality in mixing.items()}
+    return {"block": blocks[0], "window": blocks[1], "orders": orders}
+
+
+def _job(dataset: PackedFiles, arguments: argparse.Namespace, blocks: tuple[int, int] | None) -> Job:
     return Job(
         len(dataset),
         sum(stream_bytes(dataset, stream) for stream in all_streams([dataset])),
@@ -182,7 +256,7 @@ def _job(dataset: PackedFiles, arguments: argparse.Namespace) -> Job:
         sum(path.stat().st_size for path in dataset.folder.glob("*.fli")),
         arguments.nodes,
         arguments.batch_size * (arguments.ranks // arguments.nodes),
-        records,
+        1 if blocks is None else blocks[0],
     )
 
 
@@ -196,13 +270,15 @@ def _link(arguments: argparse.Namespace) -> Link:
     )
 
 
-def _memory(dataset: PackedDataset[Any], arguments: argparse.Namespace) -> tuple[int | None, str]:
+def _memory(
+    dataset: PackedDataset[Any], arguments: argparse.Namespace, blocks: tuple[int, int] | None
+) -> tuple[int | None, str]:
     """What a rank's loader says that it will allocate, and in words; None where it cannot be known."""
-    from fastload import DataLoader
+    from fastload import Block, DataLoader
     from fastload import transforms as T
 
     picture = T.Compose([T.RandomResizedCrop(arguments.size), T.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
-    options: dict[str, Any] = {"shuffle": "block" if arguments.shuffle == "block" else True, "cache": None}
+    options: dict[str, Any] = {"shuffle": True if blocks is None else Block(*blocks), "cache": None}
     ranks = {"rank": 0, "world_size": arguments.ranks}
     with DataLoader(dataset, arguments.batch_size, transform=picture, **options, **ranks) as loader:
         try:

@@ -1,4 +1,5 @@
-"""Loaders' clocks for Prometheus: a small server of its text format, off until somebody calls :func:`serve`.
+"""Loaders' clocks for Prometheus, by prometheus_client: a collector, and a server that is off until somebody
+calls :func:`serve`.
 
 ::
 
@@ -7,47 +8,34 @@
     with serve({"train": train_loader, "val": val_loader}, port=9400):
         train()
 
-and ``curl localhost:9400/metrics``. The clocks are read when they are asked for, by a thread of the server's.
+and ``curl localhost:9400/metrics``. Who has a registry already registers a :class:`LoaderCollector` there.
+The clocks are read when they are asked for.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from fastload._version import __version__
+from fastload.extras import need
 from fastload.machine.threads import start_beside
+
+need("prometheus_client", "fastload.integrations.prometheus")
+from prometheus_client import CollectorRegistry, MetricsHandler, generate_latest  # noqa: E402
+from prometheus_client.core import CounterMetricFamily as Counter  # noqa: E402
+from prometheus_client.core import GaugeMetricFamily as Gauge  # noqa: E402
+from prometheus_client.core import Metric  # noqa: E402
 
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["StatsServer", "metrics", "serve"]
+__all__ = ["LoaderCollector", "StatsServer", "metrics", "serve"]
 
-_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE = 10.0  # seconds for a client that says nothing
-
-# Name without the prefix, type, help, and where the number is in loader.stats().
-_NUMBERS = (
-    ("samples_total", "counter", "Samples delivered to the training loop.", "samples"),
-    ("batches_total", "counter", "Batches delivered to the training loop.", "data_wait/count"),
-    ("data_wait_seconds_total", "counter", "Time that the loop waited for data.", "data_wait/seconds"),
-    ("faults_total", "counter", "Bad samples met.", "faults"),
-    ("encoded_bytes_total", "counter", "Encoded bytes that were decoded.", "bytes"),
-    ("threads", "gauge", "Decoding threads at once.", "threads"),
-    ("first_batch_seconds", "gauge", "From the first next() to its batch.", "first_batch_seconds"),
-    ("storage_requests_total", "counter", "Requests to storage.", "read_ahead/requests"),
-    ("storage_read_bytes_total", "counter", "Bytes asked of storage.", "read_ahead/bytes"),
-    ("read_buffer_bytes", "gauge", "Buffers of what was read ahead.", "read_ahead/buffer_bytes"),
-    ("cache_hits_total", "counter", "Records found in the node cache.", "cache/hits"),
-    ("cache_misses_total", "counter", "Records not found in the node cache.", "cache/misses"),
-    ("cache_bytes", "gauge", "The node cache's files, once for all processes.", "cache/bytes"),
-    ("transfer_seconds_total", "counter", "Time of copies to the device.", "stages/transfer/seconds"),
-    ("transfer_bytes_total", "counter", "Bytes copied to the device.", "stages/transfer/bytes"),
-)
 _FOUND = ("resident", "ahead", "late")  # of read_ahead
-_Rows = list[tuple[str, float]]
+_Rows = Mapping[str, float]  # numbers by a label of their own
 
 
 def serve(
@@ -69,30 +57,41 @@ def serve(
     return StatsServer(named, host, port)
 
 
+class LoaderCollector:
+    """The clocks of loaders, for a registry: ``prometheus_client.REGISTRY.register(LoaderCollector(...))``.
+
+    Args:
+        loaders: by name, which becomes the label ``loader``. They are not kept alive, and one that is gone
+            has no numbers.
+    """
+
+    def __init__(self, loaders: Mapping[str, DataLoader[Any]]) -> None:
+        self._known = {name: weakref.ref(loader) for name, loader in loaders.items()}
+
+    def describe(self) -> Iterable[Metric]:
+        """Every family without a number: a second collector in one registry is an error."""
+        return [make(f"fastload_{name}", words) for name, make, words, *_ in _FAMILIES]
+
+    def collect(self) -> Iterator[Metric]:
+        """The families that have numbers; seconds and bytes, as Prometheus' conventions have it."""
+        here = {name: found for name, kept in self._known.items() if (found := kept()) is not None}
+        stats = {name: (each.stats(), each._arranged.known()[0].rank) for name, each in here.items()}
+        for name, make, words, label, find in _FAMILIES:
+            family = make(f"fastload_{name}", words, labels=("loader", "rank", *((label,) if label else ())))
+            for loader, (known, rank) in stats.items():
+                rows = _at(known, find) if isinstance(find, str) else find(known)
+                for own, value in rows.items():
+                    family.add_metric((loader, str(rank), *((own,) if label else ())), value)
+            if family.samples:
+                yield family
+
+
 class StatsServer:
     """See :func:`serve`. ``close()``, or leaving its ``with``, ends it."""
 
     def __init__(self, loaders: Mapping[str, DataLoader[Any]], host: str, port: int) -> None:
-        known = {name: weakref.ref(loader) for name, loader in loaders.items()}
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _PATIENCE
-            server_version, sys_version = f"fastload/{__version__}", ""
-
-            def do_GET(self) -> None:
-                if self.path.partition("?")[0] not in ("/metrics", "/"):
-                    self.send_error(404, "There is /metrics only")
-                    return
-                here = {name: loader for name, find in known.items() if (loader := find()) is not None}
-                body = metrics(here).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", _TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *arguments: Any) -> None:
-                """Not into the training's output."""
+        class Handler(MetricsHandler):
+            registry, timeout = _registry(loaders), _PATIENCE
 
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)
@@ -103,6 +102,7 @@ class StatsServer:
                 "port (ranks of one node need one each), or 0 for any that is free",
             ) from error
         self._server.daemon_threads = True
+        # prometheus_client's start_http_server would leave its thread to the interpreter's end.
         self._thread = start_beside(self._server.serve_forever, "fastload-stats", self._server.shutdown)
 
     @property
@@ -124,49 +124,62 @@ class StatsServer:
 
 
 def metrics(loaders: Mapping[str, DataLoader[Any]]) -> str:
-    """Prometheus' text format 0.0.4 of the loaders' clocks; seconds and bytes, as its conventions have it."""
-    stats = {name: (loader.stats(), loader._arranged.known()[0].rank) for name, loader in loaders.items()}
-    lines = []
-    for name, kind, words, path in _NUMBERS:
-        lines += _family(name, kind, words, [row for each in stats.items() for row in _row(*each, path)])
-    stages, decoded, ahead, looked = _Rows(), _Rows(), _Rows(), _Rows()
-    for loader, (known, rank) in stats.items():
-        for name, stage in known["stages"].items():
-            if name != "transfer":
-                own = {"stage": "idle" if name == "prefetch" else name}
-                stages.append((_labels(loader, rank, own), stage["seconds"]))
-        for name, count in known["decoded"].items():
-            if name != "warnings":
-                decoded.append((_labels(loader, rank, {"path": name}), count))
-        ahead.append((_labels(loader, rank, {}), known["stages"]["decode"]["count"] - known["samples"]))
-        found = {where: known["read_ahead"][where] for where in _FOUND if where in known["read_ahead"]}
-        looked += [(_labels(loader, rank, {"where": where}), count) for where, count in found.items()]
-    lines += _family("stage_seconds_total", "counter", "Threads' time by stage, summed over them.", stages)
-    lines += _family("decoded_samples_total", "counter", "Samples by what decoded them.", decoded)
-    lines += _family("samples_ahead", "gauge", "Samples decoded and not yet delivered.", ahead)
-    lines += _family("records_total", "counter", "Records looked for, by where each was found.", looked)
-    return "".join(f"{line}\n" for line in lines)
+    """Prometheus' text format of the loaders' clocks."""
+    return generate_latest(_registry(loaders)).decode()
 
 
-def _row(loader: str, known: tuple[Mapping[str, Any], int], path: str) -> _Rows:
+def _registry(loaders: Mapping[str, DataLoader[Any]]) -> CollectorRegistry:
+    made = CollectorRegistry()
+    made.register(LoaderCollector(loaders))
+    return made
+
+
+def _at(known: Mapping[str, Any], path: str) -> _Rows:
     """The number at ``path``; nothing where it is not counted."""
-    value: Any = known[0]
+    value: Any = known
     for name in path.split("/"):
         value = value.get(name) if isinstance(value, Mapping) else None
-    return [(_labels(loader, known[1], {}), value)] if isinstance(value, (int, float)) else []
+    return {"": value} if isinstance(value, (int, float)) else {}
 
 
-def _family(name: str, kind: str, words: str, rows: _Rows) -> list[str]:
-    if not rows:
-        return []
-    full = f"fastload_{name}"
-    head = [f"# HELP {full} {words}", f"# TYPE {full} {kind}"]
-    return [*head, *(f"{full}{labels} {value!r}" for labels, value in rows)]
+def _stages(known: Mapping[str, Any]) -> _Rows:
+    stages = {name: stage["seconds"] for name, stage in known["stages"].items() if name != "transfer"}
+    return {"idle" if name == "prefetch" else name: seconds for name, seconds in stages.items()}
 
 
-def _labels(loader: str, rank: int, more: Mapping[str, str]) -> str:
-    def escaped(text: str) -> str:
-        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _decoded(known: Mapping[str, Any]) -> _Rows:
+    return {path: count for path, count in known["decoded"].items() if path != "warnings"}
 
-    given = {"loader": loader, "rank": str(rank), **more}
-    return "{" + ",".join(f'{name}="{escaped(str(value))}"' for name, value in given.items()) + "}"
+
+def _ahead(known: Mapping[str, Any]) -> _Rows:
+    return {"": known["stages"]["decode"]["count"] - known["samples"]}
+
+
+def _found(known: Mapping[str, Any]) -> _Rows:
+    return {where: known["read_ahead"][where] for where in _FOUND if where in known["read_ahead"]}
+
+
+# Name without the prefix (a counter gets "_total"), type, help, a label beside loader and rank, and where the
+# numbers are in loader.stats().
+_Family = type[Counter] | type[Gauge]
+_FAMILIES: tuple[tuple[str, _Family, str, str, str | Callable[[Mapping[str, Any]], _Rows]], ...] = (
+    ("samples", Counter, "Samples delivered to the training loop.", "", "samples"),
+    ("batches", Counter, "Batches delivered to the training loop.", "", "data_wait/count"),
+    ("data_wait_seconds", Counter, "Time that the loop waited for data.", "", "data_wait/seconds"),
+    ("faults", Counter, "Bad samples met.", "", "faults"),
+    ("encoded_bytes", Counter, "Encoded bytes that were decoded.", "", "bytes"),
+    ("threads", Gauge, "Decoding threads at once.", "", "threads"),
+    ("first_batch_seconds", Gauge, "From the first next() to its batch.", "", "first_batch_seconds"),
+    ("storage_requests", Counter, "Requests to storage.", "", "read_ahead/requests"),
+    ("storage_read_bytes", Counter, "Bytes asked of storage.", "", "read_ahead/bytes"),
+    ("read_buffer_bytes", Gauge, "Buffers of what was read ahead.", "", "read_ahead/buffer_bytes"),
+    ("cache_hits", Counter, "Records found in the node cache.", "", "cache/hits"),
+    ("cache_misses", Counter, "Records not found in the node cache.", "", "cache/misses"),
+    ("cache_bytes", Gauge, "The node cache's files, once for all processes.", "", "cache/bytes"),
+    ("transfer_seconds", Counter, "Time of copies to the device.", "", "stages/transfer/seconds"),
+    ("transfer_bytes", Counter, "Bytes copied to the device.", "", "stages/transfer/bytes"),
+    ("stage_seconds", Counter, "Threads' time by stage, summed over them.", "stage", _stages),
+    ("decoded_samples", Counter, "Samples by what decoded them.", "path", _decoded),
+    ("samples_ahead", Gauge, "Samples decoded and not yet delivered.", "", _ahead),
+    ("records", Counter, "Records looked for, by where each was found.", "where", _found),
+)

@@ -6,7 +6,7 @@ samples), and the positions of each window of ``window / block`` blocks are perm
 functions of (seed, epoch) alone, so this order is divided among ranks and resumed as any other.
 
 Two things keep it apart from a uniform shuffle: samples that lie side by side on disk meet in a window, and
-a global batch is made of one window's blocks. ``fastload shuffle`` measures both.
+a global batch is made of one window's blocks. ``fastload plan --shuffle block`` measures both.
 """
 
 from __future__ import annotations

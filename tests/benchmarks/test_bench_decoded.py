@@ -27,7 +27,8 @@ def test_decoded(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if "[" in line]
     names = [row[1] for row in rows]
-    assert names == ["without the tier", "32, ready", "32, no room", "full, ready", "full, no room"]
+    tiers = ["32, ready", "32, no room", "full, ready", "full, no room"]
+    assert names == ["without the tier", "coefficient records, ready", *tiers]
     assert rows[0][5] == "1.00 [1.00-1.00]"
-    assert [row[2] for row in rows[1:3]] == ["2", "0"]
-    assert int(rows[3][2]) > 10
+    assert [row[2] for row in rows[2:4]] == ["2", "0"]
+    assert int(rows[4][2]) > 10

@@ -26,6 +26,7 @@ DISTRIBUTIONS = {
     "ignite": "pytorch-ignite",
     "nvidia": "nvidia-dali-cuda120",
     "open_clip_train": "open_clip_torch",
+    "prometheus_client": "prometheus-client",
     "yaml": "pyyaml",
 }
 #: Imports of a library that another one brings.
@@ -71,6 +72,7 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("integrations/composer.py", "composer"): lambda _: load_anew("integrations.composer"),
     ("integrations/ignite.py", "ignite"): lambda _: module("integrations.ignite").auto_dataloader(""),
     ("integrations/open_clip.py", "open_clip_train"): lambda _: module("integrations.open_clip").data_info(0),
+    ("integrations/prometheus.py", "prometheus_client"): lambda _: load_anew("integrations.prometheus"),
     ("integrations/ray.py", "ray"): lambda _: module("integrations.ray").prepare_data_loader(0),
     ("integrations/timm.py", "timm"): lambda _: module("integrations.timm")._timm(),
     ("packing/annotations/data_yaml.py", "yaml"): data_yaml,

@@ -51,7 +51,7 @@ def test_one_is_not_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("index", packed, "--output", tmp_path / "index"),
         ("verify", packed),
         ("unpack", packed, tmp_path / "back"),
-        ("shuffle", packed, "--block", 1, "--window", 1),
+        ("plan", packed, "--shuffle", "block", "--block", 1, "--window", 1),
     ):
         assert main([*map(str, words)]) == 0
         captured = capsys.readouterr()

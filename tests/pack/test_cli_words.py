@@ -26,9 +26,9 @@ from fastload.machine.sizes import counted
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["shuffle", "{set}", "--batch-size", "0"], 2, "must be a whole number, at least 1. Found: 0."),
-        (["shuffle", "{set}", "--batch-size", "two"], 2, "at least 1. Found: two."),
-        (["shuffle", "{set}", "--block", "-1"], 2, "at least 1. Found: -1."),
+        (["plan", "{set}", "--batch-size", "0"], 2, "must be a whole number, at least 1. Found: 0."),
+        (["plan", "{set}", "--batch-size", "two"], 2, "at least 1. Found: two."),
+        (["plan", "{set}", "--block", "-1"], 2, "at least 1. Found: -1."),
         (
             ["warm", "{set}", "--batch-size", "4"],
             2,
@@ -129,6 +129,7 @@ def test_version_is_enough_for_a_report(capsys: pytest.CaptureFixture[str]) -> N
         (["verify", "a", "--decod-all"], "--decode"),
         (["pack", "a", "b", "--max_side", "9", "--shardsize=9"], "--max-side, --shard-size"),
         (["pck", "a", "b"], "pack"),
+        (["shuffle", "a"], "plan FOLDER --shuffle block"),
         (["pack", "a", "b", "--as", "coca"], "coco"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
+from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
+from fastload.sampler.quality import measure
 
 BUCKET = "plans"
 
@@ -49,6 +52,26 @@ def test_blocks_are_fewer_requests(packed: PackedDataset, capsys: pytest.Capture
     block = planned(capsys, str(packed.folder), "--shuffle", "block")["caches"]["no cache"]["epoch 1"]
     assert block["bytes"] == exact["bytes"]
     assert block["requests"] < exact["requests"]
+
+
+def test_a_block_shuffle_says_how_well_it_mixes(
+    packed: PackedDataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order = ("--shuffle", "block", "--block", "2", "--window", "9")
+    found = planned(capsys, str(packed.folder), *order, "--batch-size", "4", "--ranks", "2", "--seed", "5")
+    assert (found["block"], found["window"], found["shuffle"]) == (2, 10, "block")
+    n, partition = len(packed), Partition(8)
+    block = BlockSampler(BlockOrder(n, 5, 2, 10), partition)
+    uniform = make_sampler(n, partition, shuffle=True, seed=5)
+    assert found["orders"]["block"] == asdict(measure(block, packed.labels))
+    assert found["orders"]["uniform"] == asdict(measure(uniform, packed.labels))
+    assert found["orders"]["none"]["distance"] == 0
+    assert "orders" not in planned(capsys, str(packed.folder))
+    assert main(["plan", str(packed.folder), *order]) == 0
+    text = capsys.readouterr().out
+    assert "blocks of 2 records (" in text
+    assert "uniform: " in text
+    assert "% with their neighbour, distance 0.000\n" in text
 
 
 def test_all_records_of_a_sample_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,6 +159,14 @@ def test_of_a_set_in_a_store(
         ),
         (("--cache", "many"), "A size is a number and a unit"),
         (("--latency", "0"), "must be more than 0. Found: 0."),
+        (
+            ("--seed", "1", "--window", "2"),
+            "--window, --seed only says how --shuffle block mixes. Add --shuffle",
+        ),
+        (
+            ("--shuffle", "block", "--block", "3", "--window", "2"),
+            "fastload plan: shuffle_block must be at least 1 and shuffle_window at least",
+        ),
         (("--price-gb", "-1"), "must be a number, at least 0. Found: -1."),
     ],
 )

@@ -149,7 +149,7 @@ def in_blocks(case: Case) -> Iterator[Fix]:
         base,
         f"Storage gave {shown(storage.random)} records/s at random and {shown(storage.orderly)} in order. "
         f"{storage.evidence}.",
-        "another order: `fastload shuffle` says how well it mixes",
+        "another order: `fastload plan --shuffle block` says how well it mixes",
         storage_rate=storage.orderly / case.cold,
     )
 
