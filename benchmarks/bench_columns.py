@@ -34,9 +34,8 @@ from fastload._native import _C
 from fastload.sample.fields import Array, Boxes, Image, Scalar
 from fastload.sample.schema import Schema
 from fastload.shard.columns import write_column
-from fastload.shard.fields import column_name, entries_of, fields_digest
 from fastload.shard.index import RECORD, write_index
-from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
+from fastload.shard.manifest import INDEX_NAME, Manifest, Shard, column_name, entries_of, fields_digest
 
 OBJECTS = 7  # a sample
 RECORD_BYTES = 100

@@ -26,7 +26,7 @@ from harness.measure import check_repeats, table
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.cache.tier import decoded_bytes
+from fastload.cache.tiers import decoded_bytes
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 TRANSFORMS = {

@@ -31,7 +31,7 @@ from plain_pack import plain_pack
 import fastload
 from fastload import transforms as T
 from fastload.packing.entries import build_entries
-from fastload.shard.paged import write_paged
+from fastload.shard.index import write_paged
 
 SIZES = {"12 megapixels": (4000, 3000), "500 x 375": (500, 375)}
 

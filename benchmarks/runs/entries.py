@@ -29,8 +29,7 @@ from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import DecodeError
 from fastload.packing.entries import build_entries, parse_spacing
-from fastload.shard.index import RECORD, write_index
-from fastload.shard.paged import write_paged
+from fastload.shard.index import RECORD, write_index, write_paged
 
 SPACINGS = ("none", "row", "256", "128", "64", "32")
 

@@ -57,7 +57,7 @@ def loader(line: Line, arguments: argparse.Namespace) -> dict[str, float]:
     import fastload
     import fastload.remote.http  # as everything else: what is imported is no round trip
     import fastload.remote.opening
-    import fastload.shard.node_copy
+    import fastload.shard.node_sets
 
     shuffle = "block" if arguments.shuffle == "block" else True
     with fastload.DataLoader(arguments.folder, batch_size=BATCH, num_workers=2) as local:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fastload.backends.options import Options
-from fastload.cache.tier import bounded_sizes
+from fastload.cache.tiers import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.slots import SlotShape, in_steps

@@ -21,8 +21,8 @@ from fastload.backends.batch_form import (
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.stats import Counts
-from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
+from fastload.cache.tiers import tier_of
 from fastload.dataset import views
 from fastload.dataset.mixture import Packed
 from fastload.dataset.views import Kind
@@ -225,7 +225,7 @@ def plan_memory(
     streams = record_streams(dataset, options.fields)
     tiers, waiting = [tier_of(options.cache_decoded)], 0
     if options.cache_format != "jpeg":
-        from fastload.cache.coefficients import COEFFICIENTS
+        from fastload.cache.tiers import COEFFICIENTS
 
         tiers = [COEFFICIENTS] if options.cache_format == "coefficients" else [COEFFICIENTS, *tiers]
         waiting = _C.WAITING_BYTES

@@ -16,7 +16,7 @@ from fastload._native import _C
 from fastload.backends.batch_form import record_streams, runs_python
 from fastload.backends.choice import batch_parts
 from fastload.backends.options import Options
-from fastload.cache.tier import Side, bounded_sizes
+from fastload.cache.tiers import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.messages import stacklevel
 from fastload.sample.fields import PLACES, Array, Boxes, Image, Keypoints, Label, Labels, Mask, Polygons

@@ -17,11 +17,8 @@ from fastload.backends.batch_form import Form, record_streams
 from fastload.backends.faults import FaultPolicy, SampleReport
 from fastload.backends.options import Options, least_prefetch
 from fastload.backends.stats import Counts
-from fastload.cache.decoded import tier_of
-from fastload.cache.opening import CacheUse, files_there, no_cache, open_cache
-from fastload.cache.streams import Streams, kept_of
-from fastload.cache.tables import start_copies
-from fastload.cache.tier import decoded_side
+from fastload.cache.opening import CacheUse, Streams, files_there, kept_of, no_cache, open_cache, start_copies
+from fastload.cache.tiers import decoded_side, tier_of
 from fastload.dataset.decoding import decode_with_pil
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
@@ -36,7 +33,7 @@ from fastload.transforms.plan import Plan
 if TYPE_CHECKING:
     from fastload.backends.upcoming import Upcoming
     from fastload.cache.disk import DiskUse
-    from fastload.cache.format import Choice
+    from fastload.cache.record_format import Choice
     from fastload.prefetch.autotune import Autotuner
 
 
@@ -160,8 +157,8 @@ class Reading:
     def _open_coefficients(self, options: Options, streams: Streams, by_engine: bool) -> bool:
         """Whether the cache keeps coefficients; opens it then. Where no file can be had, it keeps JPEGs: a
         file of those may be there."""
-        from fastload.cache.coefficients import COEFFICIENTS
-        from fastload.cache.format import Choice, choose
+        from fastload.cache.record_format import Choice, choose
+        from fastload.cache.tiers import COEFFICIENTS
 
         parts, why_not = self._own.parts, ""
         if not by_engine:

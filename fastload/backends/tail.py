@@ -14,7 +14,7 @@ import torch
 from fastload import errors
 from fastload._native import _C
 from fastload.backends.faults import SAMPLE_ERRORS
-from fastload.cache.tier import bounded_sizes
+from fastload.cache.tiers import bounded_sizes
 from fastload.dataset.decoding import decode_record, sample_error
 from fastload.dataset.mixture import Packed
 from fastload.errors import LibraryMissing

@@ -13,7 +13,7 @@ import numpy as np
 from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.cache.disk import DiskUse, planned_disk_bytes
-from fastload.cache.streams import Streams
+from fastload.cache.opening import Streams
 from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler

@@ -1,16 +1,5 @@
-"""Cache files: made, attached to, looked at, removed.
-
-A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing. The
-first of its memory has been reserved then, and a thread of the core goes on (csrc/core/cache/reservation.h),
-so that nobody waits for it. What files will still take counts as taken where room is looked for. Whoever uses
-a file holds a shared ``flock`` on it, which ends with the process; so a file whose exclusive lock can be had
-is not in use, and only such a file is removed.
-
-The records of a large set lie in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel lets
-one thread at a time write to a file; those of a disk tier in one (NAME.data). They get their names before it
-does and lose them after it, so whoever is attached to it has them; stripes without it were left by a process
-that died.
-"""
+"""Cache files in memory: the user's private folder, and the files in it, made, attached to, inspected,
+removed."""
 
 from __future__ import annotations
 
@@ -19,10 +8,13 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 
@@ -39,23 +31,296 @@ from fastload.cache.layout import (
     plan,
     table_of,
 )
-from fastload.cache.root import TEMPORARY, Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
-from fastload.machine.paths import read_at, write_at
+from fastload.machine.paths import exists, read_at, write_at
 
-__all__ = [
-    "CacheInfo",
-    "Folder",
-    "attach",
-    "clean",
-    "create",
-    "inspect",
-    "left_bytes",
-    "promised_bytes",
-    "remove",
-    "said",
-    "stripe_names",
-]
+# ---- The user's private folder in a memory file system ----------------------------------------------
+#
+# The root (``/dev/shm``) is a folder in which everybody may write. So nothing there is trusted by its name:
+# the folder is opened without following a link, and must belong to this user and be closed to all others;
+# whatever is in it was made by this user then. Files in it are opened relative to its descriptor.
+
+
+LOCK_NAME = ".create.lock"
+TEMPORARY = ".tmp-"  # names of files that are being made, where they need one, begin so
+_DESCRIPTORS = "/proc/self/fd"
+_LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
+_LOCK_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def folder_path(root: Path) -> Path:
+    """Where this user's cache files lie below ``root``."""
+    return root / f"fastload-{os.geteuid()}"
+
+
+def is_in_memory(root: Path) -> bool:
+    """Whether a folder is of a memory file system; one that cannot be looked at counts as such."""
+    try:
+        return bool(_C.file_system(str(root))["in_memory"])
+    except OSError:
+        return True
+
+
+class PrivateFolder:
+    """``<root>/fastload-<uid>``, opened and checked. A context manager.
+
+    Args:
+        root: the folder of a memory file system.
+        create: make the private folder if it is not there.
+        on_disk: ``root`` is of a local disk, and made, too.
+
+    Raises:
+        CacheError: ``root`` is not such a folder, or the private one is not this user's alone.
+        FileNotFoundError: it is not there, and ``create`` is false.
+    """
+
+    def __init__(self, root: Path, create: bool = False, on_disk: bool = False) -> None:
+        self.root = root
+        self.path = folder_path(root)
+        if on_disk:
+            _check_disk(root, create)
+        else:
+            _check_root(root)
+        if create:
+            try:
+                os.mkdir(self.path, 0o700)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise CacheError(
+                    f"{self.path} cannot be made: {error.strerror}. Give a folder in memory where you may "
+                    f"write: cache=<folder>, or FASTLOAD_CACHE_DIR."
+                ) from error
+        self.fd = _open_folder(self.path)
+
+    def __enter__(self) -> PrivateFolder:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor. Idempotent."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _open_lock(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = self.path / LOCK_NAME
+        try:
+            return os.open(LOCK_NAME, flags, 0o600, dir_fd=self.fd)
+        except OSError as error:
+            raise CacheError(f"{path} cannot be opened: {error.strerror}. Remove it.") from error
+
+    def claims_file(self) -> str:
+        """A file whose bytes may be claimed for other ends, whether it has them or not.
+
+        It is the lock's: claims are locks of another kind.
+
+        Raises:
+            CacheError: it cannot be opened.
+        """
+        os.close(self._open_lock())
+        return str(self.path / LOCK_NAME)
+
+    @contextlib.contextmanager
+    def creating(self, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
+        """Hold the lock under which files are made and removed, so that one process of a node does it.
+
+        Raises:
+            CacheError: another process has held it for ``seconds``.
+        """
+        held = self._open_lock()
+        try:
+            limit = time.monotonic() + seconds
+            while not lock(held, fcntl.LOCK_EX):
+                if time.monotonic() > limit:
+                    raise CacheError(
+                        f"{self.path / LOCK_NAME} has been locked by another process for {seconds:g} s, "
+                        f"which makes or removes a cache file there. End it if it hangs ('fuser' tells which "
+                        f'it is), or pass cache="off".'
+                    )
+                time.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            os.close(held)
+
+
+def other_folders(root: Path) -> Iterator[tuple[Path, int, int | None]]:
+    """Folders of other users below ``root``: path, owner, bytes of memory (None: may not be looked at)."""
+    for path in sorted(root.glob("fastload-[0-9]*")):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid != os.geteuid():
+                yield path, found.st_uid, _folder_bytes(path)
+
+
+def _folder_bytes(path: Path) -> int | None:
+    try:
+        return sum(each.lstat().st_blocks * 512 for each in path.iterdir())
+    except OSError:
+        return None
+
+
+def _check_root(root: Path) -> None:
+    try:
+        in_memory = _C.file_system(str(root))["in_memory"]
+    except OSError as error:
+        raise CacheError(
+            f"The node cache has no place: {error}. Give the folder of a memory file system (tmpfs): "
+            f"cache=<folder>, or FASTLOAD_CACHE_DIR."
+        ) from error
+    if not in_memory:
+        raise CacheError(
+            f"{root} is not in memory: the node cache needs a tmpfs, such as /dev/shm. For a tier on a local "
+            f'disk say how large it may be: cache="{root}:800GB".'
+        )
+
+
+def _check_disk(root: Path, create: bool) -> None:
+    try:
+        if create:
+            root.mkdir(parents=True, exist_ok=True)
+        remote = _C.file_system(str(root))["remote"]
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"The disk tier has no place: {error}. Give a folder on a local disk where you may write: "
+            f'cache="<folder>:<size>".'
+        ) from error
+    if remote:
+        raise CacheError(
+            f"{root} is on a network file system: a disk tier is one node's, on a disk of its own. Give a "
+            f'folder on a local disk: cache="<folder>:<size>".'
+        )
+
+
+def _open_folder(path: Path) -> int:
+    try:
+        descriptor = os.open(path, _FOLDER_FLAGS)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{path} is not a folder of yours ({error.strerror}): somebody else may have put it there. "
+            f"Have it removed, or give another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
+        ) from error
+    found = os.fstat(descriptor)
+    problem = ""
+    if found.st_uid != os.geteuid():
+        problem = f"belongs to user {found.st_uid}, this process runs as {os.geteuid()}"
+    elif stat.S_IMODE(found.st_mode) & 0o077:
+        problem = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, needed is 0700)"
+    if problem:
+        os.close(descriptor)
+        raise CacheError(
+            f"{path} {problem}: what lies there is not trusted. Remove it, or have it removed, or give "
+            f"another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
+        )
+    return descriptor
+
+
+class Folder(Protocol):
+    """A private folder, opened and checked."""
+
+    fd: int
+    path: Path
+
+
+def open_private(folder: Folder, name: str, flags: int) -> int:
+    """Open a file of this user's alone, without following a link."""
+    path = folder.path / name
+    try:
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{path} cannot be opened: {error.strerror}. Remove it with 'fastload cache clear'."
+        ) from error
+    found = os.fstat(descriptor)
+    problem = ""
+    if not stat.S_ISREG(found.st_mode):
+        problem = "is not a file"
+    elif found.st_uid != os.geteuid():
+        problem = f"belongs to user {found.st_uid}, this process runs as {os.geteuid()}"
+    elif found.st_mode & 0o077:
+        problem = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, needed is 0600)"
+    if problem:
+        os.close(descriptor)
+        raise CacheError(f"{path} {problem}: it is not trusted. Remove it with 'fastload cache clear'.")
+    return descriptor
+
+
+def lock(descriptor: int, kind: int) -> bool:
+    """``flock`` without waiting; False if somebody else has one that excludes it."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_alone(descriptor: int) -> bool:
+    """The exclusive lock. Somebody else may be having the same look, for a moment."""
+    for _ in range(_LOOKS):
+        if lock(descriptor, fcntl.LOCK_EX):
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+@contextlib.contextmanager
+def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A file without a name, and what names it. It has a temporary one where the kernel has no such files,
+    and where there is no /proc, by which alone a name can be given later."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    temporary = ""
+    try:
+        if not exists(_DESCRIPTORS):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+            raise CacheError(f"No file can be made in {folder.path}: {error.strerror}.") from error
+        temporary = f"{TEMPORARY}{os.getpid()}-{name}"
+        descriptor = os.open(
+            temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd
+        )
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def publish() -> None:
+        source = temporary or f"{_DESCRIPTORS}/{descriptor}"
+        # With a folder's descriptor this is linkat(), which alone follows the link to a file without a name.
+        os.link(source, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=True)
+
+    try:
+        yield descriptor, publish
+    finally:
+        if temporary:
+            os.unlink(temporary, dir_fd=folder.fd)
+        os.close(descriptor)
+
+
+# ---- Cache files ------------------------------------------------------------------------------------
+#
+# Made, attached to, looked at, removed.
+#
+# A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing.
+# The first of its memory has been reserved then, and a thread of the core goes on
+# (csrc/core/cache/reservation.h), so that nobody waits for it. What files will still take counts as taken
+# where room is looked for. Whoever uses a file holds a shared ``flock`` on it, which ends with the process;
+# so a file whose exclusive lock can be had is not in use, and only such a file is removed.
+#
+# The records of a large set lie in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel
+# lets one thread at a time write to a file; those of a disk tier in one (NAME.data). They get their names
+# before it does and lose them after it, so whoever is attached to it has them; stripes without it were left
+# by a process that died.
+
 
 SUFFIX, TIER_SUFFIX, DATA_SUFFIX = ".flc", ".flt", ".data"
 _STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$|(?<=\.flt)\.data$")
@@ -297,7 +562,7 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         CacheError: it is not this user's, or not a cache file.
     """
     if name.endswith(TIER_SUFFIX):
-        from fastload.cache.disk_files import inspect_tier
+        from fastload.cache.disk import inspect_tier
 
         return inspect_tier(folder, name)
     descriptor = open_private(folder, name, os.O_RDONLY)

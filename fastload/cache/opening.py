@@ -1,20 +1,25 @@
-"""From ``cache=`` to cache files: attach to what is there, make what is worth it.
-
-The first process of a node to come makes a file, under the folder's lock; the others attach to it.
-"""
+"""From ``cache=`` to cache files: attach to what is there, make what is worth it."""
 
 from __future__ import annotations
 
 import logging
+import math
+import os
+import threading
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from fastload._native import _C
 from fastload.cache.files import (
     CacheInfo,
+    PrivateFolder,
     attach,
     clean,
     create,
@@ -23,35 +28,130 @@ from fastload.cache.files import (
     promised_bytes,
     remove,
 )
-from fastload.cache.layout import (
-    ENTRY,
-    HEADER_BYTES,
-    LIVE_BYTES,
-    PAGE,
-    NoRoom,
-    padding,
+from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, NoRoom, encoded, padding
+from fastload.cache.policy import (
+    Candidate,
+    Decision,
+    Room,
+    cached_sets,
+    decide,
+    find_room,
+    is_large_enough,
+    remove_stale,
+    set_name,
 )
-from fastload.cache.policy import Candidate, Decision, decide, is_large_enough
-from fastload.cache.room import Room, find_room
-from fastload.cache.root import PrivateFolder
-from fastload.cache.sets import cached_sets, remove_stale, set_name
 from fastload.cache.settings import CacheSetting
-from fastload.cache.streams import ENCODED, FIRST, Kept, Streams, Tier, kept_of, place_of, tier_of_field
 from fastload.errors import CacheError
+from fastload.machine.paths import read_at
 from fastload.machine.sizes import human_bytes
+from fastload.machine.threads import start_beside
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import ENTRIES_NAME
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
-__all__ = [
-    "CacheUse",
-    "PartUse",
-    "file_bytes",
-    "files_there",
-    "has_file",
-    "no_cache",
-    "open_cache",
-    "planned_bytes",
-]
+# ---- Streams of records -----------------------------------------------------------------------------
+#
+# Those of the index, and those of each further picture; each has a cache of its own.
+#
+# A loader keeps the streams that it reads. One that reads others as well finds the files of the first one,
+# and adds its own; so no file depends on who made it.
+
+
+#: Records, by the name of their field; None: those of the index.
+Streams: TypeAlias = Sequence[str | None]
+FIRST: Streams = (None,)
+
+#: The records of one stream of a dataset.
+Kept: TypeAlias = tuple[PackedFiles, str | None]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A form in which records are kept.
+
+    Args:
+        name: "encoded", "decoded-SIDE"; of a further picture's records "field-NN", as its column is called.
+        contents: what a file of it holds; may read all entries.
+        data_bytes: the bytes of all records in this form.
+        field: the further picture's; None: the index's records.
+    """
+
+    name: str
+    contents: Callable[[PackedFiles], Contents]
+    data_bytes: Callable[[PackedFiles], int]
+    field: str | None = None
+
+
+ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
+
+
+def place_of(dataset: PackedFiles) -> dict[str, bool]:
+    """Of the shards: whether all lie in memory, whether some are on a network file system or in a store."""
+    if dataset.location is not None:
+        return {"in_memory": False, "remote": True}
+    folders: dict[Path, str] = {}
+    for shard in dataset.manifest.shards:
+        path = dataset.folder / shard.file
+        folders.setdefault(path.parent, str(path))
+    kinds = [_C.file_system(path) for path in folders.values()]
+    return {
+        "in_memory": bool(kinds) and all(kind["in_memory"] for kind in kinds),
+        "remote": any(kind["remote"] for kind in kinds),
+    }
+
+
+def tier_of_field(dataset: PackedFiles, field: str, cheap: bool = False) -> Tier:
+    """The tier of a further picture's records.
+
+    Args:
+        cheap: ``data_bytes`` is a bound, got without looking at any record.
+    """
+    of_bytes = _most_bytes if cheap else partial(stream_bytes, field=field)
+    return Tier(dataset.columns.path(field).stem, partial(_encoded, field=field), of_bytes, field)
+
+
+def _encoded(dataset: PackedFiles, field: str) -> Contents:
+    records = dataset.field_records(field)
+    return Contents(
+        dataset.id,
+        dataset.columns.path(field).stem,
+        dataset.folder,
+        dataset.columns[field].digest,
+        np.ascontiguousarray(records["length"]),
+        np.ascontiguousarray(records["crc32c"]),
+    )
+
+
+def _most_bytes(dataset: PackedFiles) -> int:
+    """Of all records but the index's: the shards hold nothing else, but what their format adds."""
+    return max(0, sum(shard.size for shard in dataset.manifest.shards) - dataset.manifest.data_bytes)
+
+
+def stream_bytes(dataset: PackedFiles, field: str | None) -> int:
+    """Bytes of all records of a stream; of a further picture's all entries are read for it."""
+    if field is None:
+        return dataset.manifest.data_bytes
+    return int(dataset.field_records(field)["length"].sum(dtype=np.uint64))
+
+
+def all_streams(datasets: Sequence[PackedFiles]) -> Streams:
+    """Every stream that one of the datasets has."""
+    named = (
+        field.name
+        for dataset in datasets
+        if not dataset.is_plain
+        for _, field in dataset.schema.columns
+        if field.storage == "record"
+    )
+    return (None, *dict.fromkeys(named))
+
+
+def kept_of(datasets: Sequence[PackedFiles], streams: Streams) -> list[Kept]:
+    """The streams that the datasets have of these."""
+    return [(each, stream) for stream in streams for each in datasets if stream in all_streams([each])]
+
+
+# ---- opening ----------------------------------------------------------------------------------------
+
 
 _log = logging.getLogger("fastload")
 _RETURN_SECONDS = 1.0  # for memory of removed files that others have open for moments only
@@ -395,3 +495,111 @@ def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
     pages = sum(-(-size // PAGE) * PAGE for size in tables)
     data = tier.data_bytes(dataset)
     return HEADER_BYTES + LIVE_BYTES + pages + data + padding(data)
+
+
+# ---- Copies of index.fli and entries.fli in the cache, so that no decode waits for a page of them ---
+#
+# One process of a node makes a copy, under a claim that the kernel takes back when it dies; the others look
+# now and then whether it is there, and make it if nobody does. Until then they use the file itself.
+
+
+_PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
+_LOOK_SECONDS = 0.5
+
+
+def copy_table(
+    reference: weakref.ref[_C.CacheFile], table: int, path: Path, stopping: threading.Event | None = None
+) -> bool:
+    """Copy a file into a cache, which is held for a piece at a time only: its last user need not wait.
+
+    Args:
+        reference: of a ``_C.CacheFile``.
+        table: 0: index.fli, 1: entries.fli.
+        path: the file.
+        stopping: once it is set, the copy is left to others.
+
+    Returns:
+        Whether nothing is left to do: the copy is complete, has no room or cannot be made. False where
+        another process makes it.
+    """
+    cache = reference()
+    if cache is None:
+        return True
+    begin, size = cache.copy_range(table)
+    if size == 0 or cache.has_copy(table) or not cache.is_writable:
+        return True
+    if not cache.claim(begin, begin + size):
+        return False
+    if cache.has_copy(table):  # it was being completed
+        cache.release(begin, begin + size)
+        return True
+    del cache
+    try:
+        with path.open("rb", buffering=0) as file:
+            _copy_pieces(reference, table, file.fileno(), size, stopping or threading.Event())
+    except OSError:
+        pass  # the file is used as it is, and its errors are reported there
+    cache = reference()
+    if cache is not None:
+        cache.release(begin, begin + size)
+    return True
+
+
+def _copy_pieces(
+    reference: weakref.ref[_C.CacheFile], table: int, descriptor: int, size: int, stopping: threading.Event
+) -> None:
+    if os.fstat(descriptor).st_size != size:
+        return  # another file than the one that the cache was made for
+    at = 0
+    while at < size and not stopping.is_set():
+        piece = read_at(descriptor, min(_PIECE, size - at), at)
+        cache = reference()
+        if not piece or cache is None or not cache.write_copy(table, at, np.frombuffer(piece, np.uint8)):
+            return
+        at += len(piece)
+
+
+def start_copies(
+    cache: _C.CacheFile,
+    folder: Path,
+    look_seconds: float = _LOOK_SECONDS,
+    index: str = INDEX_NAME,
+    patience: float = math.inf,
+) -> threading.Thread | None:
+    """Have the tables of a dataset copied into its cache, by a thread of this process.
+
+    Args:
+        cache: ``_C.CacheFile``.
+        folder: the dataset's.
+        look_seconds: between two looks whether another process has made a copy.
+        index: the name of the dataset's index.
+        patience: seconds after which a table that another process copies is left to that one.
+
+    Returns:
+        The thread; None where there is nothing to copy, or no thread to be had.
+    """
+    tables = {0: folder / index, 1: folder / ENTRIES_NAME}
+    wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
+    if not wanted or not cache.is_writable:
+        return None
+    stopping = threading.Event()
+    work = partial(_work, weakref.ref(cache), wanted, look_seconds, stopping, patience)
+    try:
+        return start_beside(work, "fastload-cache", stopping.set)
+    except RuntimeError:  # no more threads, or no memory for one: the files are used as they are
+        return None
+
+
+def _work(
+    reference: weakref.ref[_C.CacheFile],
+    tables: dict[int, Path],
+    look_seconds: float,
+    stopping: threading.Event,
+    patience: float,
+) -> None:
+    for table, path in tables.items():
+        waited = 0.0
+        while not copy_table(reference, table, path, stopping) and waited < patience:
+            if stopping.wait(look_seconds):
+                return
+            waited += look_seconds

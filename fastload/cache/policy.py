@@ -1,17 +1,97 @@
-"""Whether a set gets a cache, and how large: pure functions of what was found."""
+"""Whether a set gets a cache, and how large: from the room in memory and the sets that are cached already."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from fastload.cache.room import Room
+from fastload.cache.files import SUFFIX, TIER_SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
+from fastload.cache.layout import VERSION
 from fastload.cache.settings import CacheSetting
-from fastload.errors import CacheError
-from fastload.machine.memory import PAGE_CACHE_SHARE
+from fastload.errors import CacheError, FastloadError
+from fastload.machine.memory import PAGE_CACHE_SHARE, MemoryRoom, memory_rooms
 from fastload.machine.sizes import human_bytes
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import Manifest
 
-__all__ = ["Candidate", "Decision", "decide", "is_large_enough"]
+# ---- How many bytes a cache file may take -----------------------------------------------------------
+#
+# Of its file system, and of the memory under every limit.
+
+
+_LEAST_RESERVE = 256 << 20  # bytes of memory that are left to the processes
+_RESERVE_SHARE = 20  # at least 1 / this of what is available
+_LEAST_LEFT = 256 << 20  # bytes of a file system that are left to others, but no more than half
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a cache file may take, and which limit says so.
+
+    Pages of a tmpfs are memory of the cgroup whose process touched them first, so both limits count: over
+    the tmpfs's size the system says ENOSPC, over the cgroup's it kills.
+    """
+
+    free: int  # bytes that a file may take
+    to_spare: (
+        int  # the same, leaving something of the file system to others: NCCL and torch use /dev/shm, too
+    )
+    available: int  # bytes of memory under all limits, of which a reserve is kept
+    limit: str  # the name of the limit that gives ``free``
+    advice: str  # how it is raised
+
+    def lacking(self, need: int, what: str) -> str:
+        """The message for ``what`` that needs ``need`` bytes."""
+        free = human_bytes(self.free)
+        return f"{what} needs {human_bytes(need)} of memory, but {self.limit} leaves {free}. {self.advice}"
+
+
+def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
+    """The room for a new file in ``folder``, which lies on a tmpfs or ramfs.
+
+    Args:
+        root: where ``proc`` and ``sys`` lie.
+        returned: bytes that are freed before, of files that will be replaced, less those that others will
+            still take.
+    """
+    room = min(memory_rooms(root), key=lambda found: found.free)
+    available = max(0, room.free + returned)
+    reserve = max(_LEAST_RESERVE, available // _RESERVE_SHARE)
+    memory = max(0, available - reserve)
+    found = os.statvfs(folder)
+    size, free = found.f_blocks * found.f_frsize, max(0, found.f_bavail * found.f_frsize + returned)
+    to_spare = max(free // 2, free - max(_LEAST_LEFT, size // _RESERVE_SHARE)) if size > 0 else memory
+    if size == 0 or memory <= free:  # 0: a file system without a limit of its own
+        limit, advice = _memory_limit(room, available, reserve), _memory_advice(room)
+        return Room(memory, min(memory, to_spare), available, limit, advice)
+    return Room(
+        free,
+        to_spare,
+        available,
+        f"the file system of {folder} ({human_bytes(size)} in all)",
+        "Make it larger (docker run --shm-size=..., in Kubernetes an emptyDir with medium: Memory, elsewhere "
+        "mount -o remount,size=...), or give another folder in memory",
+    )
+
+
+def _memory_limit(room: MemoryRoom, available: int, reserve: int) -> str:
+    name = "the machine's memory" if room.name == "MemAvailable" else f"the memory limit {room.name}"
+    kept = f"of {human_bytes(available)} that are available {human_bytes(reserve)} stay with the processes"
+    return f"{name} ({kept})"
+
+
+def _memory_advice(room: MemoryRoom) -> str:
+    if room.name == "MemAvailable":
+        return "Free memory ('fastload cache ls' shows what caches hold)"
+    return "Raise the limit (docker run --memory=..., SLURM --mem=..., systemd MemoryMax=)"
+
+
+# ---- Whether a set gets a cache, and how large ------------------------------------------------------
+#
+# Pure functions of what was found.
+
 
 ENCODED_TIER = "encoded"
 _AUTO_SHARE = 2  # auto takes at most 1 / this of the available memory
@@ -125,3 +205,105 @@ def _auto(part: Candidate, room: Room, local: int, share: float) -> Decision:
 
 def _round_down(size: int) -> str:
     return f"{max(1, size // 1_000_000)}MB"
+
+
+# ---- The cached sets in a folder --------------------------------------------------------------------
+#
+# Listed, judged stale, removed.
+
+
+def set_name(dataset: PackedFiles, tier: str) -> str:
+    """The name of the file of a dataset's records in one form: id, form and format version."""
+    return f"{dataset.id}-{tier}-{VERSION[0]}{SUFFIX}"
+
+
+@dataclass(frozen=True)
+class CachedSet:
+    """A cache file in a folder."""
+
+    name: str
+    path: Path
+    bytes: int  # of memory, now
+    size: int  # of the file: what it will take
+    info: CacheInfo | None  # None: not a valid file
+    stale: str  # why nobody will use it any more; empty: somebody may
+    pids: tuple[int, ...] = ()  # the processes that have it open, as far as this one may look
+
+
+def cached_sets(folder: Folder) -> list[CachedSet]:
+    """All of them, by name."""
+    names = sorted(name for name in os.listdir(folder.fd) if name.endswith((SUFFIX, TIER_SUFFIX)))
+    return [found for name in names if (found := _look(folder, name)) is not None]
+
+
+def _look(folder: Folder, name: str) -> CachedSet | None:
+    path = folder.path / name
+    try:
+        names = [name, *stripe_names(folder, name)]
+        found = [os.stat(each, dir_fd=folder.fd, follow_symlinks=False) for each in names]
+        held, size = sum(one.st_blocks for one in found) * 512, sum(one.st_size for one in found)
+        try:
+            info = inspect(folder, name)
+        except CacheError as error:
+            return CachedSet(name, path, held, size, None, str(error))
+    except FileNotFoundError:
+        return None  # removed meanwhile
+    return CachedSet(name, path, held, size, info, "" if info.in_use else _why_stale(info))
+
+
+def _why_stale(info: CacheInfo) -> str:
+    if info.version[0] != VERSION[0]:
+        return f"format version {info.version[0]}, this fastload writes {VERSION[0]}"
+    try:
+        found = Manifest.read(info.source).id
+    except (FastloadError, OSError):
+        # What cannot be looked at may be there: only what is surely gone is stale.
+        gone = _is_gone(info.source / "dataset.json")
+        return f"{info.source} is not there any more" if gone else ""
+    return "" if found == info.dataset_id else f"{info.source} holds another dataset now"
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def remove_stale(folder: Folder) -> Iterator[CachedSet]:
+    """Remove what is stale and not in use, and give what was removed. The caller holds the creation lock."""
+    for found in cached_sets(folder):
+        if found.stale and remove(folder, found.name):
+            yield found
+
+
+def users_of(path: Path) -> tuple[int, ...]:
+    """The processes that have a file open or mapped, as far as this one may look: its user's, in its PID
+    namespace."""
+    try:
+        wanted = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return ()
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return tuple(sorted(pid for pid in pids if _has_open(pid, wanted)))
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False  # ended meanwhile, or another user's
+    return any(_is_file(f"{folder}/{name}", wanted) for name in names)
+
+
+def _is_file(link: str, wanted: os.stat_result) -> bool:
+    try:
+        # A descriptor's target is not looked at before its name says that it is worth it: it may lie on a
+        # server that does not answer. The maker's still has the name of a file without one.
+        return "/fastload-" in os.readlink(link) and os.path.samestat(os.stat(link), wanted)
+    except OSError:
+        return False  # closed meanwhile

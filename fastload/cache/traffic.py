@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastload.cache.disk_layout import expected_hits
+from fastload.cache.disk import expected_hits
 
 __all__ = ["CachePlace", "Job", "Link", "Traffic", "epoch_traffic", "first_batch_seconds", "job_traffic"]
 

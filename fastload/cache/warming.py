@@ -12,11 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.cache.opening import CacheUse, open_cache
-from fastload.cache.root import PrivateFolder
+from fastload.cache.files import PrivateFolder
+from fastload.cache.opening import (
+    ENCODED,
+    FIRST,
+    CacheUse,
+    Streams,
+    Tier,
+    kept_of,
+    open_cache,
+    start_copies,
+    stream_bytes,
+)
 from fastload.cache.settings import CacheSetting
-from fastload.cache.streams import ENCODED, FIRST, Streams, Tier, kept_of, stream_bytes
-from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.shard.dataset import PackedFiles

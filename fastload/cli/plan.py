@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fastload.cache.streams import all_streams, stream_bytes
+from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Job, Link, Traffic, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_table

@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.cache.coefficients import COEFFICIENTS, coefficient_target
-from fastload.cache.decoded import fill_target, tier_of
+from fastload.cache.opening import Streams, all_streams
 from fastload.cache.settings import CacheSetting
-from fastload.cache.streams import Streams, all_streams
-from fastload.cache.tier import check_decoded
+from fastload.cache.tiers import COEFFICIENTS, check_decoded, coefficient_target, fill_target, tier_of
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_lines

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler.mixed import MixedOrder, shares
-from fastload.shard.dataset import PackedFiles
-from fastload.shard.opened import checked_id
+from fastload.shard.dataset import PackedFiles, checked_id
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema

@@ -16,8 +16,7 @@ from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
 from fastload.extras import need
-from fastload.shard.dataset import PackedFiles
-from fastload.shard.opened import as_integer
+from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
 from fastload.transforms.callables import calls_v2
 from fastload.transforms.compiler import compile_plan

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastload.cache.disk import planned_disk_bytes
-from fastload.cache.opening import planned_bytes
-from fastload.cache.streams import FIRST
+from fastload.cache.opening import FIRST, planned_bytes
 from fastload.diagnose.callables import lanes, python_functions
 from fastload.diagnose.examination import Case, cpus_here, proposals, shown
 from fastload.diagnose.facts import Loop, Stage, Verdict

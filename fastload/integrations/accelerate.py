@@ -1,33 +1,237 @@
-"""What Hugging Face Accelerate needs beyond the loader.
-
-``Accelerator.prepare`` leaves a loader as it is that says ``_is_accelerate_prepared``: ranks, order and state
-are ours. What Accelerate's own wrapper would do besides is done here, from the moment that it asks: batches
-are announced to its ``GradientState`` (so that accumulation ends with the epoch and ``gather_for_metrics``
-drops what fills the last batch), they go to its device, and its ``DataLoaderConfiguration`` is honoured.
-
-Nothing here imports Accelerate before it is there.
-"""
+"""What Hugging Face Accelerate needs beyond the loader: skipped batches, and iterations as
+``GradientState`` sees them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import warnings
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
 from fastload.dataset.views import Kind
 from fastload.errors import StateError
-from fastload.integrations.skipping import let_skip
-from fastload.integrations.watched import Companion
+from fastload.loader.epochs import EpochIterator
+from fastload.loader.rank_sampler import RankBatches
+from fastload.loader.torch_compat import owner_of
+from fastload.prefetch.feeder import BatchKey
 
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["is_prepared", "warn_unprepared"]
+
+# ---- ``accelerate.skip_first_batches`` of our loader ------------------------------------------------
+#
+# The rest of an epoch, from the same engine.
+#
+# Accelerate builds a torch ``DataLoader(dataset, batch_sampler=SkipBatchSampler(loader.batch_sampler))``,
+# which would reach the engine, too, one batch at a time and unknown to the GradientState. From here on what
+# it builds of one of our batch samplers is a :class:`SkippingLoader`.
+
+
+class SkippingLoader:
+    """A loader whose passes begin at batch ``skip`` of the epoch; in all else the loader that it leads to.
+
+    Args:
+        loader: ours.
+        skip: batches.
+        batch_sampler: Accelerate's, of what is left.
+    """
+
+    def __init__(self, loader: DataLoader[Any], skip: int, batch_sampler: Any) -> None:
+        self._loader = loader
+        self._skip = skip
+        self.batch_sampler = batch_sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._loader._iterate(skip=self._skip)
+
+    def __len__(self) -> int:
+        return max(0, len(self._loader) - self._skip)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_loader":
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+    @property
+    def __class__(self) -> Any:
+        """To isinstance it is the loader, as Accelerate's own wrappers are."""
+        return type(self._loader)
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise TypeError("The class of a SkippingLoader is its loader's.")
+
+
+def let_skip() -> None:
+    """Let Accelerate's skip_first_batches, if that is imported, make a SkippingLoader of our loaders."""
+    module: Any = sys.modules.get("accelerate.data_loader")
+    known: Any = getattr(module, "DataLoader", None)  # torch's, or what a program has put in its place
+    if isinstance(known, type) and issubclass(known, TorchDataLoader) and known is not _Built:
+        _Built.of = known
+        module.DataLoader = _Built
+
+
+class _Building(type):
+    """Makes torch's loaders, but for the rest of one of ours."""
+
+    def __call__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
+        found = _rest_of_ours(kwargs.get("batch_sampler"), kwargs.get("collate_fn"))
+        return _Built.of(dataset, *args, **kwargs) if found is None else found
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TorchDataLoader)
+
+
+class _Built(TorchDataLoader[Any], metaclass=_Building):
+    """What Accelerate knows as DataLoader.
+
+    Attributes:
+        of: what it knew before.
+    """
+
+    of: ClassVar[Any] = TorchDataLoader
+
+
+def _rest_of_ours(batches: Any, collate_fn: Any) -> SkippingLoader | None:
+    """Of one of our loaders, known by its batches or, where those are the user's, by its collate function."""
+    inner, skip = batches, 0
+    skipping = sys.modules["accelerate.data_loader"].SkipBatchSampler
+    while type(inner) is skipping:
+        skip += inner.skip_batches
+        inner = inner.batch_sampler
+    owner = inner.owner if type(inner) is RankBatches else owner_of(collate_fn)
+    return None if inner is batches or owner is None else SkippingLoader(owner, skip, batches)
+
+
+# ---- A loader's iterations as Accelerate's ``GradientState`` sees them ------------------------------
+
+
+class Companion:
+    """What Accelerate's wrapper would know of one loader.
+
+    Args:
+        loader: whose iterations are announced.
+        gradient_state: Accelerate's.
+        device: where batches go; None: they stay where the loader puts them.
+        non_blocking: how they go there.
+    """
+
+    def __init__(
+        self, loader: DataLoader[Any], gradient_state: Any, device: torch.device | None, non_blocking: bool
+    ) -> None:
+        self._sampler = loader._sampler
+        self._arranged = loader._arranged
+        self.gradient_state = gradient_state
+        self._device = device
+        self._non_blocking = non_blocking
+
+    def watch(self, iterator: EpochIterator) -> Watched:
+        """``iterator``, announced."""
+        return Watched(iterator, self)
+
+    def place(self, epoch: int, position: int) -> tuple[int, int]:
+        """The place to save: behind an epoch's last batch the next epoch, as with Accelerate's own."""
+        core = self._sampler.core
+        is_end = position > 0 and not core.num_batches(epoch, position)
+        return (epoch + 1, 0) if is_end else (epoch, position)
+
+    def left(self, key: BatchKey) -> int:
+        """Batches from ``key`` to the epoch's end that have something for this rank."""
+        core = self._sampler.core
+        steps = int(core.num_batches(key.epoch, key.start))
+        if core.partition.padding == "drop" and steps:
+            # even_batches=False: nothing of the last, partial batch may be this rank's.
+            steps -= len(core.batch(key.epoch, key.start, steps - 1).ids) == 0
+        return steps - key.step
+
+    def remainder(self, epoch: int) -> int:
+        """Rows of the epoch's last batch over all ranks that are samples of their own; 0: all of them."""
+        return int(self._sampler.core.remainder(epoch))
+
+    def placed(self, batch: Any) -> Any:
+        """The batch on Accelerate's device, if the loader's own transfer does not bring it there."""
+        if self._device is None or self._arranged.options.device is not None:
+            return batch
+        send = sys.modules["accelerate.utils"].send_to_device  # it is there: it made this object
+        return send(batch, self._device, non_blocking=self._non_blocking)
+
+
+class Pass:
+    """What ``GradientState`` knows, and some versions hold, of one pass over a prepared loader."""
+
+    def __init__(self) -> None:
+        self.end_of_dataloader = False  # whether the epoch's last batch has been handed out
+        self.remainder = -1  # rows of the last batch over all ranks that are samples of their own; 0: all
+
+
+class Watched(Iterator[Any]):
+    """One pass over a prepared loader, announced to Accelerate."""
+
+    def __init__(self, iterator: EpochIterator, companion: Companion) -> None:
+        self._iterator = iterator
+        self._companion = companion
+        self._pass = Pass()
+        self._is_announced = False
+
+    def __next__(self) -> Any:
+        if self._pass.end_of_dataloader:
+            self._exhaust()
+        if not self._is_announced:
+            self._companion.gradient_state._add_dataloader(self._pass)
+            self._is_announced = True
+        try:
+            batch = next(self._iterator)
+            key = self._iterator.key
+            assert key is not None
+            self._pass.remainder = self._companion.remainder(key.epoch)
+            left = self._companion.left(key)
+            if left < 0:  # nothing of the last batch is this rank's, and there was no other
+                self._exhaust()
+            self._pass.end_of_dataloader = left == 0
+            return self._companion.placed(batch)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _exhaust(self) -> None:
+        """Let the loader's iteration end; raises StopIteration."""
+        try:
+            while True:
+                next(self._iterator)
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._is_announced:
+            self._is_announced = False
+            self._companion.gradient_state._remove_dataloader(self._pass)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # a pass that is left must not hide the one around it
+            self._forget()
+
+    def __len__(self) -> int:
+        return len(self._iterator)
+
+
+# ---- What Hugging Face Accelerate needs beyond the loader -------------------------------------------
+#
+# ``Accelerator.prepare`` leaves a loader as it is that says ``_is_accelerate_prepared``: ranks, order and
+# state are ours. What Accelerate's own wrapper would do besides is done here, from the moment that it asks:
+# batches are announced to its ``GradientState`` (so that accumulation ends with the epoch and
+# ``gather_for_metrics`` drops what fills the last batch), they go to its device, and its
+# ``DataLoaderConfiguration`` is honoured.
+#
+# Nothing here imports Accelerate before it is there.
+
 
 _STATES = "fastload_loaders.json"
 _FRAMES = 6  # from the attribute to Accelerator.prepare_data_loader, through wrappers' __getattr__

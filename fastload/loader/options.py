@@ -14,7 +14,7 @@ import torch
 
 from fastload.backends.faults import ON_ERROR
 from fastload.cache.settings import CacheSetting, parse_setting
-from fastload.cache.tier import check_decoded
+from fastload.cache.tiers import check_decoded
 from fastload.machine.paths import absolute_folder
 from fastload.ranks.world import check_given
 from fastload.transfer.cuda import check_device

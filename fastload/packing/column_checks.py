@@ -17,10 +17,8 @@ from fastload.packing.record_checks import RecordChecks
 from fastload.sample.schema import Field
 from fastload.sample.values import row_count, wrong_rows
 from fastload.shard.columns import column_wrong, open_column
-from fastload.shard.fields import column_file
-from fastload.shard.index import RECORD
-from fastload.shard.manifest import Manifest
-from fastload.shard.paged import HEADER
+from fastload.shard.index import HEADER, RECORD
+from fastload.shard.manifest import Manifest, column_file
 
 __all__ = ["ColumnChecks"]
 

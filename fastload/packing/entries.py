@@ -24,8 +24,8 @@ from fastload.packing.files import failed_writes_reported, publish, remove, temp
 from fastload.packing.progress import Observer, entries_work
 from fastload.shard.codecs import JPEG
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import Parts, write_paged
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
-from fastload.shard.paged import Parts, write_paged
 
 __all__ = [
     "DEFAULT_SPACING",

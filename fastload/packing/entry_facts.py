@@ -13,8 +13,8 @@ from fastload.machine.paths import exists
 from fastload.packing.index_runs import IndexRuns
 from fastload.shard.codecs import JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import HEADER
 from fastload.shard.manifest import ENTRIES_NAME
-from fastload.shard.paged import HEADER
 
 __all__ = ["EntryFacts", "entry_facts"]
 

@@ -39,9 +39,8 @@ from fastload.remote.location import is_url
 from fastload.remote.opening import refuse_options
 from fastload.sample.fields import Label, kind_of
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.fields import entries_of, fields_digest
 from fastload.shard.formats import INDEXED, Kinds
-from fastload.shard.manifest import Manifest, Shard, names_fit
+from fastload.shard.manifest import Manifest, Shard, entries_of, fields_digest, names_fit
 
 __all__ = ["IndexOptions", "index_entries", "index_files"]
 

@@ -13,9 +13,8 @@ from fastload.packing.samples.guess import picture_kind
 from fastload.sample.fields import Image, Kind, Label
 from fastload.sample.schema import Field, Schema
 from fastload.sample.values import absent
-from fastload.shard.chunk import Chunk
-from fastload.shard.columns import write_column
-from fastload.shard.fields import ColumnFile, column_name
+from fastload.shard.columns import Chunk, write_column
+from fastload.shard.manifest import ColumnFile, column_name
 
 __all__ = ["ForeignFields", "field_of", "kind_in_set"]
 

@@ -12,7 +12,7 @@ from fastload.errors import FormatError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.folders import is_split
 from fastload.shard.mds import INDEX, shards_of
-from fastload.shard.tar_members import BLOCK, is_tar
+from fastload.shard.tar import BLOCK, is_tar
 
 __all__ = ["braced", "by_split", "find_shards", "format_of_file"]
 

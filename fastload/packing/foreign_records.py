@@ -22,8 +22,8 @@ from fastload.packing.plan import MAX_LISTED
 from fastload.packing.samples.pictures import HEAD, is_any, unfit
 from fastload.packing.tables import Labels, read_table
 from fastload.sample.fields import Image, Kind, Mask
-from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import RAW
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign
 from fastload.shard.index import RECORD
 

@@ -16,7 +16,7 @@ from fastload.packing.samples.table import open_table, told_by
 from fastload.packing.samples.table_file import TableFile
 from fastload.sample.fields import Label
 from fastload.sample.schema import Field
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Located, Readable, Values, damage_reported
 from fastload.shard.index import RECORD
 

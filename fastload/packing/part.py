@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastload.errors import PackError
 from fastload.machine.paths import exists
 from fastload.packing.files import publish, temporary_of
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD
 
 __all__ = ["ShardPart"]

@@ -18,10 +18,9 @@ from fastload.packing.part import ShardPart
 from fastload.packing.plan import PackPlan
 from fastload.packing.shard_job import part_path
 from fastload.packing.summary import Summary
-from fastload.shard.fields import Entries
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
-from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
+from fastload.shard.manifest import INDEX_NAME, Entries, Manifest, Shard
 
 __all__ = ["SKIPPED_NAME", "make_manifest", "publish_dataset", "publish_index", "write_skipped"]
 

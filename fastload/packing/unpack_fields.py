@@ -24,8 +24,8 @@ from fastload.packing.unpacked_files import safe_path, write_new, written
 from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
-from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import RAW, SIXTEEN_BIT, suffix_of
+from fastload.shard.columns import Chunk
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 
@@ -170,7 +170,7 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
     import pyarrow.parquet as parquet
 
     from fastload.packing.samples.arrow_types import is_kept, restored
-    from fastload.shard.arrow_fields import array_of, type_named, type_of
+    from fastload.shard.arrow import array_of, type_named, type_of
 
     def type_in_table(field: Field) -> Any:
         """Of its pictures' paths; the type that its column had; or its kind's own."""

@@ -24,12 +24,10 @@ from fastload.packing.record_checks import RecordChecks, overlaps_across
 from fastload.packing.spans import opened_once, spans_of
 from fastload.packing.summary import Summary
 from fastload.remote.opening import place_of, refuse_options, shared_store
-from fastload.shard.dataset import PackedFiles
-from fastload.shard.fields import fields_digest
+from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
-from fastload.shard.node_copy import copy_as_it_is, read_manifest, shards_in_store
-from fastload.shard.opened import check_fields
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, fields_digest
+from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
 __all__ = ["Problem", "has_entries", "manifest_at", "sets_in", "verify"]
 

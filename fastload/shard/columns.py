@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from fastload._native import _C
 from fastload.errors import ChecksumError, FormatError, ShardError, ShardTruncated
 from fastload.sample.fields import MAX_VALUE_BYTES
 from fastload.sample.schema import Field, Schema
-from fastload.shard.fields import ColumnFile, Entries, column_file
-from fastload.shard.index import RECORD
-from fastload.shard.paged import size_of, write_paged
+from fastload.shard.index import RECORD, size_of, write_paged
+from fastload.shard.manifest import ColumnFile, Entries, column_file
 
-__all__ = ["Columns", "column_wrong", "open_column", "read_record", "write_column"]
+# ---- columns ----------------------------------------------------------------------------------------
+
 
 MAGIC = b"FLFIELD1"
 # A shuffled batch uses one value of a page. With 16 KiB the page table of a file of 1.2 GB has 0.3 MB.
@@ -227,3 +228,67 @@ def read_record(path: Path, size: int, record: np.void, what: str) -> bytes:
             "Restore the shard."
         )
     return data
+
+
+# ---- Some samples' values of one field, as the writers of shards take them and as packing keeps them ---
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The values of samples, back to back.
+
+    Pictures have index entries, whose offsets count from the start of ``data``; other values are in the bytes
+    that FORMAT.md gives them.
+    """
+
+    data: npt.NDArray[np.uint8]
+    lengths: npt.NDArray[np.uint64]  # bytes of each sample
+    records: npt.NDArray[np.void] | None = None  # RECORD, of pictures
+
+    @classmethod
+    def of(cls, pieces: Sequence[bytes]) -> Chunk:
+        """The values given one by one."""
+        return cls(
+            np.frombuffer(b"".join(pieces), np.uint8), np.array([len(piece) for piece in pieces], np.uint64)
+        )
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The samples ``[start, stop)``; the bytes are shared."""
+        begin = int(self.lengths[:start].sum())
+        lengths = self.lengths[start:stop]
+        data = self.data[begin : begin + int(lengths.sum())]
+        records = None if self.records is None else self.records[start:stop]
+        return Chunk(data, lengths, self._placed(lengths, records))
+
+    def keep(self, good: npt.NDArray[np.bool_]) -> Chunk:
+        """The samples for which ``good`` is true."""
+        if good.all():
+            return self
+        return Chunk.join([self.slice(i, i + 1) for i in np.flatnonzero(good).tolist()], like=self)
+
+    @staticmethod
+    def join(chunks: Sequence[Chunk], like: Chunk | None = None) -> Chunk:
+        """The samples of all, one after another; ``like`` says of what kind they are where there are none."""
+        first = chunks[0] if chunks else like
+        assert first is not None
+        if len(chunks) == 1:
+            return first
+        data = np.concatenate([*(chunk.data for chunk in chunks), np.zeros(0, np.uint8)])
+        lengths = np.concatenate([*(chunk.lengths for chunk in chunks), np.zeros(0, np.uint64)])
+        if first.records is None:
+            return Chunk(data, lengths)
+        records = [chunk.records for chunk in chunks if chunk.records is not None]
+        return Chunk(data, lengths, Chunk._placed(lengths, np.concatenate([*records, np.zeros(0, RECORD)])))
+
+    @staticmethod
+    def _placed(
+        lengths: npt.NDArray[np.uint64], records: npt.NDArray[np.void] | None
+    ) -> npt.NDArray[np.void] | None:
+        if records is None:
+            return None
+        placed: npt.NDArray[np.void] = records.copy()
+        placed["offset"] = np.cumsum(lengths) - lengths
+        return placed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,23 +14,91 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FormatError
+from fastload.errors import FastloadError, FormatError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
 from fastload.shard.codecs import file_of
-from fastload.shard.fields import fields_digest
-from fastload.shard.index import RECORD
-from fastload.shard.manifest import MANIFEST_NAME, Manifest
-from fastload.shard.opened import check_fields, checked_id, opened_entries
-from fastload.shard.paged import check_sizes
+from fastload.shard.index import ALIGN, HEADER, RECORD, check_sizes
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, fields_digest
 
-if TYPE_CHECKING:  # an image and a label need none of it
+if TYPE_CHECKING:
     from fastload.remote.location import Location
     from fastload.remote.store import Store
     from fastload.sample.schema import Schema
     from fastload.shard.columns import Columns
 
-__all__ = ["PackedFiles"]
+
+# ---- What opening a packed dataset checks beside its manifest ---------------------------------------
+#
+# Sample ids, whose an index is, entry points.
+
+
+def checked_id(sample: Any, count: int) -> int:
+    """A sample id as an int.
+
+    Raises:
+        TypeError: not an integer (a bool is none).
+        IndexError: not in ``[0, count)``.
+    """
+    number = as_integer(sample)
+    if not 0 <= number < count:
+        legal = f"0 to {count - 1}" if count else "none"
+        raise IndexError(f"Sample id {number} is out of range for {count} samples: legal are {legal}.")
+    return number
+
+
+def as_integer(index: Any) -> int:
+    """An int of Python's or NumPy's, or an integer tensor of one element, as an int.
+
+    Raises:
+        TypeError: something else; also a bool, which Python counts as an integer.
+    """
+    if not isinstance(index, (bool, np.bool_)) and "bool" not in str(getattr(index, "dtype", "")):
+        try:
+            return operator.index(index)
+        except TypeError:
+            pass
+    raise TypeError(f"A sample's index must be an integer. Found: {index!r} ({type(index).__name__}).")
+
+
+def check_fields(path: Path, wanted: bytes) -> None:
+    """Raise FormatError unless the index at ``path``, whose header is checked, has this digest of fields."""
+    with open(path, "rb") as file:
+        header = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]
+        found = header["fields_digest"].tobytes()
+        if wanted == found:
+            file.seek(int(header["pages_offset"]) - ALIGN)
+            found = file.read(len(found))
+    if found != (wanted or bytes(len(found))):
+        raise FormatError(
+            f"{path} does not belong to this manifest: the manifest's 'fields' have digest "
+            f"{wanted.hex() or 'none'}, the index has {found.hex()}. Restore both files from the same pack."
+        )
+
+
+_warned: set[Path] = set()  # entry points that were left out, said once each
+
+
+def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
+    """The JPEGs' entry points (``_C.Entries``). None without, and, with a warning, if the file is no use."""
+    path = folder / ENTRIES_NAME
+    if not exists(path):
+        return None
+    try:
+        return _C.Entries(str(path), index)
+    except FastloadError as error:
+        if path not in _warned:
+            _warned.add(path)
+            warnings.warn(
+                f"{error} The entry points are left out: pixels are the same, decoding takes longer. "
+                f"'fastload index {folder} --entries' makes them anew.",
+                stacklevel=4,
+            )
+        return None
+
+
+# ---- dataset ----------------------------------------------------------------------------------------
+
 
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = (
@@ -89,7 +159,7 @@ class PackedFiles:
 
     def _open(self) -> None:
         if self._url is not None:
-            from fastload.shard.node_copy import copy_to_node
+            from fastload.shard.node_sets import copy_to_node
 
             copy = copy_to_node(self._url, self._storage_options, self._wants_entries)
             self._url = self.location = copy.location
@@ -98,7 +168,7 @@ class PackedFiles:
         else:
             self.manifest = Manifest.read(self.folder)
             if self.manifest.in_store or self._storage_options:
-                from fastload.shard.node_copy import shards_in_store
+                from fastload.shard.node_sets import shards_in_store
 
                 found = shards_in_store(self.folder, self.manifest, self._storage_options)
                 self.location, self.store, shards = found

@@ -19,7 +19,7 @@ from fastload.errors import FastloadError, FormatError, ShardError
 from fastload.extras import library_missing
 from fastload.sample.fields import Kind
 from fastload.sample.schema import Field, Schema
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 
 __all__ = [
     "FORMATS",

@@ -1,14 +1,11 @@
-"""HDF5 shards: ``image`` (one variable-length uint8 row a record), ``label`` and ``path``, all of length N.
-
-The variable-length layout is the one that ``h5py`` users and HF's loader read without knowing about
-us, and it is written as fast as a flat one (FORMAT.md has the numbers). Where each row's bytes lie is
-found in the file itself: :mod:`fastload.shard.hdf5_heap`.
-"""
+"""HDF5 shards: ``image`` (one variable-length uint8 row a record), ``label`` and ``path``, all of length
+N."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,17 +15,354 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.sample.plain import is_file
-from fastload.shard.chunk import Chunk
+from fastload.sample.fields import Text
+from fastload.sample.plain import is_file, plain_value
+from fastload.sample.schema import Field, Schema
+from fastload.sample.values import NO_TEXT
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
-from fastload.shard.hdf5_fields import FieldDatasets, append_rows, free_name
-from fastload.shard.hdf5_file import WrittenFile
-from fastload.shard.hdf5_heap import heap_ranges, read_references
 
-__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+# ---- HDF5 datasets of natural types for the further fields of a sample ------------------------------
+#
+# Numbers of one shape are one dataset of shape (N, ...); what has rows of numbers is a variable-length row
+# of them, flat, with the shape of one in the attribute ``row``; texts are strings.
+
+
+_CHUNK = 1024  # references (16 bytes each) a chunk
+_AS_JSON = ("polygons", "texts")
+_STRINGS = ("text", "json", *_AS_JSON)
+
+
+def free_name(schema: Schema | None, name: str) -> str:
+    """``name``, with ``_`` appended until no field has that name."""
+    taken = {field.name for field in schema} if schema is not None else set()
+    while name in taken:
+        name += "_"
+    return name
+
+
+def append_rows(dataset: h5py.Dataset, start: int, rows: npt.NDArray[Any]) -> None:
+    """Write variable-length rows from row ``start`` on; the dataset grows where it has to."""
+    if start + len(rows) > len(dataset):
+        dataset.resize((start + len(rows),))
+    # Not by slicing: h5py would take rows of equal length for a two-dimensional array.
+    target = dataset.id.get_space()
+    target.select_hyperslab((start,), (len(rows),))
+    dataset.id.write(h5py.h5s.create_simple((len(rows),)), target, rows)
+
+
+class FieldDatasets:
+    """The datasets of a schema's ``columns`` in one shard.
+
+    Args:
+        file: the shard.
+        schema: its fields.
+        check: called after each field of each call, so that a failed write is seen before the next one.
+        raw: whether images are pixels.
+    """
+
+    def __init__(self, file: h5py.File, schema: Schema, check: Callable[[], None], raw: bool = False) -> None:
+        self._file, self._check, self._schema = file, check, schema
+        self._fields = [field for _, field in schema.columns]
+        self._fixed: dict[str, list[npt.NDArray[Any]]] = {}
+        self._shapes: dict[str, list[npt.NDArray[np.int32]]] = {}
+        for field in self._fields:
+            if field.kind.storage == "fixed":
+                self._fixed[field.name] = []
+            else:
+                self._create(field)
+            if field.kind.storage == "record" and not is_file(field, raw):
+                self._shapes[field.name] = []
+
+    def _create(self, field: Field) -> None:
+        strings = field.kind.name in _STRINGS
+        item = h5py.string_dtype("utf-8") if strings else h5py.vlen_dtype(_element(field))
+        dataset = self._file.create_dataset(
+            field.name, (0,), item, chunks=(_CHUNK,), maxshape=(None,), track_times=False
+        )
+        if field.kind.has_rows:
+            dataset.attrs["row"] = np.array(field.kind.item_shape, np.int64)
+
+    def append(self, start: int, chunks: Sequence[Chunk]) -> None:
+        """The values of samples ``[start, start + n)``, for each field."""
+        for field, chunk in zip(self._fields, chunks, strict=True):
+            if field.name in self._fixed:
+                values = chunk.data.view(np.dtype(field.kind.item_dtype))
+                self._fixed[field.name].append(values.reshape(len(chunk), *field.kind.item_shape))
+            else:
+                append_rows(self._file[field.name], start, _rows(field, chunk))
+            if field.name in self._shapes and chunk.records is not None:
+                sides = [chunk.records["height"], chunk.records["width"]]
+                self._shapes[field.name].append(np.stack(sides, axis=1).astype(np.int32))
+            self._check()
+
+    def close(self) -> None:
+        """Write what was kept: values of one shape, and the sizes of pictures that are pixels."""
+        for field in self._fields:
+            if field.name in self._fixed:
+                none = np.zeros((0, *field.kind.item_shape), np.dtype(field.kind.item_dtype))
+                self._add(field.name, np.concatenate([*self._fixed[field.name], none]))
+        for name, shapes in self._shapes.items():
+            sides = np.concatenate([*shapes, np.zeros((0, 2), np.int32)])
+            self._add(free_name(self._schema, f"{name}_height"), sides[:, 0])
+            self._add(free_name(self._schema, f"{name}_width"), sides[:, 1])
+
+    def _add(self, name: str, values: npt.NDArray[Any]) -> None:
+        self._file.create_dataset(name, data=values, track_times=False)
+
+
+def _element(field: Field) -> Any:
+    return np.dtype(field.kind.item_dtype) if field.kind.has_rows else np.dtype(np.uint8)
+
+
+def _rows(field: Field, chunk: Chunk) -> npt.NDArray[Any]:
+    strings = field.kind.name in _STRINGS
+    element = np.dtype(object) if strings else _element(field)
+    item = h5py.string_dtype("utf-8") if strings else h5py.vlen_dtype(element)
+    rows: npt.NDArray[Any] = np.empty(len(chunk), item)
+    ends = np.cumsum(chunk.lengths).tolist()
+    for i, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        part = chunk.data[begin:end]
+        rows[i] = _text(field, part.tobytes()) if strings else part.view(element)
+    return rows
+
+
+def _text(field: Field, data: bytes) -> bytes:
+    if field.kind.name in _AS_JSON:
+        return json.dumps(plain_value(field, data)).encode()
+    return b"" if isinstance(field.kind, Text) and field.kind.null and data == NO_TEXT else data
+
+
+# ---- The file that libhdf5 writes a shard through, because libhdf5 does not survive a failing write ---
+#
+# Where a write fails, libhdf5 (seen with 2.0) keeps the bytes, tries again when the file is closed, fails
+# anew, and crashes the process with SIGSEGV in one case of three, there or later. So it never hears of a
+# failure: the first one is kept here, for the caller to raise, and what is written after it is kept in
+# memory, so that what libhdf5 reads back is what it wrote. No slower than its own driver, and without a
+# copy of the records.
+
+
+_Buffer = memoryview | bytes | bytearray
+
+
+class WrittenFile:
+    """A new file at ``path``, as h5py's "fileobj" driver uses one: nothing of it raises but the constructor.
+
+    Attributes:
+        error: the first call that failed; the file is of no use from then on.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._position = self._size = 0
+        self._unwritten: list[tuple[int, bytes]] = []  # offset and bytes, in the order of writing
+        self.error: OSError | None = None
+
+    def close(self) -> None:
+        """Let go of the file; not synced."""
+        descriptor, self._descriptor = self._descriptor, -1
+        self._unwritten.clear()
+        if descriptor >= 0:
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                self.error = self.error or error
+
+    def check(self) -> None:
+        """Raise the first failure, if there was one."""
+        if self.error is not None:
+            raise self.error
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        pass
+
+    def write(self, data: _Buffer) -> int:
+        """All of it: to the file, or after a failure to memory."""
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while self.error is None and done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], self._position + done)
+        except OSError as error:
+            self.error = error
+        if self.error is not None:
+            self._unwritten.append((self._position + done, bytes(view[done:])))
+        self._position += len(view)
+        self._size = max(self._size, self._position)
+        return len(view)
+
+    def readinto(self, data: _Buffer) -> int:
+        """What was written there; zeros where nothing was, or where it cannot be read."""
+        view = memoryview(data).cast("B")
+        start, done = self._position, 0
+        try:
+            while done < len(view) and (count := os.preadv(self._descriptor, [view[done:]], start + done)):
+                done += count
+        except OSError as error:
+            self.error = self.error or error
+        view[done:] = bytes(len(view) - done)
+        for offset, written in self._unwritten:
+            first, last = max(offset, start), min(offset + len(written), start + len(view))
+            if first < last:
+                view[first - start : last - start] = written[first - offset : last - offset]
+        self._position += len(view)
+        return len(view)
+
+    def read(self, size: int = -1) -> bytes:
+        """h5py asks for it to be there, and uses :meth:`readinto`."""
+        data = bytearray(self._size - self._position if size < 0 else size)
+        return bytes(data[: self.readinto(data)])
+
+    def truncate(self, size: int) -> int:
+        """Make the file ``size`` bytes long."""
+        try:
+            if self.error is None:
+                os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            self.error = error
+        self._size = size
+        return size
+
+
+# ---- hdf5 heap --------------------------------------------------------------------------------------
+#
+# Where HDF5 keeps the bytes of variable-length rows (HDF5 File Format Specification 3.0, III.E and IV.A).
+#
+# A row is stored as a 16-byte reference: length (u32), address of a global heap collection (u64), object
+# number in it (u32). A collection is ``GCOL``, version 1, its size (u64), then objects: number (u16),
+# reference count (u16), 4 reserved bytes, size (u64), and the data padded to 8 bytes.
+
+
+REFERENCE = np.dtype([("length", "<u4"), ("collection", "<u8"), ("number", "<u4")])
+_HEADER = 16  # of a collection, and of an object in it
+_UNDEFINED = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:
+    """The raw references of a one-dimensional variable-length dataset, (N,) :data:`REFERENCE`.
+
+    Raises:
+        FormatError: the dataset has filters, or a file whose addresses are not 8 bytes.
+    """
+    create = dataset.id.get_create_plist()
+    if create.get_nfilters():
+        name = create.get_filter(0)[3].decode("ascii", "replace")
+        raise FormatError(
+            f"{path}: dataset '{dataset.name}' is filtered by {name}, so its rows are no plain byte ranges. "
+            f"Copy it without filters first (h5repack -f NONE)."
+        )
+    if dataset.file.id.get_create_plist().get_sizes() != (8, 8) or dataset.file.userblock_size:
+        raise FormatError(
+            f"{path}: files with addresses other than 8 bytes or a user block cannot be indexed."
+        )
+    count = len(dataset)
+    if count * REFERENCE.itemsize > path.stat().st_size:  # what was never written has no pictures either
+        raise FormatError(
+            f"{path}: dataset '{dataset.name}' says it has {count} rows, more than the file has room for. "
+            "Copy those that have pictures first."
+        )
+    references = np.zeros(count, REFERENCE)
+    if create.get_layout() == h5py.h5d.CONTIGUOUS:
+        pieces = [(0, dataset.id.get_offset())]
+    elif create.get_layout() == h5py.h5d.CHUNKED:
+        infos = [dataset.id.get_chunk_info(i) for i in range(dataset.id.get_num_chunks())]
+        pieces = [(info.chunk_offset[0], info.byte_offset) for info in infos]
+    else:
+        raise FormatError(f"{path}: dataset '{dataset.name}' has a compact or virtual layout; copy it first.")
+    step = count if create.get_layout() == h5py.h5d.CONTIGUOUS else dataset.chunks[0]
+    with open(path, "rb") as file:
+        for first, offset in pieces:
+            if offset is None or first >= count:
+                continue
+            file.seek(offset)
+            part = np.fromfile(file, REFERENCE, min(step, count - first))
+            references[first : first + len(part)] = part
+    return references
+
+
+def heap_ranges(
+    path: Path, references: npt.NDArray[np.void]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """File offsets and lengths of the rows, by walking each row's collection up to its object.
+
+    All rows walk at once, one object a step, so the steps are as many as the objects of the fullest
+    collection, not as many as rows.
+
+    Raises:
+        FormatError: a reference that leads to no such object, or an object that is too short.
+    """
+    lengths = references["length"].astype(np.uint64)
+    offsets = np.zeros(len(references), np.uint64)
+    todo = np.flatnonzero(lengths)
+    if not len(todo):
+        return offsets, lengths
+    data = np.memmap(path, np.uint8, "r")
+    collection = references["collection"][todo]
+    _check(path, _fits(collection, _HEADER, data.size))
+    _check(path, _gather(data, collection, "<u4") == np.uint32(int.from_bytes(b"GCOL", "little")))
+    size = _gather(data, collection + np.uint64(8), "<u8")
+    _check(path, _fits(collection, size, data.size))
+    end = collection + size
+    position = collection + np.uint64(_HEADER)
+    wanted = references["number"][todo]
+    while len(todo):
+        _check(path, position + np.uint64(_HEADER) <= end)
+        number = _gather(data, position, "<u2")
+        used = _gather(data, position + np.uint64(8), "<u8")
+        start = position + np.uint64(_HEADER)
+        _check(path, used <= end - start)
+        found = number == wanted
+        _check(path, ~found | (used >= lengths[todo]))
+        offsets[todo[found]] = start[found]
+        left = ~found
+        _check(path, number[left] != 0)  # object 0 is the free space at the end
+        padded = (used[left] + np.uint64(7)) // np.uint64(8) * np.uint64(8)
+        position, end = start[left] + padded, end[left]
+        todo, wanted = todo[left], wanted[left]
+    return offsets, lengths
+
+
+def _gather(
+    data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64], kind: str
+) -> npt.NDArray[np.unsignedinteger]:
+    """Little-endian integers at arbitrary offsets; the caller has checked the range."""
+    width = np.dtype(kind).itemsize
+    rows = np.ascontiguousarray(data[offsets[:, None] + np.arange(width, dtype=np.uint64)])
+    values: npt.NDArray[np.unsignedinteger] = rows.view(kind)[:, 0]
+    return values
+
+
+def _fits(
+    offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64] | int, size: int
+) -> npt.NDArray[np.bool_]:
+    """offset + length <= size, without overflow."""
+    room = np.uint64(size) - np.minimum(offsets, np.uint64(size))
+    inside: npt.NDArray[np.bool_] = (offsets <= np.uint64(size)) & (np.asarray(lengths, np.uint64) <= room)
+    return inside
+
+
+def _check(path: Path, good: npt.NDArray[np.bool_]) -> None:
+    if not good.all():
+        raise FormatError(
+            f"{path}: a variable-length row points to no object of a global heap; the file is damaged."
+        )
+
+
+# ---- hdf5 -------------------------------------------------------------------------------------------
+
 
 _MAX_CLASS_ARRAY = 4000
-_CHUNK = 1024  # references (16 bytes each) a chunk
 _IMAGES = ("image", "images", "img", "x", "data")
 _LABELS = ("label", "labels", "y", "target", "targets")
 _OFFSETS = ("offset", "offsets", "indptr")

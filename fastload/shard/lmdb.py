@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fastload.errors import FormatError, ShardError
 from fastload.machine.paths import is_dir
 from fastload.machine.sizes import counted
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
 __all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]

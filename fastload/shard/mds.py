@@ -20,10 +20,10 @@ from fastload.errors import FormatError
 from fastload.machine.paths import exists, open_regular, read_at, read_regular
 from fastload.sample.fields import DTYPES, Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 from fastload.sample.schema import Field
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, Values
 from fastload.shard.index import RECORD
-from fastload.shard.tar_samples import value_of
+from fastload.shard.tar import value_of
 
 __all__ = ["INDEX", "data_file", "read_foreign", "shards_of"]
 

@@ -1,4 +1,5 @@
-"""The indexes of sets in stores that the node keeps: who uses them, which there are, removed."""
+"""Sets in stores, as the node keeps them: copies of manifest, index, entry points and columns, and who
+uses them."""
 
 from __future__ import annotations
 
@@ -6,14 +7,28 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from fastload.machine.paths import is_dir
+from fastload._native import _C
+from fastload.errors import FastloadError, FormatError, LocationError, ObjectMissing, RemoteError
+from fastload.machine.paths import exists, is_dir
+from fastload.machine.threads import started_pool
+from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder, node_root
+from fastload.remote.opening import refuse_options, shared_store
+from fastload.remote.store import MOST_AGAIN, Store
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 
-__all__ = ["NodeSet", "NodeUse", "node_sets", "remove_node_set", "write_source"]
+# ---- The indexes of sets in stores that the node keeps ----------------------------------------------
+#
+# Who uses them, which there are, removed.
+
 
 _USE, _SOURCE = ".use", ".source"
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -146,3 +161,329 @@ def remove_node_set(found: NodeSet) -> bool:
     finally:
         os.close(lock)
     return True
+
+
+# ---- A set in a store -------------------------------------------------------------------------------
+#
+# Its manifest, index, entry points and columns, kept in a folder of the node.
+#
+# The folder's name is the set's id, so that a set that was packed anew has another one, and all processes
+# of the node find what one of them has fetched. Records stay in the store.
+
+
+_PART = 8 << 20  # bytes a request
+_AT_ONCE = 16  # requests
+
+
+@dataclass(frozen=True)
+class NodeCopy:
+    """What opening needs of a set in a store."""
+
+    location: Location  # of the set's folder
+    folder: Path  # on the node: manifest and tables
+    manifest: Manifest
+    store: Store
+    shards: list[tuple[str, int]]  # path in the store, bytes
+    use: NodeUse | None = None  # keeps the folder; None: it is the caller's own
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A file that is kept on the node."""
+
+    name: str
+    size: int | None  # bytes; None: the manifest does not say, and there need not be one
+    check: Callable[[Path, bool], None]  # raises an error if it is not the set's; with True all of it
+
+
+def read_manifest(location: Location, store: Store) -> Manifest:
+    """The manifest of a set in a store.
+
+    Raises:
+        FormatError: there is none, or a damaged one.
+        RemoteError: the store does not give it.
+    """
+    return _manifest_of(location, store)[0]
+
+
+def _manifest_of(location: Location, store: Store) -> tuple[Manifest, bytes]:
+    """The manifest, and its bytes. One that is damaged may be so by its way here, and is fetched again until
+    it is whole, or comes a second time."""
+    place = location / MANIFEST_NAME
+    seen: list[bytes] = []
+    while True:
+        body = _manifest_bytes(place, store)
+        try:
+            return Manifest.parse(str(place), body), body
+        except FormatError:
+            if body in seen or len(seen) == MOST_AGAIN:
+                raise
+        seen.append(body)
+
+
+def _manifest_bytes(place: Location, store: Store) -> bytes:
+    try:
+        return store.get(place.path, most=MAX_BYTES)
+    except ObjectMissing as error:
+        raise FormatError(
+            f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Look at the URL; it must be "
+            "that of the folder that 'fastload pack' made, copied there as it is."
+        ) from error
+
+
+def copy_to_node(
+    location: Location, storage_options: Mapping[str, Any] | None, entries: bool = True
+) -> NodeCopy:
+    """Open a set in a store: fetch its manifest, and what the node does not have yet.
+
+    Every file is checked before it gets its name. One process of a node fetches, the others wait for it.
+
+    Args:
+        location: the set's, or its ``dataset.json``'s.
+        storage_options: see :func:`~fastload.remote.opening.open_store`.
+        entries: the entry points, too, where there are any.
+
+    Raises:
+        FormatError: no packed dataset, or one whose files do not belong together.
+        RemoteError, ChecksumError: the store does not give its files, or damaged ones.
+        CacheError: the node has no place for them.
+    """
+    if location.name == MANIFEST_NAME:
+        location = location.parent
+    store = shared_store(location, storage_options)
+    manifest, body = _manifest_of(location, store)
+    shards = _shards(location, manifest)
+    use = NodeUse(manifest.id)
+    folder = use.folder
+    tables = _tables(manifest, folder.path, entries)
+    if not _is_complete(location, store, folder.path, tables):
+        with folder.alone(str(location)):
+            folder.remove_leftovers()
+            # Without a manifest nobody knows whether what is there came to the disk as a whole.
+            whole = not exists(folder.path / MANIFEST_NAME)
+            missing = [table for table in tables if not _is_there(folder.path, table, whole)]
+            _fetch(location, store, folder, missing)
+            write_source(folder, str(location))
+            folder.settle([table.name for table in tables], MANIFEST_NAME, body, use)
+    return NodeCopy(location, folder.path, manifest, store, shards, use)
+
+
+def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None, root: Path) -> NodeCopy:
+    """A set's manifest and tables in a new folder below ``root``, neither checked nor complete: for who looks
+    what is wrong with them.
+
+    Raises:
+        FormatError: there is no manifest, or a damaged one.
+        RemoteError: the store does not give them.
+    """
+    if location.name == MANIFEST_NAME:
+        location = location.parent
+    store = shared_store(location, storage_options)
+    manifest, body = _manifest_of(location, store)
+    folder = NodeFolder(manifest.id, root)
+    tables = [replace(each, size=None, check=_take) for each in _tables(manifest, folder.path, True)]
+    _fetch(location, store, folder, tables)
+    folder.write(MANIFEST_NAME, body)
+    return NodeCopy(location, folder.path, manifest, store, _shards(location, manifest))
+
+
+def shards_in_store(
+    folder: Path, manifest: Manifest, storage_options: Mapping[str, Any] | None
+) -> tuple[Location, Store, list[tuple[str, int]]]:
+    """Where the shards of an index in a folder are: the store's root, the store, path and bytes of each.
+
+    Raises:
+        FormatError: they are not all in one store.
+        LocationError: options for a set that is all in the folder.
+    """
+    if not manifest.in_store:
+        refuse_options(folder, storage_options)
+    root = Location.parse(manifest.shards[0].file).root
+    return root, shared_store(root, storage_options), _shards(root, manifest)
+
+
+def _take(path: Path, whole: bool) -> None:
+    """No check."""
+
+
+def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:
+    try:
+        return [((location / shard.file).path, shard.size) for shard in manifest.shards]
+    except LocationError as error:
+        raise FormatError(
+            f"{location} was indexed in place over files that are not in the store: {error} Pack the set, or "
+            "index it where the files are."
+        ) from error
+
+
+def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
+    """The files of a set that are not its shards; the index first, which the others are checked against."""
+    found = [_Table(manifest.index_name, manifest.index_size, partial(_check_index, manifest))]
+    if manifest.fields:
+        from fastload.shard.columns import column_wrong, open_column
+        from fastload.shard.manifest import column_file
+
+        for at, one in manifest.schema.columns:
+            file = column_file(at, manifest.fields[at])
+
+            def check(path: Path, whole: bool, one: Any = one, file: Any = file) -> None:
+                column = open_column(path, one)
+                wrong = column_wrong(column, file, manifest.num_records)
+                if wrong:
+                    raise FormatError(f"{path} {wrong}. Upload all files of the same pack.")
+                if whole:
+                    column.verify()
+
+            found.append(_Table(file.file, file.size, check))
+    if entries:
+        found.append(_Table(ENTRIES_NAME, None, partial(_check_entries, folder / manifest.index_name)))
+    return found
+
+
+def _check_index(manifest: Manifest, path: Path, whole: bool) -> None:
+    index = _C.Index(str(path))
+    if len(index) != manifest.num_records or index.digest != manifest.index_crc:
+        raise FormatError(
+            f"{path} does not belong to this manifest: it has {len(index)} records and digest "
+            f"{index.digest:#010x}, the manifest says {manifest.num_records} and {manifest.index_crc:#010x}. "
+            "Upload all files of the same pack."
+        )
+    if whole:
+        index.verify()
+
+
+def _check_entries(index: Path, path: Path, whole: bool) -> None:
+    entries = _C.Entries(str(path), _C.Index(str(index)))
+    if whole:
+        entries.verify()
+
+
+def _is_there(folder: Path, table: _Table, whole: bool = False) -> bool:
+    """Whether the node has the file; one that was damaged since is fetched again."""
+    path = folder / table.name
+    try:
+        if path.stat().st_size != (table.size if table.size is not None else path.stat().st_size):
+            return False
+        table.check(path, whole)
+    except (OSError, FastloadError):
+        return False
+    return True
+
+
+def _is_complete(location: Location, store: Store, folder: Path, tables: Sequence[_Table]) -> bool:
+    """Whether the node has all that there is; for entry points that it has not, the store is asked."""
+    if not exists(folder / MANIFEST_NAME):
+        return False
+    missing = [table for table in tables if not _is_there(folder, table)]
+    return all(table.size is None for table in missing) and not any(
+        store.head((location / table.name).path) for table in missing
+    )
+
+
+def _fetch(location: Location, store: Store, folder: NodeFolder, tables: Sequence[_Table]) -> None:
+    """Fetch files, by many requests at once, check them, and give them their names in this order."""
+    temporaries = {table.name: folder.temporary(table.name) for table in tables}
+    try:
+        with started_pool(_AT_ONCE, "copy") as pool:
+            try:
+                fetching = _Fetching(location, store, folder, temporaries, pool)
+                fetching.begin(tables)
+                for table in tables:
+                    if fetching.wait(table.name):
+                        _finish(fetching, table)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    except ObjectMissing as error:
+        raise FormatError(f"{location} is not whole: {error} Upload all files of the same pack.") from error
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise folder.failed("cannot be written to", error) from error
+    finally:
+        for path in temporaries.values():
+            path.unlink(missing_ok=True)
+
+
+@dataclass
+class _Fetching:
+    """Files of a set that are on their way, each to a temporary file."""
+
+    location: Location
+    store: Store
+    folder: NodeFolder
+    temporaries: Mapping[str, Path]
+    pool: ThreadPoolExecutor
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _parts: dict[str, list[Future[None]]] = field(default_factory=dict)
+
+    def begin(self, tables: Sequence[_Table]) -> None:
+        """Ask for each file; for none that the store does not have."""
+        known = {table.name: table.size for table in tables if table.size is not None}
+        self.folder.require(sum(known.values()), str(self.location))
+        looks = {
+            table.name: self.pool.submit(self.store.head, (self.location / table.name).path)
+            for table in tables
+            if table.size is None
+        }
+        for name, size in known.items():  # while the store says how long the others are
+            self.ask(name, size)
+        for name, look in looks.items():
+            facts = look.result()
+            if facts is not None:
+                self.folder.require(facts.size, str(self.location))
+                self.ask(name, facts.size)
+
+    def ask(self, name: str, size: int) -> None:
+        """Ask for a file."""
+        file, path = self.temporaries[name], (self.location / name).path
+        file.touch()
+        self._sizes[name] = size
+        self._parts[name] = [
+            self.pool.submit(_copy_part, self.store, path, begin, min(begin + _PART, size), file)
+            for begin in range(0, size, _PART)
+        ]
+
+    def wait(self, name: str) -> bool:
+        """Until a file is there; False: it was not asked for."""
+        for part in self._parts.get(name, ()):
+            part.result()
+        return name in self._parts
+
+    def fetch_again(self, name: str) -> None:
+        """Ask for a file once more, and wait for it."""
+        self.ask(name, self._sizes[name])
+        self.wait(name)
+
+
+def _copy_part(store: Store, path: str, begin: int, end: int, file: Path) -> None:
+    data = store.get(path, begin, end)
+    with open(file, "r+b") as opened:
+        opened.seek(begin)
+        opened.write(data)
+
+
+def _finish(fetching: _Fetching, table: _Table) -> None:
+    """Check a file, and give it its name. One that is wrong may have been damaged on its way here, and is
+    fetched again."""
+    place, temporary = fetching.location / table.name, fetching.temporaries[table.name]
+    try:
+        for again in reversed(range(MOST_AGAIN + 1)):
+            try:
+                table.check(temporary, True)
+                break
+            except FastloadError:
+                if not again:
+                    raise
+            fetching.fetch_again(table.name)
+    except RemoteError:
+        raise
+    except FastloadError as error:
+        if table.size is not None:
+            raise type(error)(f"{place}: {error}") from error
+        warnings.warn(
+            f"{place}: {error} The entry points are left out: pixels are the same, decoding takes longer.",
+            stacklevel=2,
+        )
+        return
+    temporary.replace(fetching.folder.path / table.name)

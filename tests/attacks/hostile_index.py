@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastload._native import _C
-from fastload.shard.index import RECORD
+from fastload.shard.index import HEADER, PAGE_BYTES, RECORD
 from fastload.shard.manifest import Manifest, Shard
-from fastload.shard.paged import HEADER, PAGE_BYTES
 
 DATA_OFFSET = 4096
 

@@ -20,9 +20,9 @@ from uses import small
 
 from fastload import DataLoader, PackedDataset, transforms
 from fastload._native import _C
+from fastload.cache.files import PrivateFolder
 from fastload.cache.layout import ENTRY, HEADER
-from fastload.cache.root import PrivateFolder
-from fastload.cache.sets import cached_sets
+from fastload.cache.policy import cached_sets
 
 from pack_trees import encoded  # isort: skip
 

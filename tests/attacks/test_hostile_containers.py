@@ -15,7 +15,7 @@ from pack_trees import encoded, environment, make_tree
 
 from fastload.errors import FormatError
 from fastload.packing import PackOptions, pack
-from fastload.shard.hdf5_heap import REFERENCE, heap_ranges
+from fastload.shard.hdf5 import REFERENCE, heap_ranges
 
 DAMAGED = Rule(
     "SECURITY.md",

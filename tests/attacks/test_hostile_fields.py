@@ -16,10 +16,8 @@ from fastload.errors import FastloadError, FormatError
 from fastload.packing.verify import verify
 from fastload.shard.columns import write_column
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.fields import ColumnFile
-from fastload.shard.index import RECORD
-from fastload.shard.manifest import Manifest
-from fastload.shard.paged import HEADER
+from fastload.shard.index import HEADER, RECORD
+from fastload.shard.manifest import ColumnFile, Manifest
 
 MEMORY = Rule("SECURITY.md", "What is trusted", "take memory without a bound")
 COLUMN = Rule(

@@ -19,8 +19,7 @@ from fastload import PackedDataset, pack
 from fastload.errors import FastloadError, FormatError, PackError
 from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.unpack import unpack
-from fastload.shard.tar import read_foreign
-from fastload.shard.tar_members import members_of
+from fastload.shard.tar import members_of, read_foreign
 
 CHANGED = Rule("FORMAT.md", "dataset.json", "and a shard file of another size")
 PATHS = Rule("FORMAT.md", "Keys", "A key MUST NOT be used as a path without a check")

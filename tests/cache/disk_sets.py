@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from fastload import PackedDataset
 from fastload._native import _C
-from fastload.cache.disk import open_disk
-from fastload.cache.disk_layout import plan_slots
+from fastload.cache.disk import open_disk, plan_slots
 from fastload.cache.layout import Contents
 from fastload.cache.settings import DiskSetting
 

@@ -18,7 +18,7 @@ import fastload.transforms as T
 from fastload import DataLoader, PackedDataset
 from fastload.cache.files import attach, create
 from fastload.cache.layout import ENTRY, encoded
-from fastload.cache.tables import start_copies
+from fastload.cache.opening import start_copies
 from fastload.packing import PackOptions, pack
 from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.sampler import Partition, make_sampler

@@ -20,12 +20,11 @@ from plain_pack import plain_pack
 
 import fastload.cache.files
 import fastload.cache.opening
-import fastload.cache.root
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.cache.coefficients import place_bytes
 from fastload.cache.layout import ENTRY, HEADER
+from fastload.cache.tiers import place_bytes
 from fastload.cli import main
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -84,7 +83,7 @@ def fill(data: Any, cache: Any, **options: Any) -> dict[str, Any]:
 
 
 def _folder(root: Path) -> Any:
-    return fastload.cache.root.PrivateFolder(root).__enter__()
+    return fastload.cache.files.PrivateFolder(root).__enter__()
 
 
 def table(path: str) -> Any:
@@ -172,7 +171,7 @@ def test_damage_in_memory_is_found(root: Path, photos: Path) -> None:
 def test_records_that_do_not_fit_their_places_stay_jpegs(
     root: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastload.cache.coefficients.place_bytes", lambda records: records["length"].copy())
+    monkeypatch.setattr("fastload.cache.tiers.place_bytes", lambda records: records["length"].copy())
     expected, _ = epochs(loader(photos, "off", "jpeg"))
     stats = fill(photos, root)
     assert stats["as_they_are"] > 0
@@ -241,7 +240,7 @@ def test_without_room_the_jpegs_that_are_there_are_used(
     expected, _ = epochs(loader(photos, "off", "jpeg"))
     small = pytest.MonkeyPatch()
     with small.context() as patch, caplog.at_level(logging.INFO, "fastload"):
-        room = fastload.cache.room.Room(0, 0, 0, "a limit", "Raise it")
+        room = fastload.cache.policy.Room(0, 0, 0, "a limit", "Raise it")
         patch.setattr("fastload.cache.opening.find_room", lambda *_, **__: room)
         found, stats = epochs(loader(photos, "auto"))
     assert same(found, expected)

@@ -14,12 +14,12 @@ from plain_pack import plain_pack
 from test_cached_coefficients import epochs, fill, loader
 
 import fastload
-import fastload.cache.room
+import fastload.cache.policy
 from fastload import CacheSetting, DataLoader, PackedDataset
-from fastload.cache import format as cache_format
-from fastload.cache.coefficients import COEFFICIENTS
-from fastload.cache.format import Choice, Facts, choose, decide
+from fastload.cache import record_format as cache_format
 from fastload.cache.opening import file_bytes
+from fastload.cache.record_format import Choice, Facts, choose, decide
+from fastload.cache.tiers import COEFFICIENTS
 from fastload.errors import CacheError
 
 COUNT = 40
@@ -115,7 +115,7 @@ def test_too_small_a_cache_keeps_jpegs(root: Path, photos: Path, monkeypatch: py
     _, stats = epochs(loader(photos, f"{size // 2}B", "auto"), 1)
     assert stats["format"] == "jpeg"
     assert "may be taken" in stats["format_reason"]
-    room = fastload.cache.room.Room(1000, 1000, 1000, "a limit", "Raise it")
+    room = fastload.cache.policy.Room(1000, 1000, 1000, "a limit", "Raise it")
     monkeypatch.setattr("fastload.cache.opening.find_room", lambda *_, **__: room)
     with pytest.raises(CacheError, match="of memory, but a limit leaves 1.0 kB"):
         epochs(loader(photos, "20MB", "coefficients"), 1)

@@ -18,7 +18,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
-from fastload.cache.tier import bounded_sizes, decoded_bytes
+from fastload.cache.tiers import bounded_sizes, decoded_bytes
 from fastload.errors import SampleError
 from fastload.packing import PackOptions, pack
 from fastload.packing.transcode import bounded

@@ -16,9 +16,9 @@ from plain_pack import plain_pack
 
 from fastload import PackedDataset
 from fastload._native import _C
-from fastload.cache.decoded import decoded
 from fastload.cache.files import attach, inspect
 from fastload.cache.layout import ENTRY
+from fastload.cache.tiers import decoded
 
 SIDES = (48, "full")
 

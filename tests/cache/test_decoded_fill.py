@@ -13,8 +13,8 @@ from odd_files import ODD_FILES, odd_file
 from plain_pack import plain_pack
 
 from fastload import PackedDataset
-from fastload.cache.decoded import decoded, fill_target, tier_of
 from fastload.cache.files import attach, inspect
+from fastload.cache.tiers import decoded, fill_target, tier_of
 from fastload.cache.warming import WarmJob, WarmResult, run_job
 
 

@@ -15,7 +15,7 @@ from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.files import create
 from fastload.cache.layout import Contents, encoded
-from fastload.cache.tables import copy_table
+from fastload.cache.opening import copy_table
 
 COUNT = 100
 

@@ -16,8 +16,7 @@ from torch.utils.data import Subset
 
 import fastload.transforms as T
 from fastload import DataLoader, PackedDataset, mix
-from fastload.cache.files import inspect
-from fastload.cache.root import PrivateFolder, folder_path
+from fastload.cache.files import PrivateFolder, folder_path, inspect
 from fastload.cli import main
 from fastload.errors import StateError
 

@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from plain_pack import plain_pack
 
 import fastload.cache.opening
-import fastload.cache.streams
 from fastload import DataLoader, PackedDataset, mix
 from fastload._native import _C
+from fastload.cache.files import folder_path
 from fastload.cache.opening import open_cache, planned_bytes
-from fastload.cache.room import Room
-from fastload.cache.root import folder_path
+from fastload.cache.policy import Room
 from fastload.cache.settings import CacheSetting
 from fastload.cli import main
 from fastload.errors import CacheError
@@ -151,7 +150,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> None:
         def file_system(self, path: str) -> dict[str, bool]:
             return {**_C.file_system(path), "in_memory": False, "remote": True}
 
-    monkeypatch.setattr(fastload.cache.streams, "_C", Fake())
+    monkeypatch.setattr(fastload.cache.opening, "_C", Fake())
 
 
 def test_auto_makes_one_for_a_network_file_system(root: Path, dataset: PackedDataset, remote: None) -> None:

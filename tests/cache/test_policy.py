@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastload.cache.room
-from fastload.cache.policy import Candidate, decide, is_large_enough
-from fastload.cache.room import Room, find_room
+import fastload.cache.policy
+from fastload.cache.policy import Candidate, Room, decide, find_room, is_large_enough
 from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.errors import CacheError
 
@@ -37,7 +36,9 @@ def machine(root: Path, available: int, own: str = "0::/", **limits: tuple[int |
 
 def file_system(monkeypatch: pytest.MonkeyPatch, size: int, free: int) -> None:
     found = SimpleNamespace(f_frsize=1000, f_blocks=size // 1000, f_bavail=free // 1000)
-    monkeypatch.setattr(fastload.cache.room, "os", SimpleNamespace(statvfs=lambda _: found, fspath=os.fspath))
+    monkeypatch.setattr(
+        fastload.cache.policy, "os", SimpleNamespace(statvfs=lambda _: found, fspath=os.fspath)
+    )
 
 
 def test_a_small_tmpfs_is_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from torch.utils.data import Subset
 
 import fastload.transforms as T
 from fastload import DataLoader, PackedDataset, mix
+from fastload.cache.files import folder_path
 from fastload.cache.opening import open_cache
-from fastload.cache.root import folder_path
 from fastload.cache.settings import CacheSetting
 from fastload.cli import main
 from fastload.errors import SampleError

@@ -16,7 +16,7 @@ from pack_trees import class_tree
 from fastload import PackedDataset
 from fastload.cache.files import attach, create
 from fastload.cache.layout import encoded
-from fastload.cache.tables import copy_table, start_copies
+from fastload.cache.opening import copy_table, start_copies
 from fastload.packing import PackOptions, pack
 
 NAME = "set.flc"

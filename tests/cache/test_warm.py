@@ -19,8 +19,7 @@ from plain_pack import plain_pack
 import fastload.cache.warming
 from fastload import DataLoader, PackedDataset
 from fastload._native import _C
-from fastload.cache.files import attach, inspect
-from fastload.cache.root import PrivateFolder
+from fastload.cache.files import PrivateFolder, attach, inspect
 from fastload.cli import main
 
 SIDE = 300

@@ -16,18 +16,15 @@ from typing import Any
 import numpy as np
 from cache_scheduler import Clock, Steps
 
-import fastload.cache.disk_files
+import fastload.cache.disk
 import fastload.cache.files
 import fastload.cache.opening
-import fastload.cache.room
-import fastload.cache.root
-import fastload.cache.tables
+import fastload.cache.policy
 import fastload.cache.warming
 from fastload._native import _C
 from fastload.cache.disk import open_disk
-from fastload.cache.opening import open_cache
+from fastload.cache.opening import FIRST, open_cache
 from fastload.cache.settings import CacheSetting, DiskSetting
-from fastload.cache.streams import FIRST
 from fastload.cache.warming import plan_jobs, run_job
 from fastload.cli import main as command_line
 from fastload.machine.memory import memory_rooms
@@ -88,7 +85,7 @@ def rank(stage: Stage, share: float = 1.0) -> dict[str, Any]:
         return {"none": use.parts[0].reason}
     told = _use(stage, file)
     path = stage.dataset / dataset.manifest.index_name
-    fastload.cache.tables.copy_table(weakref.ref(file), 0, path)
+    fastload.cache.opening.copy_table(weakref.ref(file), 0, path)
     told["copy"] = file.has_copy(0)
     del file
     use.close()
@@ -195,17 +192,17 @@ def prepare(steps: Steps) -> None:
     """Virtual time and no threads, in all that is forked from here."""
     clock = Clock(steps)
     modules = (
-        fastload.cache.root,
+        fastload.cache.files,
         fastload.cache.warming,
         fastload.cache.files,
-        fastload.cache.disk_files,
+        fastload.cache.disk,
         fastload.cache.opening,
     )
     for module in modules:
         module.time = clock  # type: ignore[attr-defined]
     fastload.cache.warming._POLL_SECONDS = 0.001
     rooms = memory_rooms("/")  # what others do to the machine's memory is no part of this
-    fastload.cache.room.memory_rooms = lambda root: rooms  # type: ignore[assignment]
+    fastload.cache.policy.memory_rooms = lambda root: rooms  # type: ignore[assignment]
     fastload.cache.warming._TABLE_SECONDS = 1.0
-    fastload.cache.tables.threading = SimpleNamespace(Event=partial(_Event, clock))  # type: ignore[assignment]
-    fastload.cache.tables.start_beside = lambda work, name, stop: _NoThread(work)  # type: ignore[assignment]
+    fastload.cache.opening.threading = SimpleNamespace(Event=partial(_Event, clock))  # type: ignore[assignment]
+    fastload.cache.opening.start_beside = lambda work, name, stop: _NoThread(work)  # type: ignore[assignment]

@@ -39,10 +39,8 @@ from cache_scheduler import Actor, Outcome, Schedule, Steps, build_steps, explor
 import fastload.cache.files
 import fastload.cache.layout
 import fastload.cache.opening
-import fastload.cache.root
 import fastload.cache.warming
-from fastload.cache.opening import file_bytes
-from fastload.cache.streams import ENCODED
+from fastload.cache.opening import ENCODED, file_bytes
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["PLANTS", "SCENARIOS", "run_scenario"]
@@ -208,9 +206,9 @@ def _no_lock(self: Any, seconds: float = 0.0) -> Iterator[None]:
 
 
 def _attach_at_once(folder: Any, name: str, *, write: bool = True) -> Any:
-    descriptor = fastload.cache.root.open_private(folder, name, os.O_RDWR)
-    while not fastload.cache.root.lock(descriptor, fcntl.LOCK_SH):
-        fastload.cache.root.time.sleep(0.01)
+    descriptor = fastload.cache.files.open_private(folder, name, os.O_RDWR)
+    while not fastload.cache.files.lock(descriptor, fcntl.LOCK_SH):
+        fastload.cache.files.time.sleep(0.01)
     return fastload.cache.files._attached(descriptor, folder.path / name)
 
 
@@ -222,7 +220,7 @@ def _nothing(*_: object) -> int:
 PLANTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
     "files are made without the folder's lock": (
         "two make",
-        [(fastload.cache.root.PrivateFolder, "creating", _no_lock)],
+        [(fastload.cache.files.PrivateFolder, "creating", _no_lock)],
     ),
     "who attaches does not look again": (
         "one attaches, one clears",

@@ -76,14 +76,15 @@ SUBJECTS = {
         ),
     ),
     "policy": Subject(
-        ("fastload/cache/policy.py", "fastload/cache/room.py"), ("cache/test_policy.py", "cache/test_room.py")
+        ("fastload/cache/policy.py", "fastload/cache/policy.py"),
+        ("cache/test_policy.py", "cache/test_room.py"),
     ),
     "manifest": Subject(
         ("fastload/shard/manifest.py",),
         ("shard/test_manifest.py", "shard/test_dataset.py"),
     ),
     "index": Subject(
-        ("fastload/shard/index.py", "fastload/shard/paged.py"),
+        ("fastload/shard/index.py", "fastload/shard/index.py"),
         ("shard/test_written_tables.py", "shard/test_index.py"),
     ),
 }

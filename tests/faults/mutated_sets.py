@@ -21,9 +21,8 @@ from fastload import DataLoader, PackedDataset, transforms
 from fastload._native import _C
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import pack as pack_folder
-from fastload.shard.fields import ColumnFile
 from fastload.shard.index import RECORD, write_index
-from fastload.shard.manifest import Manifest
+from fastload.shard.manifest import ColumnFile, Manifest
 
 __all__ = ["KINDS", "Kind", "batches", "facts", "small"]
 

@@ -18,7 +18,7 @@ import pytest
 from cache_folder import memory_folder
 
 from fastload.cache import files as cache_files
-from fastload.cache.room import Room
+from fastload.cache.policy import Room
 from fastload.errors import CacheError
 
 sys.path.append(str(Path(__file__).parent))

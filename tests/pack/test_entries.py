@@ -19,7 +19,7 @@ from fastload.cli import main
 from fastload.errors import ChecksumError
 from fastload.packing.entries import build_entries, parse_spacing, wrong_entries
 from fastload.packing.verify import verify
-from fastload.shard.paged import DATA_OFFSET
+from fastload.shard.index import DATA_OFFSET
 
 TRAIN = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip()])
 
@@ -125,7 +125,7 @@ def test_wrong_entries_with_valid_checksums_change_no_pixel(dataset: PackedDatas
     opened = PackedDataset(dataset.folder)
     parts = [opened.entries.get((i + 1) % 12) for i in range(12)]
     lengths = [np.array([len(part) for part in parts], np.uint64)]
-    from fastload.shard.paged import write_paged
+    from fastload.shard.index import write_paged
 
     path = dataset.folder / "entries.fli"
     write_paged(path, b"FLENTRY1", (), lengths, parts, 32, dataset.index.digest)

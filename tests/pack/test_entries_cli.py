@@ -19,7 +19,7 @@ from fastload.errors import PackError
 from fastload.packing import PackOptions, index_runs, pack, packer
 from fastload.packing import entries as entries_module
 from fastload.packing.entries import DEFAULT_SPACING, MAGIC
-from fastload.shard.paged import write_paged
+from fastload.shard.index import write_paged
 
 FILES = {
     **{f"c/{i}.jpg": encode(photo(150, 90 + i, i), "JPEG") for i in range(6)},

@@ -12,10 +12,9 @@ from geometry_uses import crop, spec_of
 
 from fastload import PackedDataset
 from fastload._native import _C
-from fastload.cache.decoded import decoded
 from fastload.cache.files import attach, create
 from fastload.cache.layout import plan
-from fastload.cache.tier import decoded_side
+from fastload.cache.tiers import decoded, decoded_side
 from fastload.dataset.decoding import decode_with_pil
 
 __all__ = ["EPOCHS", "epochs_of", "make_cache", "put_epochs"]

@@ -33,9 +33,8 @@ from fastload.sample.fields import (
 )
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import write_column
-from fastload.shard.fields import column_name, entries_of, fields_digest
 from fastload.shard.index import RECORD, write_index
-from fastload.shard.manifest import Manifest, Shard
+from fastload.shard.manifest import Manifest, Shard, column_name, entries_of, fields_digest
 
 SHARD = "records.bin"
 

@@ -121,7 +121,7 @@ for line in sys.argv[1].splitlines():
 import fastload
 from fastload.sample.fields import kind_of
 from fastload.sample.schema import Field, Schema
-from fastload.shard.arrow_fields import type_of
+from fastload.shard.arrow import type_of
 field = Field("cloud", kind_of("cloud"))
 given = [None, [[0, 1, 2], [3, 4, 5]], [[7, 8, 9]]]
 rows = [field.decode(field.encode(value)).tolist() for value in given]
@@ -227,7 +227,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
 __all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]

@@ -21,8 +21,8 @@ from fastload import PackedDataset
 from fastload.errors import CacheError, ChecksumError, FormatError, RemoteError
 from fastload.remote import node_folder
 from fastload.remote.location import Location
-from fastload.shard import node_copy
-from fastload.shard.node_copy import NodeCopy, copy_to_node
+from fastload.shard import node_sets as node_copy
+from fastload.shard.node_sets import NodeCopy, copy_to_node
 
 BUCKET = "node-copies"
 TABLES = ["dataset.json", "index.fli"]
@@ -249,7 +249,7 @@ def test_where_sets_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 OPEN = """
 import json, sys
 from fastload.remote.location import Location
-from fastload.shard.node_copy import copy_to_node
+from fastload.shard.node_sets import copy_to_node
 given = json.loads(sys.argv[1])
 print("begins", flush=True)
 copy_to_node(Location.parse(given.pop("url")), given)

@@ -266,7 +266,7 @@ def test_a_damaged_part_is_a_damaged_record(large: PackedDataset) -> None:
 def test_wrong_checksums_of_parts_cost_another_request(large: PackedDataset) -> None:
     """The record's own checksum has the last word."""
     wanted, _ = epochs(large.folder, 2)
-    from fastload.shard.paged import Parts, write_paged
+    from fastload.shard.index import Parts, write_paged
 
     samples = range(len(large))
     entries = [large.entries.get(i) for i in samples]
@@ -292,7 +292,7 @@ def test_wrong_checksums_of_parts_cost_another_request(large: PackedDataset) -> 
 @pytest.mark.parametrize("change", ["scan", "mcu", "components", "entries"])
 def test_wrong_facts_with_valid_checksums_change_no_pixel(large: PackedDataset, change: str) -> None:
     wanted, _ = epochs(large.folder, 4)
-    from fastload.shard.paged import Parts, write_paged
+    from fastload.shard.index import Parts, write_paged
 
     samples = range(len(large))
     entries = [large.entries.get(i) for i in samples]

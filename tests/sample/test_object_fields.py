@@ -26,7 +26,7 @@ from fastload.sample.fields import (
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field, Of, Schema
 from fastload.sample.values import MOST_COORDINATE, check_bytes, decode, encode, row_count
-from fastload.shard.fields import entries_of, minor_of
+from fastload.shard.manifest import entries_of, minor_of
 
 NEAR = st.floats(-MOST_COORDINATE, MOST_COORDINATE)
 OUTLINES = st.lists(st.lists(st.tuples(NEAR, NEAR), min_size=3, max_size=5), max_size=3)
@@ -269,7 +269,7 @@ def test_sources_are_said_and_not_compared() -> None:
 def test_versions(fields: dict[str, Any], minor: int) -> None:
     class Anywhere(dict[str, Any]):
         def __missing__(self, name: str) -> Any:
-            from fastload.shard.fields import ColumnFile
+            from fastload.shard.manifest import ColumnFile
 
             return ColumnFile(name, 0, 0)
 

@@ -12,8 +12,8 @@ import pytest
 from fastload.errors import FormatError
 from fastload.sample.fields import Polygons
 from fastload.sample.schema import Field
-from fastload.shard.arrow_fields import array_of, type_of
-from fastload.shard.chunk import Chunk
+from fastload.shard.arrow import array_of, type_of
+from fastload.shard.columns import Chunk
 
 FIELD = Field("masks", Polygons("mixed"))
 

@@ -24,10 +24,8 @@ from fastload.sample.fields import Array, Boxes, Image, Label, Scalar, Text
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import PAGE_BYTES, write_column
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.fields import entries_of, fields_digest, schema_of
-from fastload.shard.index import RECORD
-from fastload.shard.manifest import Manifest
-from fastload.shard.paged import DATA_OFFSET
+from fastload.shard.index import DATA_OFFSET, RECORD
+from fastload.shard.manifest import Manifest, entries_of, fields_digest, schema_of
 
 COUNT = 20
 NUMBER, TEXT, PICTURE = Field("a", Scalar("int16")), Field("a", Text()), Field("a", Image())

@@ -17,7 +17,7 @@ from fastload.errors import FormatError
 from fastload.packing import PackOptions, pack
 from fastload.shard import arrow, hdf5
 from fastload.shard.formats import FORMATS, ShardSpec, format_of
-from fastload.shard.hdf5_heap import REFERENCE, heap_ranges, read_references
+from fastload.shard.hdf5 import REFERENCE, heap_ranges, read_references
 from fastload.shard.index import RECORD
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fastload._native import _C
 from fastload.errors import ChecksumError, FastloadError, FormatError, ShardError, ShardTruncated
-from fastload.shard.index import RECORD, write_index
-from fastload.shard.paged import DATA_OFFSET, HEADER, PAGE_BYTES
+from fastload.shard.index import DATA_OFFSET, HEADER, PAGE_BYTES, RECORD, write_index
 
 
 def records_of(count: int, seed: int = 0) -> np.ndarray:

@@ -11,8 +11,7 @@ import pytest
 
 from fastload._native import _C
 from fastload.errors import ShardError, ShardTruncated
-from fastload.shard.index import RECORD, write_index
-from fastload.shard.paged import Parts, check_sizes, size_of, write_paged
+from fastload.shard.index import RECORD, Parts, check_sizes, size_of, write_index, write_paged
 
 PAGE = 131072
 

@@ -4,7 +4,7 @@
 // that a loader takes for the other's. A record there is what its first bytes say: a coefficient
 // record, or the set's own record as it is, where that is no JPEG, cannot be kept as coefficients,
 // or would not fit. Places are laid out before anybody knows how long the coefficients will be, so
-// they are an eighth longer than the JPEG (fastload/cache/coefficients.py), and the entry says how
+// they are an eighth longer than the JPEG (fastload/cache/tiers.py), and the entry says how
 // much is used. The index does not say what the coefficients are, so the entry's own CRC-32C counts,
 // of bytes and of the record's CRC-32C, by which another record's bytes are not taken for it. The
 // fast form: a cache's bytes are there for one job's speed, and it is 8% longer than the small one.

@@ -1,5 +1,5 @@
 // The tier below the node's memory: records in slots of a file on a local disk, for all processes
-// of a node. Python makes the files (fastload/cache/disk_layout.py): a table, which each process
+// of a node. Python makes the files (fastload/cache/disk.py): a table, which each process
 // maps, and the slots, which are read and written by system calls only.
 //
 // DESIGN. The lengths of all records are known, so there are classes of slots, as many of each as

@@ -23,7 +23,7 @@ from fastload.packing.samples.guess import picture_kind
 from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
-from fastload.shard.tar_samples import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
+from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
 
 __all__ = ["WdsSamples", "wds_sources"]
 

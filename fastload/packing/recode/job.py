@@ -26,8 +26,8 @@ from fastload.packing.shard_job import Advance, Closes, Free
 from fastload.packing.spans import opened_once
 from fastload.sample.fields import Image
 from fastload.sample.schema import Field
-from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import COEFFICIENTS, JPEG, file_of
+from fastload.shard.columns import Chunk
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Format, format_of
 

@@ -18,8 +18,7 @@ from fastload.packing.entries import DEFAULT_SPACING, spacing_of
 from fastload.packing.files import publish, temporary_of
 from fastload.shard.codecs import COEFFICIENTS, JPEG
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.fields import SECOND, column_name
-from fastload.shard.manifest import INDEX_NAME, SECOND_INDEX, Manifest
+from fastload.shard.manifest import INDEX_NAME, SECOND, SECOND_INDEX, Manifest, column_name
 
 __all__ = ["RecodePlan", "files_of", "form_of", "make_plan", "picture_codecs"]
 

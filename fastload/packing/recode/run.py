@@ -28,9 +28,8 @@ from fastload.packing.summary import Summary
 from fastload.remote.location import is_url
 from fastload.shard.codecs import CODECS, COEFFICIENTS, JPEG
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.fields import Entries
 from fastload.shard.formats import format_of
-from fastload.shard.manifest import Manifest, Shard
+from fastload.shard.manifest import Entries, Manifest, Shard
 
 __all__ = ["RecodeResult", "recode"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastload.sample.fields import DTYPES, Json, Kind, Scalar, Text
-from fastload.shard.arrow_fields import dtype_of, type_named
+from fastload.shard.arrow import dtype_of, type_named
 
 __all__ = ["Typed", "is_binary", "is_kept", "is_list", "plain_column", "restored", "typed"]
 

@@ -20,8 +20,8 @@ from fastload.packing.samples.transcode import Transcoder
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema
-from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import RAW, suffix_of
+from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD
 
 __all__ = ["Encoded", "Encoder", "Failed", "Lessened"]

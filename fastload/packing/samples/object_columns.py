@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Texts
 from fastload.sample.schema import Field
-from fastload.shard.arrow_fields import dtype_of
+from fastload.shard.arrow import dtype_of
 
 __all__ = ["OBJECTS", "ObjectColumns"]
 

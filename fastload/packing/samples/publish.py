@@ -21,9 +21,18 @@ from fastload.packing.samples.shards import Shards
 from fastload.packing.summary import Summary
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import write_column
-from fastload.shard.fields import ColumnFile, Entries, column_name, entries_of, fields_digest
 from fastload.shard.formats import FORMATS, format_of
-from fastload.shard.manifest import INDEX_NAME, SECOND_INDEX, Manifest, Shard
+from fastload.shard.manifest import (
+    INDEX_NAME,
+    SECOND_INDEX,
+    ColumnFile,
+    Entries,
+    Manifest,
+    Shard,
+    column_name,
+    entries_of,
+    fields_digest,
+)
 
 __all__ = ["publish_samples", "write_tables"]
 
@@ -105,7 +114,7 @@ def write_tables(
         schema: its fields.
         parts: of its shards, in their order.
         count: samples.
-        mark: behind the files' names, as :data:`fastload.shard.fields.SECOND`.
+        mark: behind the files' names, as :data:`fastload.shard.manifest.SECOND`.
 
     Returns:
         What the manifest says of the fields, and of the index its size and digest.

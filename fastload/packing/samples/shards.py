@@ -21,7 +21,7 @@ from fastload.packing.part import ShardPart
 from fastload.packing.samples.encode import Encoded
 from fastload.packing.shard_job import BadFiles
 from fastload.sample.schema import Schema
-from fastload.shard.chunk import Chunk
+from fastload.shard.columns import Chunk
 from fastload.shard.formats import Format, ShardSpec, Writer
 from fastload.shard.index import RECORD
 

@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 
 from fastload._native import _C
-from fastload.cache.coefficients import COEFFICIENTS
 from fastload.cache.opening import file_bytes, has_file, planned_bytes
 from fastload.cache.settings import CacheSetting
+from fastload.cache.tiers import COEFFICIENTS
 from fastload.errors import CacheError, FastloadError
 from fastload.machine.cpu import find_budget
 from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
-
-__all__ = ["Choice", "Facts", "choose", "decide"]
 
 ASSUMED_EPOCHS = 10  # a loader is not told how many there will be
 _SAMPLES, _FAR_SAMPLES = 8, 2  # records that are measured; of a set in a store: each is a request
