@@ -17,6 +17,7 @@ from fastload.errors import FormatError, FormatVersionError, ShardError
 from fastload.machine.regular import read_regular
 from fastload.machine.there import is_dir, is_file
 from fastload.shard.fields import SECOND, Entries, fields_digest, minor_of, schema_of
+from fastload.shard.suffixes import is_image
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema
@@ -324,7 +325,6 @@ def _missing(folder: Path) -> str:
     )
 
 
-_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 _LOOKED_AT = 1000  # names in a folder, and its first folders
 
 
@@ -340,4 +340,4 @@ def _has_images(folder: Path) -> bool:
                 names += [entry.name for entry in islice(entries, _LOOKED_AT)]
     except OSError:
         return False
-    return any(name.lower().endswith(_IMAGES) for name in names)
+    return any(map(is_image, names))
