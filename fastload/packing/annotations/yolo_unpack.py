@@ -17,7 +17,7 @@ from fastload.sample.fields import Keypoints, Labels
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["unpack_yolo"]
+__all__ = ["part_of", "unpack_yolo"]
 
 _DIGITS = 17  # of a double
 
@@ -67,16 +67,16 @@ def _short(number: Any) -> str:
 
 
 def _outline(numbers: list[float], size: tuple[int, int]) -> list[str]:
-    return [_part_of(number, size[at % 2], lambda product: product) for at, number in enumerate(numbers)]
+    return [part_of(number, size[at % 2], lambda product: product) for at, number in enumerate(numbers)]
 
 
 def _points(points: Any, size: tuple[int, int]) -> Iterator[str]:
     for point in points:
         for at, number in enumerate(point):
-            yield _part_of(number, size[at], np.float32) if at < 2 else _short(number)
+            yield part_of(number, size[at], np.float32) if at < 2 else _short(number)
 
 
-def _part_of(number: Any, side: int, stored: Callable[[float], Any]) -> str:
+def part_of(number: Any, side: int, stored: Callable[[float], Any]) -> str:
     """The shortest text of the part of a side that was stored as so many pixels."""
     part = float(number) / side
     for digits in range(1, _DIGITS):
