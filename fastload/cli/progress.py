@@ -127,20 +127,13 @@ class WarmProgress(_Shown):
             )
 
 
-class LookProgress:
-    """How many index entries have been looked at, on stderr, where they are many. A context manager."""
+class LookProgress(_Shown):
+    """How many index entries have been looked at; a bar alone, where they are many."""
 
     def __init__(self, total: int, quiet: bool) -> None:
+        super().__init__(True, "")
         self._total, self._done = total, 0
-        self._bar: Bar | None = None
         self._shows = not quiet and sys.stderr.isatty() and total > _MANY
-
-    def __enter__(self) -> LookProgress:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def advanced(self, count: int) -> None:
         """So many more."""

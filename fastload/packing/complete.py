@@ -52,7 +52,11 @@ def check_complete(
     scan.mkdir()
     try:
         plan = make_plan(source, options, output.name, scan, found)
-        difference = _difference(manifest, plan, output) or _changed(source, output, options, plan, scan)
+        here = {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
+        if manifest.options.get("source") != here or manifest.classes != plan.classes:
+            difference: str | None = "its files differ"
+        else:
+            difference = _changed(source, output, options, plan, scan)
     finally:
         remove(scan)
     if difference is None:
@@ -61,13 +65,6 @@ def check_complete(
     if options.entries is not None and not exists(output / ENTRIES_NAME):
         words += f"'fastload index {output} --entries' makes its missing entry points, without the source. "
     raise PackError(f"{words}--restart throws it away and packs anew.")
-
-
-def _difference(manifest: Manifest, plan: PackPlan, output: Path) -> str | None:
-    found = {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
-    if manifest.options.get("source") == found and manifest.classes == plan.classes:
-        return None
-    return "its files differ"
 
 
 def _changed(source: Source, output: Path, options: PackOptions, plan: PackPlan, scan: Path) -> str | None:

@@ -16,10 +16,10 @@ from typing import Any
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
 from fastload.packing.names import printable
+from fastload.shard.suffixes import is_image
 
 __all__ = [
     "FOLDERS_ARE",
-    "IMG_EXTENSIONS",
     "Folders",
     "Ignored",
     "Problem",
@@ -28,15 +28,12 @@ __all__ = [
     "has_image_below",
     "ignored_words",
     "is_hidden",
-    "is_image",
     "is_split",
     "split_folders",
     "splits_among",
     "walk_images",
 ]
 
-# torchvision.datasets.folder.IMG_EXTENSIONS
-IMG_EXTENSIONS = (b".jpg", b".jpeg", b".png", b".ppm", b".bmp", b".pgm", b".tif", b".tiff", b".webp")
 #: What ``--as`` says of the folders of a source, where their names do not.
 FOLDERS_ARE = ("classes", "splits")
 Problem = tuple[bytes, str]  # path below the root, reason
@@ -66,11 +63,6 @@ _SUFFIXES_KEPT = 1000  # that are told apart
 def is_hidden(name: str) -> bool:
     """Whether a folder of this name is left out: hidden, or a program's own."""
     return name.startswith(".") or name in _OF_PROGRAMS
-
-
-def is_image(name: bytes) -> bool:
-    """Whether a file of this name is an image, as ImageFolder decides."""
-    return name.lower().endswith(IMG_EXTENSIONS)
 
 
 def is_split(name: str) -> bool:

@@ -12,15 +12,14 @@ from fastload.errors import FormatError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.folders import is_split
 from fastload.shard.mds import INDEX, shards_of
+from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES
 from fastload.shard.tar import BLOCK, is_tar
 
 __all__ = ["braced", "by_split", "find_shards", "format_of_file"]
 
-_SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds", ".parquet")
 _BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{},]*(?:,[^{},]*)+))\}")
 _MOST_BRACED = 1_000_000
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
-_COMPRESSED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -73,12 +72,11 @@ def find_shards(path: Path) -> list[Path]:
         return _hf_shards(path)
     if exists(path / INDEX):
         return [shard.absolute() for shard in shards_of(path)]
-    found = sorted(p.absolute() for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
+    there = [p.absolute() for p in path.iterdir() if p.name[0] != "."]
+    found = sorted(p for p in there if p.suffix.lower() in INDEXED)
     tars = {p.stem for p in found if p.suffix.lower() == ".tar"}
-    tables = {p for p in found if p.suffix.lower() == ".parquet"}
-    if any(p.stem not in tars for p in tables):  # img2dataset writes a table of the same name beside each tar
+    if any(p.suffix.lower() == ".parquet" and p.stem not in tars for p in there):  # img2dataset has one a tar
         raise _is_parquet(path)
-    found = [p for p in found if p not in tables]
     splits = by_split(found)
     if len(splits) > 1:
         first = next(iter(splits.values()))[0].name
@@ -90,12 +88,12 @@ def find_shards(path: Path) -> list[Path]:
         parts = sorted(p.name for p in path.iterdir() if is_dir(p) and is_split(p.name))
         if parts:
             raise FormatError(f"{path} holds several splits; index {path / parts[0]} and the others apart.")
-        packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith(_COMPRESSED_TARS))
+        packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith(COMPRESSED_TARS))
         if packed:
             raise FormatError(_compressed(path / packed[0], _word_of(path / packed[0]), path))
         below = next((p for p in sorted(path.iterdir()) if _has_shards(p)), None)
         more = f" itself; index {below}" if below is not None else ""
-        raise FormatError(f"{path} holds no {', '.join(_SUFFIXES)} files{more}.")
+        raise FormatError(f"{path} holds no {', '.join(INDEXED)} files{more}.")
     return found
 
 
@@ -103,10 +101,8 @@ def _has_shards(path: Path) -> bool:
     """Whether a folder holds what can be indexed, for a message."""
     if not is_dir(path):
         return False
-    names = os.listdir(path)
-    return any(
-        name in (INDEX, "state.json", "data.mdb") or name.lower().endswith(_SUFFIXES) for name in names
-    )
+    known, suffixes = (INDEX, "state.json", "data.mdb"), (*INDEXED, *TABLES)
+    return any(name in known or name.lower().endswith(suffixes) for name in os.listdir(path))
 
 
 def by_split(paths: Sequence[Path]) -> dict[str, list[Path]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from fastload.packing.fetched import THREADS, fetch_object
 from fastload.remote.location import Location
 from fastload.remote.opening import shared_store
 from fastload.remote.store import Store
+from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES
 
 __all__ = ["StoredTar", "contents_of", "tars_at"]
 
@@ -95,20 +95,7 @@ def tars_at(urls: Sequence[str], storage_options: Mapping[str, Any] | None) -> l
 def _below(place: Location, store: Store) -> list[Location]:
     if place.name.lower().endswith(".tar"):
         return [place]
-    suffix = os.path.splitext(place.name)[1].lower()
-    if suffix in (
-        ".gz",
-        ".tgz",
-        ".bz2",
-        ".xz",
-        ".zst",
-        ".arrow",
-        ".parquet",
-        ".mds",
-        ".h5",
-        ".hdf5",
-        ".lmdb",
-    ):
+    if place.name.lower().endswith((*COMPRESSED_TARS, *INDEXED, *TABLES)):
         raise FormatError(
             f"{place}: of files in a store uncompressed tars are indexed. Copy it to this machine: 'fastload "
             "index' and 'fastload pack' take more there."

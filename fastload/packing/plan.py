@@ -16,7 +16,7 @@ from fastload.errors import PackError
 from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
-from fastload.packing.folders import IMG_EXTENSIONS, Ignored, ignored_words
+from fastload.packing.folders import Ignored, ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
 from fastload.packing.options import PackOptions
@@ -25,6 +25,7 @@ from fastload.packing.source import Source
 from fastload.remote.location import Location
 from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
+from fastload.shard.suffixes import IMAGES
 
 __all__ = [
     "PLAN_NAME",
@@ -148,7 +149,7 @@ def make_plan(
 
 def _no_images(source: Source, ignored: Ignored) -> str:
     """What to say of a source without images, with what lies there instead."""
-    known = ", ".join(suffix.decode() for suffix in IMG_EXTENSIONS)
+    known = ", ".join(IMAGES)
     there = "; ".join(ignored_words(ignored.to_json()))
     said = f"no images in {printable(source.root)}: no file has an image's extension ({known})."
     return said + (f" There are: {there}." if there else "")

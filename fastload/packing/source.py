@@ -21,7 +21,6 @@ from fastload.packing.folders import (
     Problem,
     SplitsWithin,
     folders_in,
-    is_image,
     splits_among,
     walk_images,
 )
@@ -30,6 +29,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.tables import Labels, read_table, table_path
 from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import MANIFEST_NAME
+from fastload.shard.suffixes import is_image
 
 if TYPE_CHECKING:  # what is on disk needs none of it
     from fastload.packing.store_source import StoreFiles

@@ -11,7 +11,6 @@ from typing import Any
 
 from fastload.errors import ObjectMissing, PackError
 from fastload.packing.folders import (
-    IMG_EXTENSIONS,
     Ignored,
     SplitsWithin,
     is_hidden,
@@ -21,11 +20,11 @@ from fastload.packing.options import PackOptions
 from fastload.remote.location import Location
 from fastload.remote.opening import open_store
 from fastload.remote.store import Store
+from fastload.shard.suffixes import is_image
 
 __all__ = ["StoreFiles", "StoreSplit", "store_files", "store_splits"]
 
 _THREADS = 32  # requests at a time: images are small, and a request takes tens of milliseconds
-_EXTENSIONS = tuple(extension.decode() for extension in IMG_EXTENSIONS)
 Names = list[tuple[str, int]]  # path below the source's folder, bytes
 
 
@@ -118,7 +117,7 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
         return [_split("", files, sorted(full + empty), names, beside, within)]
     for name, _ in names:
         if "/" not in name:
-            (beside.image if _is_image(name) else beside.file)(name.encode())
+            (beside.image if is_image(name) else beside.file)(name.encode())
     for folder in empty:
         beside.folder(folder.encode(), "empty")
     parts = {
@@ -168,7 +167,7 @@ def _rows(
     for path, size in names:
         folder, _, name = path.rpartition("/")
         first, _, inside = path.partition("/")
-        if not _is_image(name):
+        if not is_image(name):
             if not folder or first in labels:
                 ignored.file(name.encode())
             continue
@@ -203,10 +202,6 @@ def _folders(names: Names) -> tuple[list[str], list[str]]:
         first, *inside = name.split("/")
         if inside and not is_hidden(first):
             found.add(first)
-            if _is_image(name) and not any(map(is_hidden, inside[:-1])):
+            if is_image(name) and not any(map(is_hidden, inside[:-1])):
                 full.add(first)
     return sorted(full), sorted(found - full)
-
-
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(_EXTENSIONS)

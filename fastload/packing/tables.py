@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.shard.manifest import MAX_NUMBERED
+from fastload.shard.suffixes import is_image
 
 __all__ = [
     "LABEL_NAMES",
@@ -38,7 +38,6 @@ WHOLE = re.compile(r"0|[-+]?[1-9]\d*", re.ASCII)
 NUMBER = re.compile(
     r"[-+]?((0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)", re.IGNORECASE | re.ASCII
 )
-_IMAGES = tuple(extension.decode() for extension in IMG_EXTENSIONS)
 
 Row = tuple[str, str | int | float | None]
 
@@ -103,11 +102,7 @@ def _columns(first: list[str], is_file: Callable[[str], bool] | None) -> tuple[i
 
 def _is_header(first: str, second: str, is_file: Callable[[str], bool]) -> bool:
     """Whether the first of two paths is rather the name of a column."""
-
-    def named(text: str) -> bool:
-        return text.lower().endswith(_IMAGES)
-
-    return not is_file(first) and (is_file(second) or (named(second) and not named(first)))
+    return not is_file(first) and (is_file(second) or (is_image(second) and not is_image(first)))
 
 
 def _rows(path: Path, file: Iterable[str]) -> Iterator[list[str]]:

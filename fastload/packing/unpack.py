@@ -17,13 +17,13 @@ from fastload.packing.annotations.voc_unpack import unpack_voc
 from fastload.packing.annotations.yolo_unpack import unpack_yolo
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import make_folder, publish_folder, remove, temporary_of
-from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.names import ESCAPED, decode_key, encode_key
 from fastload.packing.png_file import png_file
 from fastload.packing.unpack_fields import TableFormat, unpack_fields
 from fastload.packing.unpacked_files import safe_path, write_new
 from fastload.shard.codecs import RAW, suffix_of
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.suffixes import is_image
 
 __all__ = ["LAYOUTS", "unpack"]
 
@@ -100,7 +100,7 @@ def _target(dataset: PackedFiles, sample: int) -> bytes:
     codec = int(record["codec"])
     if codec == RAW:
         key += b".png"
-    elif dataset.manifest.options.get("indexed") and not key.lower().endswith(IMG_EXTENSIONS):
+    elif dataset.manifest.options.get("indexed") and not is_image(key):
         key += suffix_of(codec).encode()
     label = int(record["label"])
     if label < 0 or not dataset.classes:

@@ -246,7 +246,6 @@ class WrittenFile:
 
 REFERENCE = np.dtype([("length", "<u4"), ("collection", "<u8"), ("number", "<u4")])
 _HEADER = 16  # of a collection, and of an object in it
-_UNDEFINED = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
 from fastload.machine.paths import is_dir, is_file, read_regular
+from fastload.shard.suffixes import is_image
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Field, Schema
@@ -453,7 +454,6 @@ def _missing(folder: Path) -> str:
     )
 
 
-_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 _LOOKED_AT = 1000  # names in a folder, and its first folders
 
 
@@ -469,4 +469,4 @@ def _has_images(folder: Path) -> bool:
                 names += [entry.name for entry in islice(entries, _LOOKED_AT)]
     except OSError:
         return False
-    return any(name.lower().endswith(_IMAGES) for name in names)
+    return any(map(is_image, names))

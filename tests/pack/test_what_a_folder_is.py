@@ -29,6 +29,7 @@ from fastload.packing.cluster.shares import Shares
 from fastload.packing.folders import is_split, splits_among
 from fastload.packing.foreign_files import find_shards
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.suffixes import IMAGES
 
 ONE = PackOptions(num_proc=1, entries=None)
 
@@ -622,10 +623,8 @@ def test_names_keep_their_spaces_where_a_type_says_so(tmp_path: Path) -> None:
 
 def test_the_pages_list_the_rules() -> None:
     text = (Path(__file__).parents[2] / "docs" / "guide" / "packing.md").read_text(encoding="utf-8")
-    from fastload.packing.folders import IMG_EXTENSIONS
-
-    for suffix in IMG_EXTENSIONS:
-        assert f"`{suffix.decode()}`" in text
+    for suffix in IMAGES:
+        assert f"`{suffix}`" in text
     for word in ("--as classes", "--as splits", ".ipynb_checkpoints", "__MACOSX", "@eaDir", "__pycache__"):
         assert word in text
 

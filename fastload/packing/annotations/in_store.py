@@ -10,8 +10,9 @@ from fastload.packing.annotations.coco_folders import IN_ITS_FOLDER
 from fastload.packing.annotations.pairs import CITIES, FINE, MASKS, PICTURES
 from fastload.packing.annotations.voc import XML, YEAR
 from fastload.packing.annotations.yolo import YAML_NAMES
-from fastload.packing.folders import is_image, is_split
+from fastload.packing.folders import is_split
 from fastload.remote.location import Location
+from fastload.shard.suffixes import is_image
 
 __all__ = ["annotated_as", "refuse_annotated"]
 
@@ -50,7 +51,7 @@ def _layouts(place: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What the files of one place are, by the rules that folders of this machine are looked at with."""
     top = f"{place}/" if place else ""
     folders = {name.partition("/")[0] for name in names if "/" in name}
-    pictured = {name.partition("/")[0] for name in names if "/" in name and is_image(name.encode())}
+    pictured = {name.partition("/")[0] for name in names if "/" in name and is_image(name)}
     for name in names:
         if re.fullmatch(r"annotations/[^/]+\.json", name) or name == IN_ITS_FOLDER:
             yield "coco", top + name

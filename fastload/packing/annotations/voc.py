@@ -13,7 +13,6 @@ from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, read_small, read_text
 from fastload.packing.annotations.voc_xml import VocObject, object_of, objects_of, parse_voc, rest_of
-from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.looks import names_in, said_later
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
@@ -21,6 +20,7 @@ from fastload.packing.samples.given import Sample
 from fastload.packing.samples.pictures import read_picture
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask
 from fastload.sample.schema import Field, Schema
+from fastload.shard.suffixes import is_image
 
 __all__ = ["MASKS", "VOC_CLASSES", "XML", "YEAR", "voc_places", "voc_sets"]
 
@@ -160,7 +160,7 @@ def _pictures(place: Path) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     for name in sorted(os.listdir(os.fsencode(place / below))):
         stem, suffix = os.path.splitext(name)
-        if suffix.lower() in IMG_EXTENSIONS:
+        if is_image(suffix):
             path = os.path.join(os.fsencode(below), name)
             if stem in found:
                 raise PackError(

@@ -11,11 +11,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-__all__ = ["CORNERS", "VocObject", "filled", "object_of", "objects_of", "parse_voc", "rest_of", "to_xml"]
+__all__ = ["VocObject", "filled", "object_of", "objects_of", "parse_voc", "rest_of", "to_xml"]
 
 #: An element: its name, and its text or the elements in it. Attributes, where there are some, come third.
 Element = list[Any]
-CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _FLAGS = ("difficult", "truncated")
 _DEEPEST = 32
 _RETURN = {"\r": "&#13;"}  # XML reads a bare one as a line's end
@@ -122,7 +122,7 @@ def object_of(element: Element) -> VocObject:
     if bounds is None:
         raise ValueError("it has no <bndbox>")
     numbers = []
-    for corner in CORNERS:
+    for corner in _CORNERS:
         text = _text(bounds, corner)
         try:
             number = float(text or "")
@@ -153,7 +153,7 @@ def _printed(number: float) -> str:
 
 def _said(one: VocObject) -> dict[str, str]:
     """The texts of what fields say of an object."""
-    corners = {corner: _printed(number) for corner, number in zip(CORNERS, one.box, strict=True)}
+    corners = {corner: _printed(number) for corner, number in zip(_CORNERS, one.box, strict=True)}
     return {
         "name": one.name,
         "difficult": str(int(one.difficult)),
@@ -200,7 +200,7 @@ def _changed(element: Element, change: Callable[[str, str | None], str | None]) 
     for child in _elements(element):
         if child[0] == "bndbox":
             inner = [
-                [one[0], change(one[0], one[1]), *one[2:]] if _is_leaf(one, CORNERS) else one
+                [one[0], change(one[0], one[1]), *one[2:]] if _is_leaf(one, _CORNERS) else one
                 for one in _elements(child)
             ]
             child = [child[0], inner, *child[2:]]

@@ -23,11 +23,12 @@ from fastload.packing.samples.guess import picture_kind
 from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
+from fastload.shard.suffixes import COMPRESSED_TARS
 from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
 
 __all__ = ["WdsSamples", "wds_sources"]
 
-_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_SUFFIXES = (".tar", *COMPRESSED_TARS)
 _ZSTD = b"\x28\xb5\x2f\xfd"  # which tarfile does not know
 _LOOKED_AT = 16  # samples that are shown as the first
 

@@ -14,7 +14,7 @@ from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
-from fastload.packing.folders import IMG_EXTENSIONS, split_folders
+from fastload.packing.folders import split_folders
 from fastload.packing.looks import said_later, unreadable, walk
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
@@ -23,6 +23,7 @@ from fastload.packing.samples.pictures import read_picture
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
 from fastload.sample.schema import Field, Schema
+from fastload.shard.suffixes import is_image
 
 __all__ = [
     "YAML_NAMES",
@@ -312,7 +313,7 @@ def _listed(root: bytes, place: Path) -> list[bytes]:
         if line:
             path = place.parent / line if line.startswith("./") else Path(os.fsdecode(root), line)
             found.append(table_path(root, str(path)))
-    wrong = next((path for path in found if not path.lower().endswith(IMG_EXTENSIONS)), None)
+    wrong = next((path for path in found if not is_image(path)), None)
     if wrong is not None:
         raise PackError(f"{place} must list images, one a line. Found: {printable(wrong)!r:.80}.")
     return found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fastload.errors import PackError
 from fastload.packing.tables import is_beyond_floats
 from fastload.sample.schema import Field
+from fastload.shard.suffixes import TABLES, TEXT_TABLES
 
 if TYPE_CHECKING:
     from fastload.packing.samples.arrow_types import Typed  # with pyarrow, which only tables need
@@ -25,7 +26,7 @@ __all__ = ["Row", "Rows", "open_rows", "table_suffix"]
 
 Row = dict[str, Any]
 _BLOCK = 1024  # rows from one known place to the next
-_SUFFIXES = (".csv", ".jsonl", ".parquet", ".arrow")
+_SUFFIXES = (*TEXT_TABLES, *TABLES)
 _AT_ONCE = 1 << 20  # bytes hashed at a time
 
 

@@ -25,6 +25,7 @@ from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
 from fastload.sample.fields import Image, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
+from fastload.shard.suffixes import TABLES
 
 if TYPE_CHECKING:
     from fastload.packing.samples.arrow_types import Typed  # with pyarrow, which only tables need
@@ -39,7 +40,7 @@ def has_fields(path: Path) -> bool:
     """Whether a table has more than paths and labels that are classes; those alone are what ``source.py``
     packs."""
     suffix = table_suffix(path)
-    if suffix in (".parquet", ".arrow") or (suffix and exists(schema_file(path))):
+    if suffix in TABLES or (suffix and exists(schema_file(path))):
         return True
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:

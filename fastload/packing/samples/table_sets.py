@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir
-from fastload.packing.folders import IMG_EXTENSIONS, splits_among
+from fastload.packing.folders import splits_among
 from fastload.packing.looks import walk
 from fastload.packing.samples.table_file import TableFile
 from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import MANIFEST_NAME
+from fastload.shard.suffixes import TABLES, is_image
 
 if TYPE_CHECKING:
     from fastload.packing.samples.arrow_rows import ArrowRows  # with pyarrow, which only tables need
 
-__all__ = ["SUFFIXES", "split_sets", "table_sets"]
+__all__ = ["split_sets", "table_sets"]
 
-SUFFIXES = (".parquet", ".arrow")
 _DEPTH = 4  # folders below the one that is given
-_IMAGES = tuple(extension.decode() for extension in IMG_EXTENSIONS)
 # train-00000-of-00004.parquet, as datasets writes them, perhaps with a hash; 0000.parquet of the Hub's own
 _NUMBERED = re.compile(r"(?:(.+?)[-_])?(\d{5}-of-\d{5}(?:-[0-9a-f]{16})?|\d+)")
 _UNNAMED = ("", "data", "dataset")  # before a number: the folder's name says which split it is
@@ -64,7 +63,7 @@ def _below(place: Path) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if below.count(os.sep) >= _DEPTH:
             folders.clear()
-        if any(name.lower().endswith(_IMAGES) for name in names):
+        if any(map(is_image, names)):
             return []
         found += [os.path.normpath(os.path.join(below, name)) for name in names if _is_table(name)]
     return found
@@ -73,7 +72,7 @@ def _below(place: Path) -> list[str]:
 def _is_table(name: str) -> bool:
     """Whether it is one, and not what ``datasets`` keeps of its work."""
     last = name.rpartition("/")[2]
-    return last.lower().endswith(SUFFIXES) and not last.startswith((".", "cache-"))
+    return last.lower().endswith(TABLES) and not last.startswith((".", "cache-"))
 
 
 def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple[str, ArrowRows]]:
@@ -99,7 +98,7 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
     listed = list(store.list(prefix))
     if not pattern and any(each.path == prefix + MANIFEST_NAME for each in listed):
         raise PackError(f"{location} is packed already: DataLoader, info and verify take its URL.")
-    if not pattern and any(each.path.lower().endswith(_IMAGES) for each in listed):
+    if not pattern and any(is_image(each.path) for each in listed):
         return []
     names = {each.path: each.size for each in listed if _is_table(each.path)}
     files = {
@@ -108,7 +107,7 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
         if not pattern or fnmatchcase(path, pattern)
     }
     if not files:
-        raise PackError(f"{location} has no {' or '.join(SUFFIXES)} files, and no images.")
+        raise PackError(f"{location} has no {' or '.join(TABLES)} files, and no images.")
     return split_sets(str(location), files, _NO_FOLDER)
 
 
