@@ -19,7 +19,6 @@ __all__ = ["REFERENCE", "heap_ranges", "read_references"]
 
 REFERENCE = np.dtype([("length", "<u4"), ("collection", "<u8"), ("number", "<u4")])
 _HEADER = 16  # of a collection, and of an object in it
-_UNDEFINED = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:
