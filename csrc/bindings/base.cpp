@@ -2,12 +2,17 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <fcntl.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "base/cpu.h"
 #include "base/crc32c.h"
@@ -56,6 +61,44 @@ int open_at_once(const nb::object& path, int flags) {
   }
 }
 
+using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;
+using Draws = nb::ndarray<const uint32_t, nb::ndim<1>, nb::device::cpu>;
+using Words = nb::ndarray<nb::numpy, uint32_t, nb::ndim<3>>;
+constexpr size_t kMostBlocks = 1 << 16;  // of one operation, see SampleRng
+constexpr size_t kWithoutGil = 1 << 12;  // blocks that take longer than giving the GIL away
+
+Words batch_words(uint64_t seed, uint64_t epoch, const Ids& ids, const std::optional<Draws>& draws,
+                  uint8_t op, size_t blocks) {
+  const size_t count = ids.shape(0);
+  if (blocks > kMostBlocks) {
+    throw nb::value_error(("blocks must be at most " + std::to_string(kMostBlocks) +
+                           ". Found: " + std::to_string(blocks) + ".")
+                              .c_str());
+  }
+  if (draws && draws->shape(0) != count) {
+    throw nb::value_error(("draws must have one number for each of " + std::to_string(count) +
+                           " ids. Found: " + std::to_string(draws->shape(0)) + ".")
+                              .c_str());
+  }
+  auto words = std::make_unique_for_overwrite<uint32_t[]>(count * blocks * 4);
+  {
+    std::optional<GilRelease> release;
+    if (count * blocks >= kWithoutGil) release.emplace();
+    const PhiloxKey key = epoch_key(seed, epoch);
+    uint32_t* out = words.get();
+    for (size_t i = 0; i < count; ++i) {
+      const SampleRng rng{key, static_cast<uint64_t>(ids(i)), draws ? (*draws)(i) : 0};
+      for (size_t block = 0; block < blocks; ++block, out += 4) {
+        const PhiloxWords four = rng.words(static_cast<DrawOp>(op), static_cast<uint32_t>(block));
+        std::memcpy(out, four.data(), sizeof(four));
+      }
+    }
+  }
+  nb::capsule owner(words.get(), [](void* p) noexcept { delete[] static_cast<uint32_t*>(p); });
+  uint32_t* const data = words.release();
+  return Words(data, {count, blocks, 4}, owner);
+}
+
 }  // namespace
 
 void register_base(nb::module_& m) {
@@ -96,6 +139,10 @@ void register_base(nb::module_& m) {
       },
       nb::arg("seed"), nb::arg("epoch"), nb::arg("sample"), nb::arg("draw"), nb::arg("op"),
       nb::arg("block"), "The four random words of a sample for one operation; see base/philox.h.");
+  m.def("batch_words", batch_words, nb::arg("seed"), nb::arg("epoch"), nb::arg("ids").noconvert(),
+        nb::arg("draws").noconvert().none(), nb::arg("op"), nb::arg("blocks"),
+        "(n, blocks, 4) uint32: what sample_words gives for each of (n,) int64 ids and each block. "
+        "draws: (n,) uint32; None: all 0. Raises ValueError, TypeError for other types.");
   nb::dict draws;
   for (const DrawName& draw : kPythonDraws) draws[draw.name] = static_cast<uint32_t>(draw.op);
   m.attr("DRAW_OPS") = draws;

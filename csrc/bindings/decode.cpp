@@ -148,7 +148,6 @@ void register_decode(nb::module_& m) {
   m.attr("FLAG_NEEDS_FALLBACK") = static_cast<int>(ImageInfo::kNeedsFallback);
   m.attr("MAX_PIXELS") = defaults.max_pixels;
   m.attr("MAX_SIDE") = defaults.max_side;
-  m.attr("MAX_SCANS") = defaults.max_scans;
 
   nb::class_<PyDecoder>(m, "Decoder",
                         "Decodes pictures one after the other and keeps its scratch memory.")

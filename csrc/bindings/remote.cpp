@@ -183,7 +183,6 @@ void register_remote(nb::module_& m) {
       .def_rw("stall", &Schedule::stall)
       .def_rw("hedge_floor", &Schedule::hedge_floor)
       .def_rw("hedged_share", &Schedule::hedged_share)
-      .def_rw("retried_share", &Schedule::retried_share)
       .def_rw("in_flight", &Schedule::in_flight)
       .def_rw("least_in_flight", &Schedule::least_in_flight)
       .def_rw("most_in_flight", &Schedule::most_in_flight)

@@ -75,8 +75,6 @@ void register_tier(nb::module_& m) {
           },
           nb::arg("sample"), nb::arg("bytes"), nb::call_guard<GilRelease>(),
           "Puts a record there, if it is worth it.")
-      .def("reject", &DiskTier::reject, nb::arg("sample"), nb::arg("offset"),
-           "What was read at find() is not the record.")
       .def(
           "set_order",
           [](DiskTier& tier, uint64_t epoch, const Numbers& masks, const Numbers& levels) {

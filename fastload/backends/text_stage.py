@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
+from fastload._native import _C
 from fastload.dataset.mixture import Packed
 from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey, following
@@ -20,7 +21,6 @@ from fastload.sample.layout import HOST, IDS
 from fastload.sample.ragged import Ragged
 from fastload.sample.schema import Captions
 from fastload.sampler import BatchIds, Sampler
-from fastload.sampler.philox import sample_words
 
 if TYPE_CHECKING:
     from fastload.backends.faults import SampleReport
@@ -186,7 +186,7 @@ def drawn_texts(
         return several
     if pick == "first":
         return [texts[:1] or [""] for texts in several]
-    words = sample_words(seed, epoch, batch, _OPERATION, 1)[:, 0].tolist()
+    words = _C.batch_words(seed, epoch, batch.ids, batch.draws, _OPERATION, 1)[:, 0].tolist()
     return [
         [texts[((high << 32 | low) * len(texts)) >> 64]] if texts else [""]
         for texts, (high, low, *_) in zip(several, words, strict=True)

@@ -227,7 +227,6 @@ class CachedSet:
     size: int  # of the file: what it will take
     info: CacheInfo | None  # None: not a valid file
     stale: str  # why nobody will use it any more; empty: somebody may
-    pids: tuple[int, ...] = ()  # the processes that have it open, as far as this one may look
 
 
 def cached_sets(folder: Folder) -> list[CachedSet]:

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler.order import IdArray
-from fastload.sampler.philox import high_product, sample_words
 from fastload.sampler.sampler import BatchIds, Sampler, is_shuffled
 
 __all__ = ["Partnering", "partners", "reach"]
@@ -49,7 +48,7 @@ def partners(sampler: Sampler, seed: int, epoch: int, batch: BatchIds, of: Partn
     and where an epoch is taken up change nothing.
     """
     n, count = len(batch.ids), of.count
-    words = sample_words(seed, epoch, batch, _OP, 2 + (count + 1) // 2)
+    words = _C.batch_words(seed, epoch, batch.ids, batch.draws, _OP, 2 + (count + 1) // 2)
     uniforms = _joined(words[:, :2]).reshape(n, 4) >> np.uint64(11)
     drawn = uniforms.astype(np.float64) * 2.0**-53
     # Partners stand behind each other, 64 bits each; the first two blocks are the probabilities'.
@@ -95,7 +94,7 @@ def _places(
     total, size = sampler.pool(epoch), sampler.global_batch(epoch)
     is_near = batch.positions is not None and size >= _GROUP and total >= _LEAST * size
     if batch.positions is None or not is_near or not is_shuffled(sampler.order):
-        return high_product(bits.reshape(-1), total).reshape(bits.shape)
+        return _high_product(bits.reshape(-1), total).reshape(bits.shape)
     place = batch.positions[:, None] % size
     group = np.minimum(place // _GROUP * _GROUP, size - _GROUP)
     back = (bits >> np.uint64(61)).astype(np.int64) + 1
@@ -105,7 +104,18 @@ def _places(
     return np.where(found < 0, found % total, found)
 
 
-def _joined(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _joined(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
     """(n, blocks, 2) of 64 bits from (n, blocks, 4) of 32."""
-    joined: npt.NDArray[np.uint64] = words[..., ::2] << np.uint64(32) | words[..., 1::2]
+    joined: npt.NDArray[np.uint64] = words[..., ::2].astype(np.uint64) << np.uint64(32) | words[..., 1::2]
     return joined
+
+
+def _high_product(bits: npt.NDArray[np.uint64], n: int) -> npt.NDArray[np.int64]:
+    """``bits * n >> 64`` of 64 random bits each: uniform in [0, n), for n below 2**62."""
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    low, high = np.uint64(n & 0xFFFFFFFF), np.uint64(n >> 32)
+    first = (bits >> half) * low + ((bits & mask) * low >> half)
+    second = (bits & mask) * high + (first & mask)
+    product = (bits >> half) * high + (first >> half) + (second >> half)
+    result: npt.NDArray[np.int64] = product.astype(np.int64)
+    return result

@@ -1,9 +1,9 @@
-"""Random parameters of batch transforms: Philox by NumPy, for all samples of a batch at once."""
+"""Random parameters of batch transforms, for all samples of a batch at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler import BatchIds
-from fastload.sampler.philox import Words, epoch_key, sample_words
 from fastload.transforms.batch import ColorJitter
 from fastload.transforms.plan import Erasing
 
@@ -20,6 +19,7 @@ __all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors"]
 _ERASE_OP, _JITTER_OP, _BATCH_OP = (_C.DRAW_OPS[name] for name in ("erase", "jitter", "batch"))
 _TRIES = 10
 
+Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]
 
 
@@ -31,7 +31,7 @@ def _uniform(words: Words, low: float = 0.0, high: float = 1.0) -> Floats:
 
 def jitter_factors(spec: ColorJitter, seed: int, epoch: int, batch: BatchIds) -> Floats:
     """(n, 4): brightness, contrast, saturation and hue."""
-    words = sample_words(seed, epoch, batch, _JITTER_OP, 1)[:, 0]
+    words = _C.batch_words(seed, epoch, batch.ids, batch.draws, _JITTER_OP, 1)[:, 0]
     ranges: list[Any] = [spec.brightness, spec.contrast, spec.saturation, spec.hue]
     return np.stack([_uniform(words[:, i], *ranges[i]) for i in range(4)], axis=1)
 
@@ -43,7 +43,7 @@ def erasing_boxes(spec: Erasing, seed: int, epoch: int, batch: BatchIds, height:
     are below the picture's. The core's erase() draws the same.
     """
     least, most = spec.count
-    words = sample_words(seed, epoch, batch, _ERASE_OP, _TRIES * most + 1)
+    words = _C.batch_words(seed, epoch, batch.ids, batch.draws, _ERASE_OP, _TRIES * most + 1)
     counts = least + np.floor(_uniform(words[:, 0, 1]) * (most - least + 1))
     counts = np.where(_uniform(words[:, 0, 0]) < spec.probability, counts, 0)
     boxes = []
@@ -72,16 +72,10 @@ class BatchKeyed:
     """Random numbers of one batch: key (seed, epoch), counter (first sample id, its draw, operation)."""
 
     def __init__(self, seed: int, epoch: int, batch: BatchIds) -> None:
-        self._first = BatchIds(batch.ids[:1], None if batch.draws is None else batch.draws[:1])
-        self._words = self._stream(seed, epoch)
-
-    def _stream(self, seed: int, epoch: int) -> Iterator[int]:
-        key = epoch_key(seed, epoch)
-        ids = int(self._first.ids[0]) & 0xFFFFFFFFFFFFFFFF
-        draw = 0 if self._first.draws is None else int(self._first.draws[0])
-        for block in range(1 << 16):
-            counter = [ids & 0xFFFFFFFF, ids >> 32, draw, _BATCH_OP << 16 | block]
-            yield from map(int, _C.philox4x32(counter, list(key)))
+        sample = int(batch.ids[0]) & 0xFFFFFFFFFFFFFFFF
+        draw = 0 if batch.draws is None else int(batch.draws[0])
+        blocks = (_C.sample_words(seed, epoch, sample, draw, _BATCH_OP, block) for block in range(1 << 16))
+        self._words = chain.from_iterable(blocks)
 
     def seed(self) -> int:
         """63 bits for a generator."""

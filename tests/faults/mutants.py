@@ -48,7 +48,7 @@ SUBJECTS = {
     "sampler": Subject(
         _sampler(
             *("block", "buckets", "drawn", "growing", "keyed", "mapped", "mixed", "order", "partners"),
-            *("philox", "quality", "repeated", "sampler", "upcoming"),
+            *("quality", "repeated", "sampler", "upcoming"),
         ),
         ("sampler",),
     ),

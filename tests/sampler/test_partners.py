@@ -17,8 +17,7 @@ from fastload.sampler.drawn import DrawnOrder
 from fastload.sampler.keyed import SubsetSampler, WeightedSampler
 from fastload.sampler.mapped import MappedSampler
 from fastload.sampler.mixed import MixedOrder
-from fastload.sampler.partners import Partnering, partners, reach
-from fastload.sampler.philox import high_product
+from fastload.sampler.partners import Partnering, _high_product, partners, reach
 from fastload.sampler.repeated import RepeatedSampler
 from fastload.sampler.sampler import SequentialOrder, is_shuffled
 
@@ -250,4 +249,4 @@ def test_every_sample_is_a_partner_as_often() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(1, 2**62 - 1))
 def test_products_of_64_bits(word: int, n: int) -> None:
-    assert high_product(np.array([word], np.uint64), n).tolist() == [word * n >> 64]
+    assert _high_product(np.array([word], np.uint64), n).tolist() == [word * n >> 64]

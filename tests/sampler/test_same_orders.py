@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from philox_reference import philox, sample_words
 
 from fastload._native import _C
 from fastload.sampler import (
@@ -25,8 +26,7 @@ from fastload.sampler.buckets import BucketSampler
 from fastload.sampler.drawn import DrawnOrder
 from fastload.sampler.mixed import MixedOrder
 from fastload.sampler.order import derived_seed, keyed_bits, random_words, shuffled
-from fastload.sampler.partners import Partnering, partners
-from fastload.sampler.philox import high_product, philox, sample_words
+from fastload.sampler.partners import Partnering, _high_product, partners
 
 SEED, EPOCH = 2**40 + 3, 2**33 + 5  # more than 32 bits of each count
 BLOCKS = [
@@ -131,20 +131,50 @@ def test_partners() -> None:
     ]
 
 
-def test_words_of_samples_are_the_cores() -> None:
-    ids = np.array([0, 5, 2**33 + 1, 2**61], np.int64)
-    draws = np.array([0, 1, 2**31, 7], np.uint32)
-    for given in (None, draws):
-        found = sample_words(SEED, EPOCH, BatchIds(ids, given), 9, 3)
-        assert found.shape == (4, 3, 4)
-        wanted = [
-            [
-                _C.sample_words(SEED, EPOCH, int(i), 0 if given is None else int(d), 9, block)
-                for block in range(3)
-            ]
-            for i, d in zip(ids, draws, strict=True)
-        ]
-        assert found.tolist() == [[list(words) for words in blocks] for blocks in wanted]
+@pytest.mark.parametrize(
+    "draws", [None, np.array([0, 1, 2**31, 2**32 - 1], np.uint32)], ids=["none", "draws"]
+)
+@pytest.mark.parametrize(("seed", "epoch"), [(0, 0), (SEED, EPOCH), (2**64 - 1, 2**64 - 1)])
+@pytest.mark.parametrize(("op", "blocks"), [(9, 3), (255, 1), (0, 1 << 16), (14, 0)])
+def test_words_of_a_batch_are_each_samples(seed: int, epoch: int, draws: Any, op: int, blocks: int) -> None:
+    ids = np.array([0, 2**33 + 1, 2**63 - 1, -1], np.int64)
+    found = _C.batch_words(seed, epoch, ids, draws, op, blocks)
+    assert (found.shape, found.dtype) == ((4, blocks, 4), np.uint32)
+    assert np.array_equal(found, sample_words(seed, epoch, BatchIds(ids, draws), op, blocks))
+    for block in range(0, blocks, 9973):
+        for row, sample, draw in zip(found, ids, [0] * 4 if draws is None else draws, strict=True):
+            wanted = _C.sample_words(seed, epoch, int(sample) % 2**64, int(draw), op, block)
+            assert row[block].tolist() == list(wanted)
+
+
+def test_words_of_a_batch_that_is_a_view_of_others() -> None:
+    ids, draws = np.arange(3000, dtype=np.int64), np.arange(3000, dtype=np.uint32)
+    ids.setflags(write=False)
+    found = _C.batch_words(1, 2, ids[::-3], draws[::3], 5, 7)
+    assert np.array_equal(found, sample_words(1, 2, BatchIds(ids[::-3], draws[::3]), 5, 7))
+    assert _C.batch_words(1, 2, ids[:0], None, 5, 7).shape == (0, 7, 4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"blocks": (1 << 16) + 1}, ValueError, r"blocks must be at most 65536\. Found: 65537\."),
+        ({"blocks": -1}, TypeError, "incompatible"),
+        ({"op": 256}, TypeError, "incompatible"),
+        ({"ids": np.zeros(3)}, TypeError, "incompatible"),
+        ({"ids": np.zeros((3, 1), np.int64)}, TypeError, "incompatible"),
+        ({"draws": np.zeros(3, np.int64)}, TypeError, "incompatible"),
+        (
+            {"draws": np.zeros(2, np.uint32)},
+            ValueError,
+            r"draws must have one number for each of 3 ids\. Found: 2\.",
+        ),
+    ],
+)
+def test_arguments_that_have_no_words(changed: dict[str, Any], error: type[Exception], words: str) -> None:
+    given = {"ids": np.zeros(3, np.int64), "draws": None, "op": 5, "blocks": 2}
+    with pytest.raises(error, match=words):
+        _C.batch_words(1, 2, **given | changed)
 
 
 def test_philox_of_many_counters_is_philox() -> None:
@@ -157,4 +187,4 @@ def test_philox_of_many_counters_is_philox() -> None:
 @pytest.mark.parametrize("n", [1, 3, 2**32 - 1, 2**32, 2**32 + 1, 10**12, 2**62 - 1])
 def test_the_high_word_of_a_product(n: int) -> None:
     bits = np.array([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 0x0123456789ABCDEF], np.uint64)
-    assert high_product(bits, n).tolist() == [int(word) * n >> 64 for word in bits]
+    assert _high_product(bits, n).tolist() == [int(word) * n >> 64 for word in bits]

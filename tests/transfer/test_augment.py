@@ -14,7 +14,6 @@ from torch.utils.data import Subset
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload._native import _C
 from fastload.sampler import BatchIds
 from fastload.transfer import draws
 from fastload.transforms.batch import ColorJitter, CutMix, MixUp, RandomChoice, RandomErasing
@@ -35,17 +34,6 @@ def batches(dataset: PackedDataset, **options: Any) -> list[Any]:
 
 def ids_of(*samples: int, draws: list[int] | None = None) -> BatchIds:
     return BatchIds(np.array(samples, np.int64), None if draws is None else np.array(draws, np.uint32))
-
-
-def test_philox_by_numpy_is_the_cores() -> None:
-    batch = ids_of(0, 7, 2**40 + 3, -1, draws=[0, 5, 2**32 - 1, 1])
-    for seed, epoch in ((0, 0), (2**64 - 1, 12), (5, 2**33)):
-        found = draws.sample_words(seed, epoch, batch, 6, 3)
-        assert len(found) == len(batch.ids) == 4
-        for i, sample in enumerate(batch.ids):
-            for block in range(3):
-                wanted = _C.sample_words(seed, epoch, int(sample) % 2**64, int(batch.draws[i]), 6, block)
-                assert found[i, block].tolist() == list(wanted)
 
 
 @pytest.mark.parametrize("size", [(6, 6), (40, 17), (2, 3)])
