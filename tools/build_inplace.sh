@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
+. tools/compiler_cache.sh
 export PATH="$(dirname "$(command -v "$python")"):$PATH"
 cmake -S . -B build/inplace -G Ninja -DPython_EXECUTABLE="$(command -v "$python")" -DFASTLOAD_WERROR=ON \
   -DFASTLOAD_PYTHON=ON "$@" > build-cmake.log 2>&1 || { cat build-cmake.log; rm -f build-cmake.log; exit 1; }
