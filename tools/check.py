@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
@@ -285,6 +286,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only-say", action="store_true", help="say what would run")
     given = parser.parse_args(words)
     begun = time.monotonic()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # the words of the build come between these
     files = changed_files(given.base or None)
     plan = plan_for(files)
     say(files, plan)
