@@ -295,7 +295,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     if plan.builds or not is_built():
         build(plan)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    source = {"PYTHONPATH": str(ROOT), "MYPYPATH": str(ROOT)}
+    env = {**os.environ, **source, "OMP_NUM_THREADS": "1"}
     if plan.slow_from is not None:
         env["FASTLOAD_SLOW_FROM"] = str(plan.slow_from)
     result = "good" if run_at_once(commands_for(plan, files), env) else "NOT GOOD"
