@@ -55,7 +55,7 @@ ROOMS: dict[str, Room] = {
     "sample": Room(("sample",)),
     "collate": Room(("sample", "transfer/test_collate_on_device.py", "transfer/test_nested.py")),
     "remote": Room(("remote",)),
-    "transforms": Room(("transform",)),
+    "transforms": Room(("transform",), slow_from=0.3),
     "shard": Room(("shard", "golden", "attacks", "pack/test_roundtrip.py")),
     "sampler": Room(("sampler",)),
     "dataset": Room(
@@ -73,11 +73,11 @@ ROOMS: dict[str, Room] = {
     ),
     "prefetch": Room(("prefetch",)),
     "cache": Room(("cache",)),
-    "packing": Room(("pack", "golden", "attacks")),
+    "packing": Room(("pack", "golden", "attacks"), slow_from=0.2),
     "transfer": Room(("transfer",)),
-    "backends": Room(("prefetch", "transfer", "callables", "dali", "contract/test_loader.py")),
+    "backends": Room(("prefetch", "transfer", "callables", "dali", "contract/test_loader.py"), slow_from=0.3),
     "ranks": Room(("ranks",)),
-    "loader": Room(("contract", "callables")),
+    "loader": Room(("contract", "callables"), slow_from=0.2),
     "diagnose": Room(("diagnose",)),
     "integrations": Room(
         ("contract/test_frameworks.py", "contract/test_from_torch.py", "diagnose/test_streams.py")
