@@ -4,12 +4,16 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 # What tools/setup.sh installs must run: its tests do not skip.
 REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
+# Which tests pytest takes, by their markers: all, or as the tiers say.
+MARKS ?=
+CHOSEN = $(if $(MARKS),-m "$(MARKS)")
 # Several pytests share the cores: a second torch thread of each would spin where it waits for a core.
 ALONGSIDE := FASTLOAD_TEST_INSTALLED=1 OMP_NUM_THREADS=1 $(REQUIRED)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz fuzz-campaign faults soak nightly py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
+.PHONY: help setup demo check test test-rest test-all nightly lint cpp-plain cpp-test tsan test-arm beside frameworks fuzz \
+  fuzz-campaign faults soak drawn versions py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -18,9 +22,27 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-test:  ## install what is missing, then at once: lint, pytest, C++ tests under ASan and UBSan, fuzzing, frameworks
+# Four tiers. Each has what the one before it has, but for "make check", which looks at changes only.
+check:  ## what was changed: ruff, mypy and the quick tests of its rooms, in 90 seconds; BASE=main: all since that branch
+	@[ -x $(BIN)/python ] || $(MAKE) --no-print-directory setup
+	@PATH="$(BIN):$$PATH" $(BIN)/python tools/check.py $(if $(BASE),--base $(BASE))
+
+test:  ## install what is missing, then at once: lint, the quick tests of pytest, the C++ tests as shipped; some 10 minutes
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory -j5 lint py-test pack-test bench-test beside frameworks
+	@$(MAKE) --no-print-directory -j4 lint py-test pack-test cpp-plain bench-test MARKS="not slow"
+
+test-rest:  ## what "make test" leaves: slow tests, sanitizers, fuzzing, benchmarks, documentation, frameworks
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory -j4 py-test pack-test bench-test beside frameworks MARKS=slow
+
+test-all:  ## both, one after the other: what every change passes
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-rest
+
+# One after the other, also where one of them fails; each can be run alone.
+nightly:  ## hours: faults, soak, tsan, test-arm, versions, drawn, fuzz-campaign
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory --keep-going -j1 faults soak tsan test-arm versions drawn fuzz-campaign
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -33,18 +55,21 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/draw_dark.py \
 	  ../tools/gpu_report.py \
 	  ../tools/profile_training.py ../tools/train_mask_codes.py ../tools/fuzz_campaign.py ../tools/fuzz_corpus.py \
-	  ../tools/fuzz_coverage.py ../benchmarks/all.py ../benchmarks/bench_loader.py ../benchmarks/charts/draw.py
+	  ../tools/fuzz_coverage.py ../tools/mark_slow.py ../tools/check.py ../benchmarks/all.py ../benchmarks/bench_loader.py ../benchmarks/charts/draw.py
 	cd tests && MYPYPATH=../tools:../tools/site $(BIN)/mypy --config-file ../pyproject.toml ../tools/site/*.py
+
+cpp-plain:  ## the core's own tests without sanitizers, linked with the core as the package has it (after "make setup")
+	@PATH="$(BIN):$$PATH" env -u MAKEFLAGS tools/cpp_tests.sh
 
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	@PATH="$(BIN):$$PATH" tools/sanitize.sh tests
 
 tsan:  ## the C++ tests of what has threads under ThreadSanitizer (after "make setup")
 	@mkdir -p build
-	@PATH="$(BIN):$$PATH" cmake -S . -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+	@. tools/compiler_cache.sh; PATH="$(BIN):$$PATH" cmake -S . -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Debug \
 	  -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS" -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_PYTHON=OFF \
 	  -DFASTLOAD_SANITIZE=thread > build/tsan.log 2>&1 || { cat build/tsan.log; exit 1; }
-	$(BIN)/cmake --build build/tsan --target fastload_tests
+	@. tools/compiler_cache.sh; $(BIN)/cmake --build build/tsan --target fastload_tests
 	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine test_read_ahead \
 	  test_kept_pictures test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded test_remote
 
@@ -73,11 +98,15 @@ soak:  ## after "make setup": an hour of jobs that are killed, caches cleared, f
 	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/soak"}'
 
 # One table after the other, each with what draws it again in a failure's words; some hours on two slow cores.
-nightly:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, values); FASTLOAD_SEED=1 draws others
+drawn:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, values); FASTLOAD_SEED=1 draws others
 	cd tests && FASTLOAD_NIGHTLY=1 $(ALONGSIDE) $(BIN)/pytest -q --timeout 14400 \
 	  transform/test_marked_chains.py ranks/test_torch_rows.py pack/test_values_kept.py
 	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
 	  tests/foreign/run.sh torchvision -q --timeout 14400 -k test_chains
+
+versions:  ## tests with the oldest dependencies that are allowed, and with the newest, in environments of their own
+	PYTHON=$(BIN)/python tests/versions/run.sh oldest
+	PYTHON=$(BIN)/python tests/versions/run.sh newest
 
 # Once nothing measures any more: pip and the frameworks would stand beside it.
 frameworks: bench-test
@@ -85,14 +114,14 @@ frameworks: bench-test
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package, but for packing, stores, ranks, fault instruments, the doctor, the benchmarks and the documentation
-	cd tests && $(ALONGSIDE) $(BIN)/pytest \
+	cd tests && $(ALONGSIDE) $(BIN)/pytest $(CHOSEN) \
 	  --ignore=benchmarks --ignore=diagnose --ignore=docs --ignore=faults --ignore=pack --ignore=ranks --ignore=remote
 
 pack-test:  ## the same for packing, stores, ranks and fault instruments, which wait for disks, servers and each other
-	cd tests && $(ALONGSIDE) $(BIN)/pytest pack remote ranks faults
+	cd tests && $(ALONGSIDE) $(BIN)/pytest $(CHOSEN) pack remote ranks faults
 
 bench-test:  ## the same for what measures (the benchmarks, each once in its smallest form, and the doctor) and the documentation
-	cd tests && $(ALONGSIDE) $(BIN)/pytest benchmarks diagnose docs
+	cd tests && $(ALONGSIDE) $(BIN)/pytest $(CHOSEN) benchmarks diagnose docs
 
 foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
 	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi

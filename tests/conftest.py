@@ -15,8 +15,13 @@ from object_server import ObjectServer
 from pictures import jpegs
 from plain_pack import plain_pack
 from process import left_over, settled, tasks
+from slow_list import LIMIT, SlowList, unknown_cases
 
 from fastload import PackedDataset
+
+SLOW = SlowList.read()
+MUCH = 10 * LIMIT  # seconds: a test that lasts as long, and is not listed as slow, is named at the end
+_UNKNOWN = pytest.StashKey[list[str]]()
 
 
 def pytest_configure() -> None:
@@ -36,9 +41,19 @@ def pytest_configure() -> None:
         settings.load_profile("any machine")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of what is not here skip, but fail where FASTLOAD_REQUIRE_CUDA=1 or _DALI=1 promises it."""
+@pytest.hookimpl(tryfirst=True)  # before "-m" chooses
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that tests/slow.txt lists are slow.
+
+    Tests of what is not here skip, but fail where FASTLOAD_REQUIRE_CUDA=1 or _DALI=1 promises it.
+    """
     import torch
+
+    for item in items:
+        if SLOW.is_slow(item.nodeid):
+            item.add_marker(pytest.mark.slow)
+    if not any("::" in argument for argument in config.args):  # otherwise a test's other cases are not here
+        config.stash[_UNKNOWN] = unknown_cases(SLOW, [item.nodeid for item in items])
 
     here = {"cuda": torch.cuda.is_available(), "dali": find_spec("nvidia") and find_spec("nvidia.dali")}
     for marker, found in here.items():
@@ -47,6 +62,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"needs {marker.upper()}"))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Says which lines tests/slow.txt lacks, and which name no test. Machines differ: nothing fails."""
+    lasted: dict[str, float] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                lasted[report.nodeid] = lasted.get(report.nodeid, 0.0) + report.duration
+    missing = {name: each for name, each in lasted.items() if each >= MUCH and SLOW.is_unknown(name)}
+    said = [f"{each:7.1f} s  {name}" for name, each in sorted(missing.items(), key=lambda item: -item[1])]
+    said += [f"no such case: {name}" for name in config.stash.get(_UNKNOWN, [])]
+    if said:
+        terminalreporter.section("tests/slow.txt does not know (tools/mark_slow.py writes it)")
+        terminalreporter.write_line("\n".join(said))
 
 
 @pytest.fixture(scope="session")

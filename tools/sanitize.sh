@@ -13,6 +13,7 @@
 #   PYTHON        with Pillow, for the seeds (default: python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/compiler_cache.sh
 
 seconds=${FUZZ_SECONDS:-60}
 runs=${FUZZ_RUNS:--1}

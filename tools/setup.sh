@@ -81,16 +81,23 @@ has_libfuzzer() {
     clang++ -x c++ -fsanitize=fuzzer,address,undefined -o /dev/null - > /dev/null 2>&1
 }
 
-# clang is for make fuzz only, which says so where it has to do without; nothing fails here. The
-# runtime's package is named after clang's version, in older distributions differently.
-install_clang() {
-  [ "$mode" = test ] && ! has_libfuzzer || return 0
-  [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return 0
-  say "installing system packages for fuzzing: clang and its runtime"
+# What tests can do without: ccache keeps what was compiled for the next build, clang is for make fuzz only, which says
+# so where it is not there. Nothing fails here.
+install_optional() {
+  [ "$mode" = test ] && [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return 0
+  has_libfuzzer && command -v ccache > /dev/null && return 0
+  say "installing system packages that save time (ccache) and that fuzz (clang and its runtime)"
   local apt=(apt-get install -y -qq --no-install-recommends)
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq && "${apt[@]}" clang > /dev/null || return 0
-  local major
+  apt-get update -qq || return 0
+  command -v ccache > /dev/null || "${apt[@]}" ccache > /dev/null || true
+  has_libfuzzer || install_clang "${apt[@]}"
+}
+
+# The runtime's package is named after clang's version, in older distributions differently.
+install_clang() { # apt-get install
+  local apt=("$@") major
+  "${apt[@]}" clang > /dev/null || return 0
   major=$(clang++ -dumpversion | cut -d. -f1)
   "${apt[@]}" "libclang-rt-$major-dev" > /dev/null 2>&1 ||
     "${apt[@]}" "libclang-common-$major-dev" > /dev/null 2>&1 || return 0
@@ -195,7 +202,8 @@ install_fastload() {
 }
 
 install_system_packages
-install_clang
+install_optional
+. tools/compiler_cache.sh
 make_venv
 install_fastload
 say "ready: $("$venv/bin/python" --version), $(head -n 1 "$constraints")"

@@ -7,6 +7,7 @@
 #   ARM_SANITIZE    address,undefined: a slower build with these sanitizers instead of the optimised one
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/compiler_cache.sh
 
 folder=$PWD/build/arm
 libraries=$(realpath -m "${ARM_LIBRARIES:-$folder/libraries}")

@@ -24,6 +24,7 @@ from house_sources import (
     name_of,
     python_files,
 )
+from room_tests import ALWAYS, CORE_ROOMS, ROOMS
 
 # Rooms of fastload/, lowest first, and modules that stand alone. A room may import itself, errors, extras,
 # _native and what its line names, nothing else.
@@ -189,6 +190,20 @@ def test_the_include_check_finds(tmp_path: Path, file: str, line: str) -> None:
     (tmp_path / file).parent.mkdir()
     (tmp_path / file).write_text(line)
     assert len(broken_includes(tmp_path)) == 1
+
+
+def test_every_room_has_its_tests() -> None:
+    """make check chooses by these tables, and every test of a room belongs to one."""
+    assert set(ROOMS) == set(ALLOWED)
+    assert set(CORE_ROOMS) == set(MAY_INCLUDE)
+    named = {test for room in ROOMS.values() for test in room.tests}
+    tests = ROOT / "tests"
+    assert [test for test in sorted({*named, *ALWAYS}) if not (tests / test).exists()] == []
+    folders = {path.parent.name for path in tests.glob("*/test_*.py")}
+    assert folders - {test.split("/")[0] for test in named} == {"benchmarks", "docs", "faults"}
+    words = {path.stem.removeprefix("test_") for path in (tests / "cpp").rglob("test_*.cpp")}
+    assert words == {word for room in CORE_ROOMS.values() for word in room.words}
+    assert {name for room in CORE_ROOMS.values() for name in room.rooms} <= set(ROOMS)
 
 
 def test_only_native_imports_the_extension() -> None:

@@ -53,7 +53,7 @@ fi
 
 pip() { "$venv/bin/python" -m pip -q --disable-pip-version-check "$@"; }
 
-# .venv, if it has that torch: "make test" and "make demo" made it.
+# .venv, if it has that torch: "make setup" and "make demo" made it.
 shares() {
   [ -x .venv/bin/python ] && [ "$PYTHON" = "$root/.venv/bin/python" ] &&
     grep -q "^torch==$TORCH_VERSION\($\|+\)" .venv/constraints.txt 2> /dev/null
