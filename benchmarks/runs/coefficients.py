@@ -36,7 +36,7 @@ from sets.images import bytes_below, pictures_in
 from fastload import _C, PackedDataset
 from fastload.errors import DecodeError
 from fastload.packing import PackOptions, pack
-from fastload.packing.recode.run import recode
+from fastload.packing.recode import recode
 
 MINIMUM_SECONDS = 1.0  # of what is done in memory: so long the pictures are gone through again
 

@@ -16,7 +16,8 @@ from fastload.cache.files import PrivateFolder, clean, folder_path, is_in_memory
 from fastload.cache.policy import CachedSet, cached_sets, set_name, users_of
 from fastload.cache.settings import CacheSetting
 from fastload.cli.arguments import add_storage_options, options_for, place
-from fastload.cli.output import counted, human_bytes, print_json, print_lines
+from fastload.cli.output import print_json, print_lines
+from fastload.machine.sizes import counted, human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.node_sets import NodeSet, node_sets, remove_node_set
 

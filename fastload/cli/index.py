@@ -9,16 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, at_least_one, field_argument, options_for
-from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
-from fastload.cli.on_ray import RAY_HELP, ray_cluster
-from fastload.cli.output import contents_json, contents_rows, print_json, print_table
+from fastload.cli.output import (
+    ENTRIES_HELP,
+    contents_json,
+    contents_rows,
+    entry_json,
+    entry_rows,
+    print_json,
+    print_table,
+    spacing_argument,
+)
+from fastload.cli.pack import RAY_HELP, ray_cluster
 from fastload.cli.progress import PackProgress
 from fastload.errors import PackError
-from fastload.packing.cluster.ray_pack import ray_entries
-from fastload.packing.entries import DEFAULT_SPACING, Maker
-from fastload.packing.entry_facts import entry_facts
+from fastload.packing.entries import DEFAULT_SPACING, Maker, index_stored_entries
+from fastload.packing.facts import entry_facts
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
-from fastload.packing.stored_entries import index_stored_entries
+from fastload.packing.ray import ray_entries
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 

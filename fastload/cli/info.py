@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for, place
-from fastload.cli.entry_rows import entry_json, entry_rows
-from fastload.cli.field_rows import field_rows
-from fastload.cli.output import classes_row, human_bytes, ignored_rows, print_json, print_table, sides_row
+from fastload.cli.output import (
+    classes_row,
+    entry_json,
+    entry_rows,
+    field_rows,
+    ignored_rows,
+    print_json,
+    print_table,
+    sides_row,
+)
 from fastload.cli.progress import LookProgress
 from fastload.errors import FormatError
+from fastload.machine.sizes import human_bytes
 from fastload.packing.coefficients import said_of
-from fastload.packing.entry_facts import entry_facts
-from fastload.packing.field_facts import field_facts
-from fastload.packing.index_runs import IndexRuns
-from fastload.packing.summary import Summary
+from fastload.packing.facts import IndexRuns, Summary, entry_facts, field_facts
 from fastload.packing.verify import sets_in
 from fastload.shard.dataset import PackedFiles
 

@@ -1,7 +1,8 @@
-"""Tables and JSON on stdout."""
+"""Tables and JSON on stdout, with the rows that several verbs show."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,25 +11,16 @@ from typing import TYPE_CHECKING, Any
 from fastload.cli.streams import raw
 from fastload.errors import harmless
 from fastload.machine.sizes import counted, human_bytes
+from fastload.packing.entries import DEFAULT_SPACING, parse_spacing
+from fastload.packing.facts import EntryFacts
 from fastload.packing.folders import ignored_words
 from fastload.shard.manifest import Manifest
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema
 
-__all__ = [
-    "classes_row",
-    "contents_json",
-    "contents_rows",
-    "counted",
-    "human_bytes",
-    "ignored_rows",
-    "one_line",
-    "print_json",
-    "print_lines",
-    "print_table",
-    "sides_row",
-]
+
+# ---- Tables and JSON on stdout ----------------------------------------------------------------------
 
 
 _SHOWN = 5  # names of classes
@@ -128,3 +120,105 @@ def sides_row(sides: dict[str, Any]) -> str:
     """Picture sizes in one line."""
     known = [f"{name} {s['min']} / {s['median']} / {s['max']}" for name, s in sides.items() if s]
     return (", ".join(known) + " pixels (min / median / max)") if known else "not known"
+
+
+# ---- Entry points on the command line ---------------------------------------------------------------
+#
+# The option, table rows and JSON.
+
+
+ENTRIES_HELP = (
+    "spacing of the JPEGs' entry points in pixels (8 to 65535), 'row' for one per row of blocks, or "
+    f"'none' (default: {DEFAULT_SPACING})"
+)
+
+
+def spacing_argument(text: str) -> int | None:
+    """The value of ``--entries``; argparse shows the error with the usage."""
+    try:
+        return parse_spacing(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def entry_json(facts: EntryFacts) -> dict[str, Any]:
+    """The facts as ``--json`` prints them; ``spacing`` as ``--entries`` takes it."""
+    spacing = "none" if facts.spacing is None else "row" if facts.spacing == 0 else facts.spacing
+    return {
+        "spacing": spacing,
+        "bytes": facts.bytes,
+        "records": facts.with_entries,
+        "jpegs": facts.jpegs,
+        "progressive": facts.progressive,
+        "unsuited": facts.unsuited,
+        "other": facts.other,
+    } | {name: True for name in ("damaged", "estimated") if getattr(facts, name)}
+
+
+def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
+    """Table rows: what there is, and which JPEGs have none."""
+    if facts.spacing is None:
+        rows = [("entry points", "damaged, and left out" if facts.damaged else "none")]
+    else:
+        where = "one a row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
+        share = 100 * facts.with_entries / max(facts.records, 1)
+        have = f"{_about(facts)}{counted(facts.with_entries, 'record')} ({share:.1f}%)"
+        rows = [("entry points", f"{where}, {have}, {human_bytes(facts.bytes)}")]
+    reasons = [
+        (facts.progressive, "progressive JPEG", "cannot have any: 'pack --baseline' converts without loss"),
+        (facts.unsuited, "CMYK, 12-bit or lossless JPEG", "cannot have any"),
+        (facts.other, "other JPEG", _WITHOUT[facts.other > 1]),
+    ]
+    kinds = [(f"{_about(facts)}{counted(count, what)}", reason) for count, what, reason in reasons if count]
+    return rows + [("", f"{kind} {reason}") for kind, reason in kinds]
+
+
+_WITHOUT = (
+    "has no entry points: it has restart markers, which do the same, unusual subsampling, or is damaged",
+    "have no entry points: they have restart markers, which do the same, unusual subsampling, or are damaged",
+)
+
+
+def _about(facts: EntryFacts) -> str:
+    return "about " if facts.estimated else ""
+
+
+# ---- Lines of ``fastload info`` about fields --------------------------------------------------------
+
+
+def field_rows(facts: Sequence[dict[str, Any]], about: bool) -> list[tuple[str, str]]:
+    """A line for each field.
+
+    Args:
+        facts: of :func:`fastload.packing.facts.field_facts`.
+        about: only a part of the samples has been looked at.
+    """
+    return [
+        (f"field {one['name']}", f"{one['kind']}: {'about ' if about else ''}{_words(one) or 'no values'}")
+        for one in facts
+    ]
+
+
+def _words(facts: dict[str, Any]) -> str:
+    parts = []
+    if "sides" in facts:
+        codecs = ", ".join(f"{name} {count}" for name, count in facts["codecs"].items())
+        parts += [codecs, human_bytes(facts["bytes"]), sides_row(facts["sides"])]
+    if "different" in facts:
+        of = f" of {facts['classes']}" if facts["classes"] else ""
+        parts.append(f"{facts['different']}{of} classes")
+    for unit in ("rows", "bytes"):
+        sizes = facts.get(unit)
+        if isinstance(sizes, dict):
+            parts.append(f"{sizes['mean']:g} {unit} a sample ({sizes['min']} to {sizes['max']})")
+    if "min" in facts:
+        parts.append(f"values {_number(facts['min'])} to {_number(facts['max'])}")
+    if facts.get("nan"):
+        parts.append(f"{facts['nan']} NaN")
+    if facts.get("without"):
+        parts.append(f"{facts['without']} samples without")
+    return ", ".join(filter(None, parts))
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,37 +1,123 @@
-"""``fastload pack SOURCE OUTPUT``."""
+"""``fastload pack SOURCE OUTPUT``: by one process, by several as shares of one plan, or by Ray."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
+from typing import Any, TextIO
 
 from fastload.cli.arguments import add_storage_options, field_argument, options_for
-from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
-from fastload.cli.on_ray import words_to_stderr
 from fastload.cli.output import (
+    ENTRIES_HELP,
     classes_row,
     contents_json,
     contents_rows,
-    counted,
-    human_bytes,
+    entry_json,
+    entry_rows,
     ignored_rows,
     print_json,
     print_lines,
     print_table,
     sides_row,
+    spacing_argument,
 )
-from fastload.cli.pack_share import add_steps, run_share
 from fastload.cli.progress import PackProgress
-from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.cluster.ray_pack import pack_on_ray
+from fastload.machine.sizes import counted, human_bytes
+from fastload.packing.cluster import Share, pack_shares, plan_shares, publish_shares
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import EXIF, LAYOUTS, PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
 from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.ray import RayCluster, pack_on_ray
+from fastload.packing.shares import Shares, ranges
 from fastload.shard.formats import FORMATS
 
-__all__ = ["add", "run"]
+# ---- Ray in commands --------------------------------------------------------------------------------
+#
+# What it has to say goes to stderr, so that stdout holds the result alone.
+
+
+RAY_HELP = "run on this Ray cluster (auto, HOST:PORT, ray://HOST:PORT), or 'local' for this machine's CPUs"
+
+
+def words_to_stderr() -> redirect_stdout[TextIO]:
+    """A context in which what Ray prints goes to stderr."""
+    return redirect_stdout(sys.stderr)
+
+
+@contextmanager
+def ray_cluster(address: str) -> Iterator[RayCluster]:
+    """A cluster for the work of a command."""
+    with words_to_stderr(), RayCluster(address) as cluster:
+        yield cluster
+
+
+# ---- ``fastload pack --plan-only`` and ``--shards`` -------------------------------------------------
+#
+# One of several packs of the same dataset.
+
+
+def add_steps(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that do less than a whole pack."""
+    steps = parser.add_mutually_exclusive_group()
+    steps.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    steps.add_argument(
+        "--plan-only", action="store_true", help="only list the source and plan the shards, for --shards"
+    )
+    steps.add_argument(
+        "--shards",
+        metavar="WHICH",
+        help="pack only these shards of the plan (0-99, or 0-9,40-49), or one share (3/16: the fourth of "
+        "sixteen), beside other packs, here or on other machines; --publish comes last",
+    )
+    steps.add_argument("--ray", metavar="ADDRESS", help=RAY_HELP)
+    steps.add_argument(
+        "--publish", action="store_true", help="make the dataset from shards that were packed by --shards"
+    )
+
+
+def run_share(arguments: argparse.Namespace, options: PackOptions) -> int:
+    """Plan, or pack some shards, and print how far the whole is."""
+    with PackProgress(arguments.quiet or arguments.json) as progress:
+        if arguments.plan_only:
+            share = plan_shares(arguments.source, arguments.output, options, progress)
+        else:
+            shares = Shares.parse(arguments.shards)
+            share = pack_shares(arguments.source, arguments.output, shares, options, progress)
+    if arguments.json:
+        facts = {**asdict(share), "output": str(share.output), "asked": ranges(share.asked)}
+        print_json({"share": facts})
+        return 0
+    print_table(str(share.output), _share_rows(share, arguments.plan_only))
+    return 0
+
+
+def _share_rows(share: Share, plan_only: bool) -> list[tuple[str, str]]:
+    rows = [
+        ("plan", f"{counted(share.files, 'file')}, {human_bytes(share.bytes)}, in "
+                 f"{counted(share.shards, 'shard')}, 0 to {share.shards - 1}"),
+    ]  # fmt: skip
+    if not plan_only:
+        what = ranges(share.asked) or "none"
+        rows.append(
+            ("these", f"{what}: {share.written} packed, {len(share.asked) - share.written} there before")
+        )
+    if share.published:
+        rows.append(("all", "published already"))
+    elif share.finished < share.shards:
+        rows.append(("all", f"{share.finished} of {share.shards} are there"))
+    else:
+        rows.append(("all", "there; the same command with --publish in place of --shards makes the dataset"))
+    return rows
+
+
+# ---- ``fastload pack SOURCE OUTPUT`` ----------------------------------------------------------------
+
+
 _SOURCE = (
     "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "
     ".jsonl, .parquet or .arrow table: path and label, or any columns; Parquet and Arrow files in a folder, "

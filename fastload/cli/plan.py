@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Job, Link, Traffic, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
-from fastload.cli.output import counted, human_bytes, print_json, print_table
-from fastload.machine.sizes import parse_size
+from fastload.cli.output import print_json, print_table
+from fastload.machine.sizes import counted, human_bytes, parse_size
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles

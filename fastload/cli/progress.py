@@ -7,9 +7,10 @@ import time
 from types import TracebackType
 from typing import TypeVar
 
-from fastload.cli.output import counted, human_bytes, one_line
+from fastload.cli.output import one_line
 from fastload.cli.streams import guard, raw
 from fastload.errors import harmless
+from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.progress import Observer, Place, Work
 
 __all__ = ["LookProgress", "PackProgress", "WarmProgress"]

@@ -6,11 +6,11 @@ import argparse
 from typing import Any
 
 from fastload.cli.arguments import at_least_one
-from fastload.cli.entry_rows import entry_json, entry_rows
-from fastload.cli.output import contents_json, contents_rows, human_bytes, print_json, print_table
+from fastload.cli.output import contents_json, contents_rows, entry_json, entry_rows, print_json, print_table
 from fastload.cli.progress import PackProgress
+from fastload.machine.sizes import human_bytes
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
-from fastload.packing.recode.run import RecodeResult, recode
+from fastload.packing.recode import RecodeResult, recode
 
 __all__ = ["add", "run"]
 

@@ -6,9 +6,9 @@ import argparse
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for
-from fastload.cli.output import counted, print_json, print_lines
-from fastload.packing.unpack import LAYOUTS, unpack
-from fastload.packing.unpack_fields import TABLES
+from fastload.cli.output import print_json, print_lines
+from fastload.machine.sizes import counted
+from fastload.packing.unpack import LAYOUTS, TABLES, unpack
 
 __all__ = ["add", "run"]
 

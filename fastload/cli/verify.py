@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for
-from fastload.cli.on_ray import RAY_HELP, ray_cluster
-from fastload.cli.output import counted, print_json, print_lines
+from fastload.cli.output import print_json, print_lines
+from fastload.cli.pack import RAY_HELP, ray_cluster
 from fastload.errors import FormatError
-from fastload.packing.problems import Problem
-from fastload.packing.verify import Spread, has_entries, manifest_at, sets_in, verify
+from fastload.machine.sizes import counted
+from fastload.packing.verify import Problem, Spread, has_entries, manifest_at, sets_in, verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]

@@ -21,10 +21,10 @@ from fastload.cache.settings import CacheSetting
 from fastload.cache.tiers import COEFFICIENTS, check_decoded, coefficient_target, fill_target, tier_of
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
-from fastload.cli.output import counted, human_bytes, print_json, print_lines
+from fastload.cli.output import print_json, print_lines
 from fastload.cli.progress import WarmProgress
 from fastload.machine.cpu import find_budget
-from fastload.machine.sizes import parse_size
+from fastload.machine.sizes import counted, human_bytes, parse_size
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.shard.dataset import PackedFiles
 

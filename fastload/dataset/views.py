@@ -18,7 +18,7 @@ from fastload.dataset.mixture import MixedFiles, Packed, Selection
 from fastload.dataset.packed import MixedDataset, PackedDataset
 from fastload.errors import SlowPathWarning, StateError
 from fastload.sampler import Sampler
-from fastload.sampler.mapped import MappedSampler
+from fastload.sampler.sampler import MappedSampler
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan

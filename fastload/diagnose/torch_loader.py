@@ -325,7 +325,7 @@ def by_fastload(case: TorchCase) -> Iterator[Fix]:
     """A sample of the files packed, and read by fastload's DataLoader with the same transform."""
     from fastload import DataLoader
     from fastload.dataset.packed import PackedDataset
-    from fastload.packing.samples.pack import pack
+    from fastload.packing.pack import pack
     from fastload.sample.fields import Image, Label
 
     files = case.subject.files()

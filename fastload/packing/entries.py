@@ -1,7 +1,5 @@
-"""Making ``entries.fli``, the JPEGs' entry points. Optional: without it everything works, more slowly.
-
-The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg/entry_points.h``.
-"""
+"""``entries.fli``: entry points of a set's JPEGs, computed, written, removed; and those that a store
+holds."""
 
 from __future__ import annotations
 
@@ -16,33 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import ChecksumError, FormatError, ShardTruncated
+from fastload.errors import ChecksumError, FormatError, RemoteError, ShardTruncated
 from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.packing.progress import Observer, entries_work
+from fastload.remote.node_folder import NodeFolder
 from fastload.shard.codecs import JPEG
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import Parts, write_paged
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
 
-__all__ = [
-    "DEFAULT_SPACING",
-    "EntriesReport",
-    "Made",
-    "Maker",
-    "build_entries",
-    "ensure_entries",
-    "entries_of",
-    "made_in_windows",
-    "parse_spacing",
-    "remove_entries",
-    "spacing_of",
-    "tidy_entries",
-    "write_entries",
-    "wrong_entries",
-]
+# ---- Making ``entries.fli``, the JPEGs' entry points ------------------------------------------------
+#
+# Optional: without it everything works, more slowly.
+#
+# The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg/entry_points.h``.
+
 
 MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
@@ -294,3 +283,53 @@ def wrong_entries(
     every = range(len(dataset)) if samples is None else samples
     for wrong in _map_in_order(differing, every, threads, lambda n: None):
         yield from wrong
+
+
+# ---- Entry points of a set in a store ---------------------------------------------------------------
+#
+# Made here from records that are fetched, and uploaded.
+#
+# They lie with the node's copy of the index first. A store that takes no writing leaves them there, where
+# all processes of this user's node find them.
+
+
+def index_stored_entries(
+    url: str,
+    storage_options: Mapping[str, Any] | None,
+    spacing: int | None,
+    observer: Observer | None = None,
+) -> str:
+    """Make the entry points of a set in a store anew, or remove them (``spacing`` None).
+
+    Returns:
+        Why the store has not got them; "": it has.
+
+    Raises:
+        FormatError: not a dataset.
+        RemoteError: the store does not give its records.
+        CacheError: the node has no place.
+        ChecksumError: a damaged record.
+    """
+    dataset = PackedFiles(url, entries=False, storage_options=storage_options)
+    location, store, observer = dataset.location, dataset.store, observer or Observer()
+    assert location is not None
+    assert store is not None
+    path = (location / ENTRIES_NAME).path
+    folder = NodeFolder(dataset.id)
+    with folder.alone(str(location)):
+        if spacing is not None:
+            observer.started(entries_work(location, len(dataset)))
+            threads = len(os.sched_getaffinity(0))
+            made = made_in_windows(dataset, spacing, threads, observer.advanced)
+            write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, made)
+        try:
+            if spacing is None:
+                store.delete(path)
+            else:
+                store.upload(path, folder.path / ENTRIES_NAME)
+        except RemoteError as error:
+            return str(error)
+        finally:
+            if spacing is None:
+                remove_entries(folder.path)
+    return ""

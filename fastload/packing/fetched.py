@@ -1,11 +1,8 @@
-"""Records of a set in a store, in memory for a while: by large requests, for commands that read all of them.
-
-What is fetched lies in a file in memory that has the shard's size and, of it, only these bytes: everything
-that reads shards reads it as it would the shard.
-"""
+"""Records of a set in windows, read from files or fetched from a store."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,14 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.errors import PackError
 from fastload.machine.paths import write_at
 from fastload.machine.threads import started_pool
-from fastload.packing.ingest import as_rows
+from fastload.packing.folders import as_rows
 from fastload.remote.location import Location
 from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import Manifest
 
-__all__ = ["THREADS", "WINDOW_BYTES", "StoredShards", "fetch_object", "in_windows", "runs"]
+# ---- Records of a set in a store, in memory for a while ---------------------------------------------
+#
+# By large requests, for commands that read all of them.
+#
+# What is fetched lies in a file in memory that has the shard's size and, of it, only these bytes:
+# everything that reads shards reads it as it would the shard.
+
 
 #: Threads that fetch: more than there are cores, as they wait.
 THREADS = 8
@@ -254,3 +259,33 @@ def _fetch_records(
 
 def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> None:
     write_at(descriptor, store.get(path, begin, end), begin)
+
+
+# ---- Samples of a packed dataset, divided for processes that work on them ---------------------------
+
+
+_BYTES = 64 << 20  # of records in a span
+
+
+def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
+    """All samples in spans [first, behind the last) of about as many bytes."""
+    mean = max(1, manifest.data_bytes // max(1, manifest.num_records))
+    step = max(1, _BYTES // mean)
+    count = manifest.num_records
+    return [(at, min(at + step, count)) for at in range(0, count, step)]
+
+
+@functools.lru_cache(maxsize=1)
+def opened_once(folder: Path, packed_as: str) -> PackedFiles:
+    """A process's dataset, as another process knows it.
+
+    Raises:
+        PackError: it is another one here.
+    """
+    dataset = PackedFiles(folder, entries=False)
+    if dataset.id != packed_as:
+        raise PackError(
+            f"{folder} has dataset id {dataset.id} on this worker's machine, and {packed_as} where the "
+            "command runs: all must see the same folder."
+        )
+    return dataset

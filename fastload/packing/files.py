@@ -1,29 +1,29 @@
-"""Publishing files so that a kill or a power cut at any moment leaves either the old state or the new."""
+"""Files and folders of a pack: written durably, locked, walked without leaving out what cannot be read,
+named."""
 
 from __future__ import annotations
 
 import ctypes
+import datetime
 import errno
+import fcntl
+import json
 import os
+import re
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import AnyStr
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.paths import is_dir, is_symlink
+from fastload.machine.paths import is_dir, is_symlink, write_at
 
-__all__ = [
-    "failed_writes_reported",
-    "make_folder",
-    "publish",
-    "publish_folder",
-    "remove",
-    "require_space",
-    "sync_files",
-    "sync_folder",
-    "temporary_of",
-]
+# ---- files ------------------------------------------------------------------------------------------
+#
+# Publishing files so that a kill or a power cut at any moment leaves either the old state or the new.
+
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Of a folder above: another user's, or of a file system without a sync of folders.
@@ -163,3 +163,222 @@ def full_disk_reason(error: BaseException | None) -> str | None:
                 return os.strerror(code)
         error = error.__cause__ or error.__context__
     return None
+
+
+# ---- Who may change a folder, or write a shard ------------------------------------------------------
+#
+# Flocks, which the kernel drops when their holder dies.
+
+
+LOCK_NAME = ".fastload.lock"
+PLAN_LOCK_NAME = ".fastload.plan.lock"  # of the one that makes the plan, where several pack shares of it
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Claim:
+    """A file that this process holds alone, until :meth:`close`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+
+    def close(self) -> None:
+        """Give it up; the file goes, too."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold ``folder`` for this process alone.
+
+    Raises:
+        PackError: another process holds it; the message says which, where and since when.
+    """
+    held = claim(folder / LOCK_NAME)
+    if held is None:
+        raise _busy(folder)
+    try:
+        yield
+    finally:
+        held.close()
+
+
+@contextmanager
+def share_lock(folder: Path) -> Iterator[None]:
+    """Hold ``folder`` together with others that do so, and with nobody who wants it alone.
+
+    The file stays when the last one goes: only who holds it alone can know that nobody else does.
+
+    Raises:
+        PackError: another process holds it alone; the message says which, where and since when.
+    """
+    descriptor = _acquire(folder / LOCK_NAME, fcntl.LOCK_SH)
+    if descriptor is None:
+        raise _busy(folder)
+    try:
+        _sign(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def claim(path: Path) -> Claim | None:
+    """The file at ``path``, made if it is not there, for this process alone; None: another one has it.
+
+    Raises:
+        PackError: this file system has no locks.
+    """
+    descriptor = _acquire(path, fcntl.LOCK_EX)
+    if descriptor is None:
+        return None
+    _sign(descriptor)
+    return Claim(path, descriptor)
+
+
+def holder_of(path: Path) -> str:
+    """In words, which process has signed a lock's file last."""
+    try:
+        holder = json.loads(path.read_bytes())
+        return f"process {holder['pid']} on {holder['host']}, started {holder['started']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process that has just begun"
+
+
+def _busy(folder: Path) -> PackError:
+    return PackError(
+        f"{folder} is being packed by {holder_of(folder / LOCK_NAME)}. Wait for it, or stop it; then run "
+        "this again."
+    )
+
+
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
+    write_at(descriptor, json.dumps(holder).encode(), 0)
+
+
+def _acquire(path: Path, kind: int) -> int | None:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in _NO_LOCKS:
+                raise
+            raise PackError(
+                f"the file system of {path.parent} has no locks ({error.strerror}), so two packs could not "
+                "keep out of each other's way. Mount it with locks (Lustre: -o flock; NFS: without nolock), "
+                "or pack into a folder of another file system."
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # The holder before us may have removed the file between our open and our lock.
+        if _is_same(descriptor, path):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+# ---- Looking at what lies in a source ---------------------------------------------------------------
+#
+# What is not there is left out; what the system cannot say is an error.
+#
+# ``os.walk`` and ``Path.glob`` leave out what they cannot read, and a source would be taken for another
+# one.
+
+
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
+# What may be otherwise the next time: of the system, and not of the file.
+_FOR_NOW = (
+    *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EBUSY),
+    *(errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+)
+
+
+def unreadable(path: str | bytes | os.PathLike[str], error: OSError) -> PackError:
+    """The error about a file or folder that the system does not give."""
+    return PackError(f"{os.fsdecode(path)} cannot be read: {error.strerror or error}.")
+
+
+def said_later(path: str | bytes | os.PathLike[str], error: Exception) -> None:
+    """Of a file that was only looked at: who reads it says what is wrong with it, or leaves it out.
+
+    Raises:
+        PackError: the system could not read it just now, and perhaps can then: what was decided without it
+            would be wrong.
+    """
+    if isinstance(error, OSError) and error.errno in _FOR_NOW:
+        raise unreadable(path, error) from error
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, sorted; none where there is no folder.
+
+    Raises:
+        PackError: it cannot be read.
+    """
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return []
+        raise unreadable(folder, error) from error
+
+
+def walk(folder: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
+    """As ``os.walk``, top down: without folders that may not be read, of which others say so.
+
+    Raises:
+        PackError: a folder cannot be read just now.
+    """
+    return os.walk(folder, onerror=lambda error: said_later(error.filename or folder, error))
+
+
+# ---- Record keys ------------------------------------------------------------------------------------
+#
+# A file's path below the source folder, as UTF-8.
+#
+# A path that is not UTF-8 (POSIX names are bytes) is percent-encoded, and its record carries the flag
+# :data:`ESCAPED`, so that unpacking gives the very same name back.
+
+
+ESCAPED = 0x80  # in the index's flags: the key is percent-encoded
+_RESERVED = re.compile(rb"[^!-$&-~ ]")  # everything but printable ASCII, and "%"
+
+
+def encode_key(path: bytes) -> tuple[bytes, bool]:
+    """The key of a path, and whether it had to be percent-encoded."""
+    try:
+        path.decode("utf-8")
+        return path, False
+    except UnicodeDecodeError:
+        return _RESERVED.sub(lambda match: b"%%%02X" % match[0][0], path), True
+
+
+def decode_key(key: bytes, escaped: bool) -> bytes:
+    """The path that :func:`encode_key` was given."""
+    if not escaped:
+        return key
+    return re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), key)
+
+
+def outside_key(path: bytes) -> bytes:
+    """A key for a file that lies outside the table's folder: its absolute path without the root."""
+    return path.lstrip(b"/")
+
+
+def printable(path: bytes) -> str:
+    """For messages."""
+    return path.decode("utf-8", "backslashreplace")

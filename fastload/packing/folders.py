@@ -1,38 +1,33 @@
-"""What a folder is, by its name and what lies in it: a class, a split, or nothing; images of class folders.
-
-All that decides so is here, for folders of this machine, keys of a store, and names of tables and tars.
-Images and their order are torchvision's ImageFolder's, so that sample ids and labels are the same.
-"""
+"""Folders of images: which files lie where, their listing, and their bytes read in groups."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
-from fastload.packing.names import printable
+from fastload.packing.files import ESCAPED, encode_key, outside_key, printable, sync_files
+from fastload.shard.index import RECORD
 from fastload.shard.suffixes import is_image
 
-__all__ = [
-    "FOLDERS_ARE",
-    "Folders",
-    "Ignored",
-    "Problem",
-    "SplitsWithin",
-    "folders_in",
-    "has_image_below",
-    "ignored_words",
-    "is_hidden",
-    "is_split",
-    "split_folders",
-    "splits_among",
-    "walk_images",
-]
+# ---- What a folder is, by its name and what lies in it ----------------------------------------------
+#
+# A class, a split, or nothing; images of class folders.
+#
+# All that decides so is here, for folders of this machine, keys of a store, and names of tables and tars.
+# Images and their order are torchvision's ImageFolder's, so that sample ids and labels are the same.
+
 
 #: What ``--as`` says of the folders of a source, where their names do not.
 FOLDERS_ARE = ("classes", "splits")
@@ -403,3 +398,230 @@ def _folders_in(path: bytes) -> list[bytes]:
             return [entry.name for entry in entries if _is_folder(entry)]
     except OSError:
         return []  # listing its images fails the same way and reports it
+
+
+# ---- The source's files, on disk --------------------------------------------------------------------
+#
+# Sets of many millions must not need memory in proportion.
+#
+# ``paths.bin`` has the paths' bytes back to back, ``files.bin`` one :data:`ENTRY` a file.
+
+
+ENTRY = np.dtype(
+    [
+        ("end", "<u8"),  # where this path ends in paths.bin
+        ("size", "<u8"),  # bytes, by stat; 0: stat failed
+        ("mtime_ns", "<i8"),
+        ("label", "<i8"),  # class index, -1: none
+    ]
+)
+_CHUNK = 8192  # files
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What identifies a listing. ``content`` leaves the times out, ``times`` is their hash alone."""
+
+    files: int
+    bytes: int
+    content: str
+    times: str
+    newest_ns: int  # the latest modification time
+
+
+class ListingWriter:
+    """Appends files in sample-id order and cuts them into shards on the way.
+
+    Args:
+        folder: where ``paths.bin`` and ``files.bin`` are written.
+        shard_size: bytes a shard holds at most.
+        record_bytes: bytes of every record where that is known beforehand, else its file's size counts.
+    """
+
+    def __init__(self, folder: Path, shard_size: int, record_bytes: int | None = None) -> None:
+        self._paths = open(folder / "paths.bin", "wb")  # noqa: SIM115 (closed by close)
+        self._files = open(folder / "files.bin", "wb")  # noqa: SIM115
+        self._shard_size = shard_size
+        self._record_bytes = record_bytes
+        self._names: list[bytes] = []
+        self._rows: list[tuple[int, int, int, int]] = []
+        self._hashes = [hashlib.blake2b(digest_size=16) for _ in range(3)]
+        self._end = self.files = self.bytes = self._newest = 0
+        self._shard_start = self._shard_bytes = 0
+        self.shards: list[tuple[int, int, int]] = []  # first file, one past the last, bytes
+
+    def add(self, path: bytes, size: int, mtime_ns: int, label: int) -> None:
+        """One file; its path is relative to the source's root."""
+        record = self._record_bytes or size
+        if self.files > self._shard_start and self._shard_bytes + record > self._shard_size:
+            self._cut()
+        self._end += len(path)
+        self.files += 1
+        self.bytes += size
+        self._shard_bytes += record
+        self._names.append(path)
+        self._rows.append((self._end, size, mtime_ns, label))
+        if len(self._rows) == _CHUNK:
+            self._flush()
+
+    def finish(self) -> Totals:
+        """Writes what is left and closes the files."""
+        if self.files > self._shard_start:
+            self._cut()
+        self._flush()
+        self.close()
+        paths, columns, times = self._hashes
+        content = hashlib.blake2b(paths.digest() + columns.digest(), digest_size=16).hexdigest()
+        return Totals(self.files, self.bytes, content, times.hexdigest(), self._newest)
+
+    def close(self) -> None:
+        """Closes the files, whatever they hold."""
+        self._paths.close()
+        self._files.close()
+
+    def _cut(self) -> None:
+        self.shards.append((self._shard_start, self.files, self._shard_bytes))
+        self._shard_start, self._shard_bytes = self.files, 0
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        blob = b"".join(self._names)
+        rows = np.array(self._rows, ENTRY)
+        self._paths.write(blob)
+        self._files.write(rows.tobytes())
+        paths, columns, times = self._hashes
+        paths.update(blob)
+        columns.update(np.stack([rows["end"], rows["size"], rows["label"].view("<u8")], axis=1).tobytes())
+        times.update(rows["mtime_ns"].tobytes())
+        self._newest = max(self._newest, int(rows["mtime_ns"].max()))
+        self._names.clear()
+        self._rows.clear()
+
+
+class Listing:
+    """Reads ranges of what :class:`ListingWriter` wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def sync(self) -> None:
+        """Make it survive a power cut: before anything says that it is there."""
+        sync_files(self._folder / "paths.bin", self._folder / "files.bin")
+
+    def __len__(self) -> int:
+        return (self._folder / "files.bin").stat().st_size // ENTRY.itemsize
+
+    def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void]]:
+        """Files ``[start, stop)``: their paths' bytes, and entries whose ``end`` counts from there."""
+        first = max(start - 1, 0)
+        with open(self._folder / "files.bin", "rb") as file:
+            file.seek(first * ENTRY.itemsize)
+            rows = np.fromfile(file, ENTRY, stop - first)
+        begin = int(rows["end"][0]) if start else 0
+        rows = rows[start - first :]
+        with open(self._folder / "paths.bin", "rb") as file:
+            file.seek(begin)
+            blob = np.fromfile(file, np.uint8, int(rows["end"][-1]) - begin if len(rows) else 0)
+        rows["end"] -= np.uint64(begin)
+        return blob, rows
+
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[bytes, int, int, int]]:
+        """Path, size, mtime in ns and label of each file."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        for begin in range(start, stop, _CHUNK):
+            blob, entries = self.read(begin, min(begin + _CHUNK, stop))
+            text, position = blob.tobytes(), 0
+            for end, size, mtime, label in entries.tolist():
+                yield text[position:end], size, mtime, label
+                position = end
+
+
+# ---- Reading source files into groups of records, by the core ---------------------------------------
+
+
+GROUP_BYTES = 16 << 20  # of records in memory at a time; also an Arrow record batch
+GROUP_RECORDS = 1000
+_SPAN = 4096  # listing entries read at a time
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records back to back in ``data``; ``records["offset"]`` counts from its start. The memory is
+    reused for the next group."""
+
+    data: npt.NDArray[np.uint8]
+    records: npt.NDArray[np.void]  # RECORD
+    keys: list[bytes]
+    files: int  # source files taken, failed ones among them
+    source_bytes: int
+    failures: list[tuple[bytes, str]] = field(default_factory=list)  # key, reason
+    transcoded: int = 0  # progressive JPEGs that became baseline ones
+    coefficients: Mapping[str, Any] | None = None  # Tally.to_json() of the JPEGs, where they are to be such
+
+
+def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
+    """A (n, 32) uint8 view of contiguous RECORD entries, as the core takes them."""
+    return records.view(np.uint8).reshape(len(records), RECORD.itemsize)
+
+
+class _Buffer:
+    """The group's memory; grows for a file larger than it."""
+
+    def __init__(self, size: int) -> None:
+        self.data = np.empty(size, np.uint8)
+
+    def grow(self, needed: int) -> None:
+        self.data = np.empty(needed, np.uint8)
+
+
+def read_groups(
+    root: bytes, listing: Listing, start: int, stop: int, room: int = GROUP_BYTES
+) -> Iterator[Group]:
+    """The files ``[start, stop)`` of a listing in groups of at most ``room`` bytes (or of one file)."""
+    buffer = _Buffer(room)
+    while start < stop:
+        names, entries = listing.read(start, min(start + _SPAN, stop))
+        done = 0
+        while done < len(entries):
+            group = _read_group(root, names, entries, done, buffer)
+            done += group.files
+            yield group
+        start += len(entries)
+
+
+def _read_group(
+    root: bytes, names: npt.NDArray[np.uint8], entries: npt.NDArray[np.void], done: int, buffer: _Buffer
+) -> Group:
+    rows = entries[done : done + GROUP_RECORDS]
+    begin = int(entries["end"][done - 1]) if done else 0
+    ends = rows["end"] - np.uint64(begin)
+    blob = names[begin : begin + int(ends[-1])]
+    records = np.zeros(len(rows), RECORD)
+    while True:
+        taken, used, needed, failures = _C.ingest(root, blob, ends, buffer.data, as_rows(records))
+        if taken:
+            break
+        buffer.grow(needed)
+    keys, escaped = _keys(blob.tobytes(), ends[:taken].tolist())
+    records = records[:taken]
+    records["label"] = rows["label"][:taken]
+    records["flags"][escaped] |= ESCAPED
+    bad = [(keys[i], reason.decode("utf-8", "backslashreplace")) for i, reason in failures]
+    good = records["length"] > 0
+    if bad:
+        keys = [key for key, whole in zip(keys, good.tolist(), strict=True) if whole]
+    size = int(rows["size"][:taken].sum())
+    return Group(buffer.data[:used], records[good], keys, taken, size, bad)
+
+
+def _keys(blob: bytes, ends: list[int]) -> tuple[list[bytes], list[int]]:
+    """Keys, and the positions of those that had to be percent-encoded."""
+    keys, escaped, begin = [], [], 0
+    for position, end in enumerate(ends):
+        path, begin = blob[begin:end], end
+        key, changed = encode_key(outside_key(path) if os.path.isabs(path) else path)
+        keys.append(key)
+        if changed:
+            escaped.append(position)
+    return keys, escaped

@@ -1,22 +1,44 @@
-"""The fields that files of others have besides a picture and a label, and their columns."""
+"""Fields and records of other programs' files, as the index of a set has them."""
 
 from __future__ import annotations
 
+import functools
+import os
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import FormatError
-from fastload.packing.part import ShardPart
-from fastload.packing.samples.guess import picture_kind
-from fastload.sample.fields import Image, Kind, Label
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fastload._native import _C
+from fastload.errors import FormatError, PackError
+from fastload.machine.paths import read_at
+from fastload.machine.sizes import counted
+from fastload.packing.arrow_rows import OBJECTS, ArrowRows
+from fastload.packing.files import encode_key
+from fastload.packing.folders import as_rows
+from fastload.packing.pictures import HEAD, is_any, unfit
+from fastload.packing.plan import MAX_LISTED
+from fastload.packing.sample_rows import Failed, Lessened
+from fastload.packing.table_columns import picture_kind
+from fastload.packing.table_files import TableFile
+from fastload.packing.table_samples import open_table, told_by
+from fastload.packing.tables import Labels, read_table
+from fastload.packing.work import ShardPart
+from fastload.sample.fields import Image, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema
 from fastload.sample.values import absent
+from fastload.shard.codecs import RAW
 from fastload.shard.columns import Chunk, write_column
+from fastload.shard.formats import Foreign, Located, Readable, Values, damage_reported
+from fastload.shard.index import RECORD
 from fastload.shard.manifest import ColumnFile, column_name
 
-__all__ = ["ForeignFields", "field_of", "kind_in_set"]
+# ---- The fields that files of others have besides a picture and a label, and their columns ----------
 
 
 def field_of(entry: Mapping[str, Any]) -> Field:
@@ -148,3 +170,234 @@ class _Each:
 
     def __iter__(self) -> Iterator[Any]:
         return (self._make(number, chunk) for number, chunk in self._chunks(self._name))
+
+
+# ---- What ``fastload index`` makes of the records of one file that others wrote ---------------------
+
+
+_CHUNK = 512  # records described in one call
+_MOST = np.iinfo(np.uint32).max
+
+
+class LabelTable:
+    """Labels by key, from a CSV or JSONL file."""
+
+    def __init__(self, path: Path) -> None:
+        labels = Labels.of_table(path, can_have_fields=False)
+        self.path, self.classes = path, labels.classes
+        self._numbers = {key: labels.number(label) for key, label in read_table(path)}
+
+    def label(self, key: str, file: object) -> int:
+        """The label of one key.
+
+        Raises:
+            PackError: the table does not have it.
+        """
+        try:
+            return self._numbers[key]
+        except KeyError:
+            raise PackError(f"{self.path} has no label for the record {key!r} of {file}.") from None
+
+
+def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[int, str]]:
+    """Index entries of all records, and those that are none, with reasons (length 0). The entries of further
+    pictures are filled in likewise."""
+    located = foreign.located
+    records = np.zeros(len(located.offsets), RECORD)
+    records["offset"] = located.offsets
+    if foreign.picture is not None:
+        records["width"], records["height"] = foreign.picture
+        records["codec"], records["channels"] = RAW, 3
+    failures = dict(foreign.bad)
+    for number, reason in _describe(file, records, located.lengths).items():
+        failures.setdefault(number, reason)
+    for name, values in foreign.fields.items():
+        if values.chunk.records is not None:
+            found = _describe(file, values.chunk.records, values.chunk.lengths)
+            for number, reason in found.items():
+                failures.setdefault(number, f"field {name!r}: {reason}")
+    for number in failures:
+        records["length"][number] = 0
+    return records, failures
+
+
+def refuse_unfit(
+    file: Path,
+    foreign: Foreign,
+    records: npt.NDArray[np.void],
+    failures: dict[int, str],
+    asked: Container[str],
+) -> None:
+    """Add the pictures that cannot be opened as their field says to those that are none.
+
+    Args:
+        file, foreign: what they are of.
+        records, failures: as :func:`described` gives them.
+        asked: the fields whose kinds users gave.
+    """
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
+    found = dict(_unfit(file, records, kind))
+    for name, values in foreign.fields.items():
+        if values.chunk.records is not None:
+            kind = kind_in_set(name, values.field.kind, asked)
+            for number, reason in _unfit(file, values.chunk.records, kind):
+                found.setdefault(number, f"field {name!r}: {reason}")
+    for number, reason in found.items():
+        failures.setdefault(number, reason)
+        records["length"][number] = 0
+
+
+def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np.uint64]) -> dict[int, str]:
+    records["length"] = np.minimum(lengths, np.uint64(_MOST))
+    failures = {}
+    for start in range(0, len(records), _CHUNK):
+        found = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
+        for number, reason in found:
+            failures[start + number] = reason.decode("utf-8", "backslashreplace")
+    return failures
+
+
+def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> Iterator[tuple[int, str]]:
+    """The pictures that cannot be opened as their field says, and why."""
+    if not isinstance(kind, (Image, Mask)) or is_any(kind):
+        return
+    with open(file, "rb") as opened:
+        for number, record in enumerate(records):
+            length, offset = int(record["length"]), int(record["offset"])
+            if length:
+                part = functools.partial(read_at, opened.fileno(), length, offset)
+                reason = unfit(kind, record, read_at(opened.fileno(), min(HEAD, length), offset), part)
+                if reason:
+                    yield number, reason
+
+
+def kept(chunk: Chunk, good: npt.NDArray[np.bool_]) -> Chunk:
+    """The values of the records for which ``good`` is true."""
+    lengths = chunk.lengths[good]
+    if chunk.records is not None:
+        return Chunk(chunk.data, lengths, chunk.records[good])
+    return Chunk(chunk.data[np.repeat(good, chunk.lengths.astype(np.int64))], lengths)
+
+
+def key_of(name: str) -> tuple[bytes, bool]:
+    """The key of a record's name in its file, and whether it had to be percent-encoded."""
+    try:
+        return encode_key(name.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "backslashreplace"), False
+
+
+def bad_records(failed: Sequence[tuple[str, int, str]], keys: Sequence[str]) -> str:
+    """The message about records of one file, as (file name, position, reason)."""
+    lines = [f"  {name}, record {i} ({keys[i]}): {reason}" for name, i, reason in failed[:MAX_LISTED]]
+    reasons = Counter(reason for _, _, reason in failed)
+    more = f"\n  ... {len(failed)} in all" if len(failed) > MAX_LISTED else ""
+    return (
+        f"not usable as images: {counted(len(failed), 'record')} ({counted(len(reasons), 'reason')}):\n"
+        + "\n".join(lines)
+        + f"{more}\nLeave them out with --on-error skip."
+    )
+
+
+# ---- The columns beside the pictures of Arrow files of others, as ``pack`` takes a table's ----------
+
+
+def foreign_table(
+    shards: Sequence[Path], fields: Mapping[str, str], column: str | None
+) -> ForeignTable | None:
+    """The table that these files are; None: one of which the picture and the label are wanted alone, which
+    is so unless they have objects or their fields are named.
+
+    Raises:
+        PackError: columns that no field can hold, or files of different columns.
+    """
+    if not fields and not _has_objects(shards[0]):
+        return None
+    files = [TableFile(str(path), path.stat().st_size, str(path)) for path in shards]
+    rows = ArrowRows(files, str(shards[0].parent), b"")
+    with damage_reported(shards[0], "table"):
+        return _opened(rows, fields, column)
+
+
+def _opened(rows: ArrowRows, fields: Mapping[str, str], column: str | None) -> ForeignTable:
+    if column is not None and column in rows.names() and column not in rows.pictures():
+        fields = {column: "image", **fields}
+    return ForeignTable(rows, fields)
+
+
+def _has_objects(path: Path) -> bool:
+    """Whether an Arrow file has a column of objects; reads its schema alone."""
+    with damage_reported(path, "Arrow IPC stream or file"), pa.memory_map(str(path)) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        opened = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+        return OBJECTS in opened.schema.names
+
+
+class ForeignTable:
+    """See :func:`foreign_table`; the files are asked for in their order."""
+
+    def __init__(self, rows: ArrowRows, fields: Mapping[str, str]) -> None:
+        self._table = open_table(rows, told_by(fields))
+        self._start = 0
+
+    def completed(self, path: Path, foreign: Foreign, column: str | None, module: Readable) -> Foreign:
+        """What the next file says, with its fields.
+
+        Args:
+            path: the file.
+            foreign: what is known of it by ``module``.
+            column: of the pictures in the index; None: the first.
+            module: its format's.
+        """
+        with damage_reported(path, "table"):
+            return self._completed(path, foreign, column, module)
+
+    def _completed(self, path: Path, foreign: Foreign, column: str | None, module: Readable) -> Foreign:
+        schema = self._table.schema
+        pictures = [field for field in schema if field.storage == "record"]
+        first = next((field for field in pictures if field.name == column), schema.index_field)
+        label = schema.label_field
+        count = len(foreign.located.offsets)
+        values: dict[str, list[bytes]] = {f.name: [] for f in schema if f not in pictures}
+        bad, lessened = dict(foreign.bad), {}
+        for number, sample in enumerate(self._table.samples(self._start, self._start + count)):
+            try:
+                if isinstance(sample, Failed):
+                    raise ValueError(str(sample.error))
+                if isinstance(sample, Lessened):
+                    lessened[number] = sample.left_out
+                    sample = sample.sample
+                found = {name: schema[name].encode(sample[name]) for name in values}
+                schema.check_rows([found.get(name) for name in schema.names])
+            except (ValueError, TypeError) as error:
+                bad.setdefault(number, str(error).removesuffix("."))
+                found = {name: _blank(schema[name]) for name in values}
+            for name, data in found.items():
+                values[name].append(data)
+        self._start += count
+        fields = {}
+        for field in schema:
+            if field in (first, label):
+                continue
+            if field in pictures:
+                fields[field.name] = _pictures(field, module.read_foreign(path, field.name, {}).located)
+            else:
+                fields[field.name] = Values(field, Chunk.of(values[field.name]))
+        name = first.name if "image" in fields or first.name == "image" else "image"
+        done = replace(foreign, fields=fields, bad=bad, lessened=lessened, name=name, kind=first.kind)
+        if label is None or not isinstance(label.kind, Label):
+            return replace(done, labels=None, classes=())
+        numbers = np.frombuffer(b"".join(values[label.name]), "<i4").astype(np.int64)
+        return replace(done, labels=numbers, classes=label.kind.classes)
+
+
+def _blank(field: Field) -> bytes:
+    """In place of the value of a record that is left out."""
+    return bytes(field.item_bytes) if field.storage == "fixed" else b""
+
+
+def _pictures(field: Field, located: Located) -> Values:
+    records = np.zeros(len(located.offsets), RECORD)
+    records["offset"], records["label"] = located.offsets, -1
+    return Values(field, Chunk(np.zeros(0, np.uint8), located.lengths, records))

@@ -15,13 +15,11 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.machine.sizes import counted
 from fastload.packing.annotations.find import annotated_sources
-from fastload.packing.complete import check_complete, remove_scans
 from fastload.packing.entries import ensure_entries
-from fastload.packing.entry_facts import EntryFacts, entry_facts
-from fastload.packing.files import make_folder, remove, require_space
-from fastload.packing.lock import folder_lock
+from fastload.packing.facts import EntryFacts, entry_facts
+from fastload.packing.files import folder_lock, make_folder, remove, require_space
 from fastload.packing.options import PackOptions
-from fastload.packing.output import OutputFolder
+from fastload.packing.output import OutputFolder, check_complete, remove_scans
 from fastload.packing.plan import (
     PLAN_NAME,
     WORK_NAME,
@@ -31,17 +29,14 @@ from fastload.packing.plan import (
     planned_bytes,
     resume_plan,
 )
-from fastload.packing.pool import write_shards
 from fastload.packing.progress import Observer
-from fastload.packing.publish import publish_dataset
-from fastload.packing.result import PackResult
-from fastload.packing.samples.given import AnnotatedSource
-from fastload.packing.samples.rows import table_suffix
-from fastload.packing.samples.run import pack_given
-from fastload.packing.samples.table import Table, has_fields, of_same_classes, open_table, told_by
-from fastload.packing.samples.table_sets import table_sets
-from fastload.packing.shard_job import BadFiles, Job
+from fastload.packing.publish import PackResult, publish_dataset
+from fastload.packing.sample_rows import AnnotatedSource
+from fastload.packing.sample_shards import pack_given
 from fastload.packing.source import Source, open_sources
+from fastload.packing.table_files import table_sets, table_suffix
+from fastload.packing.table_samples import Table, has_fields, of_same_classes, open_table, told_by
+from fastload.packing.work import BadFiles, Job, write_shards
 from fastload.remote.location import is_url
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
@@ -94,7 +89,7 @@ def pack(
     """
     options, observer = options or PackOptions(), observer or Observer()
     if is_url(output):
-        from fastload.packing.cluster.store_pack import pack_into_store
+        from fastload.packing.store_target import pack_into_store
 
         return pack_into_store(source, str(output), options, observer)
     known = known_samples(source, options)

@@ -15,10 +15,8 @@ from typing import Any
 from fastload.errors import PackError
 from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
-from fastload.packing.files import publish, remove, sync_folder, temporary_of
-from fastload.packing.folders import Ignored, ignored_words
-from fastload.packing.listing import Listing, ListingWriter, Totals
-from fastload.packing.names import encode_key, printable
+from fastload.packing.files import encode_key, printable, publish, remove, sync_folder, temporary_of
+from fastload.packing.folders import Ignored, Listing, ListingWriter, Totals, ignored_words
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Place, Work
 from fastload.packing.source import Source

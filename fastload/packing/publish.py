@@ -1,9 +1,11 @@
-"""From finished shards to a packed dataset: the index, then the manifest, last."""
+"""The last step of a pack: index, columns and manifest are written, and the result says what was packed."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,20 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload._version import __version__
 from fastload.packing.coefficients import FACTS, NOTE, Tally
+from fastload.packing.facts import EntryFacts, Summary
 from fastload.packing.files import publish, remove, temporary_of
-from fastload.packing.part import ShardPart
 from fastload.packing.plan import PackPlan
-from fastload.packing.shard_job import part_path
-from fastload.packing.summary import Summary
+from fastload.packing.progress import Place
+from fastload.packing.work import ShardPart, part_path
+from fastload.remote.location import Location
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 from fastload.shard.manifest import INDEX_NAME, Entries, Manifest, Shard
 
-__all__ = ["SKIPPED_NAME", "make_manifest", "publish_dataset", "publish_index", "write_skipped"]
+# ---- From finished shards to a packed dataset -------------------------------------------------------
+#
+# The index, then the manifest, last.
+
 
 SKIPPED_NAME = "skipped.jsonl"
 
@@ -154,3 +160,37 @@ def write_skipped(
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     temporary_of(final).write_text(text, encoding="utf-8")
     publish(temporary_of(final), final)
+
+
+# ---- What a pack comes to ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PackResult:
+    """One packed dataset."""
+
+    output: Place
+    manifest: Manifest
+    entries: EntryFacts
+    summary: Summary | None  # None: it was complete before
+    seconds: float  # without making entry points
+    entries_seconds: float
+    written_bytes: int  # source bytes packed by this run
+    skipped_lines: tuple[str, ...] = ()  # of ``skipped.jsonl``, where it went into a store
+    notes: tuple[
+        str, ...
+    ] = ()  # what became of a table's columns whose values are not in fields as they were
+
+    @property
+    def was_complete(self) -> bool:
+        """The same pack was already there."""
+        return self.summary is None
+
+    def skip_reasons(self) -> list[tuple[str, int]]:
+        """Why files were skipped and annotations left out, and how many for each reason; commonest first."""
+        if not self.manifest.skipped and not self.manifest.left_out:
+            return []
+        if isinstance(self.output, Location):
+            return Counter(json.loads(line)["reason"] for line in self.skipped_lines).most_common()
+        with open(self.output / SKIPPED_NAME, encoding="utf-8") as lines:
+            return Counter(json.loads(line)["reason"] for line in lines).most_common()

@@ -1,31 +1,247 @@
-"""``fastload unpack``: from a packed dataset back to a folder of the same files."""
+"""A packed set as files again: pictures by name, and the fields of samples as a table."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TextIO
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists, is_dir, is_symlink
-from fastload.packing.annotations.coco_unpack import unpack_coco
-from fastload.packing.annotations.panoptic_unpack import unpack_panoptic
-from fastload.packing.annotations.voc_unpack import unpack_voc
-from fastload.packing.annotations.yolo_unpack import unpack_yolo
+from fastload.packing.annotations.coco_unpack import unpack_coco, unpack_panoptic
+from fastload.packing.annotations.unpacked_files import safe_path, write_new, written
+from fastload.packing.annotations.voc import unpack_voc
+from fastload.packing.annotations.yolo import unpack_yolo
 from fastload.packing.fetched import in_windows
-from fastload.packing.files import make_folder, publish_folder, remove, temporary_of
-from fastload.packing.names import ESCAPED, decode_key, encode_key
-from fastload.packing.png_file import png_file
-from fastload.packing.unpack_fields import TableFormat, unpack_fields
-from fastload.packing.unpacked_files import safe_path, write_new
-from fastload.shard.codecs import RAW, suffix_of
+from fastload.packing.files import (
+    ESCAPED,
+    decode_key,
+    encode_key,
+    make_folder,
+    publish_folder,
+    remove,
+    temporary_of,
+)
+from fastload.packing.pictures import NUMPY_SUFFIX, png_file
+from fastload.packing.table_samples import SCHEMA_SUFFIX
+from fastload.sample.fields import Text
+from fastload.sample.plain import plain_value
+from fastload.sample.schema import Field
+from fastload.shard.codecs import RAW, SIXTEEN_BIT, suffix_of
+from fastload.shard.columns import Chunk
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import RECORD
 from fastload.shard.suffixes import is_image
 
-__all__ = ["LAYOUTS", "unpack"]
+# ---- Samples of any fields back to files and a table, which pack to the same set again --------------
+
+
+TableFormat = Literal["jsonl", "csv", "parquet"]
+TABLES: tuple[TableFormat, ...] = ("jsonl", "csv", "parquet")
+STEM = "samples"
+_AT_ONCE = 1000  # rows of a Parquet table
+Row = dict[str, Any]  # paths of pictures, bytes of values
+
+
+def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> None:
+    """Write every sample below ``folder``: pictures as files, the other values in ``samples.jsonl`` (or
+    ``.csv``, ``.parquet``), the schema in ``samples.schema.json``.
+
+    Raises:
+        FormatError: keys that are no safe paths.
+        PackError: two records of one name.
+        ChecksumError: damaged records.
+    """
+    files = _Files(dataset, os.fsencode(folder))
+    name = f"{STEM}.{table}"
+    write_new(os.fsencode(folder), f"{STEM}{SCHEMA_SUFFIX}".encode(), dataset.schema.to_json().encode())
+    with _TABLES[table](folder / name, dataset) as add:
+        for sample, part in ((sample, part) for ids, part in in_windows(dataset) for sample in ids):
+            row: Row = {}
+            for field in dataset.schema:
+                data = part.value_bytes(field.name, sample)
+                row[field.name] = files.write(field, sample, data) if field.storage == "record" else data
+            add(row)
+
+
+class _Files:
+    """Where each picture goes: the index's under their keys, others into a folder called as the field."""
+
+    def __init__(self, dataset: PackedFiles, root: bytes) -> None:
+        self._dataset, self._root = dataset, root
+        self._index = dataset.schema.index_field
+        others = [f.name for f in dataset.schema if f.storage == "record" and f != self._index]
+        first = {f"{STEM}.{table}" for table in TABLES} | {f"{STEM}{SCHEMA_SUFFIX}"}
+        wanted = set(others)
+        for sample in range(len(dataset) if others else 0):
+            part = dataset.key(sample).split("/")[0]
+            if part.rstrip("_") in wanted:
+                first.add(part)
+        self._folders = {name: _free(name, first) for name in others}
+
+    def write(self, field: Field, sample: int, data: bytes) -> str:
+        """Write a picture; returns its path below the folder."""
+        record = self._record(field, sample)
+        data, suffix = _record_file(record, data)
+        key = decode_key(
+            self._dataset.index.key(sample), bool(self._dataset.record(sample)["flags"] & ESCAPED)
+        )
+        if field == self._index:
+            path = safe_path(key) + (suffix if _lacks(key, suffix, record) else b"")
+            if not written(self._root, path, data):
+                raise PackError(
+                    f"two records have the name {os.fsdecode(path)!r}; they cannot both become files."
+                )
+            return os.fsdecode(path)
+        below = os.fsencode(self._folders[field.name]) + b"/"
+        path = below + safe_path(key) + (b"" if key.lower().endswith(suffix) else suffix)
+        if not written(self._root, path, data):  # samples of one image have masks of their own
+            path = below + f"{sample:08d}".encode() + suffix
+            write_new(self._root, path, data)
+        return os.fsdecode(path)
+
+    def _record(self, field: Field, sample: int) -> np.void:
+        if field == self._index:
+            return self._dataset.record(sample)
+        found: np.void = np.frombuffer(self._dataset.columns[field.name].record(sample), RECORD)[0]
+        return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _lacks(key: bytes, suffix: bytes, record: np.void) -> bool:
+    """Whether a key needs a suffix to be the name of its file: those of pixels, which are no files."""
+    return int(record["codec"]) == RAW and not key.lower().endswith(suffix)
+
+
+def _record_file(record: np.void, data: bytes) -> tuple[bytes, bytes]:
+    """A record as a file, and the file's suffix."""
+    codec = int(record["codec"])
+    if codec != RAW:
+        return data, suffix_of(codec).encode()
+    dtype = np.dtype("<u2" if record["flags"] & SIXTEEN_BIT else "u1")
+    channels = int(record["channels"])
+    pixels: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(
+        int(record["height"]), int(record["width"]), channels
+    )
+    if channels in (1, 3):
+        return png_file(pixels), b".png"
+    out = io.BytesIO()
+    np.save(out, pixels)
+    return out.getvalue(), NUMPY_SUFFIX
+
+
+Add = Callable[[Row], None]
+
+
+def _write_line(file: TextIO, row: Row) -> None:
+    file.write(json.dumps(row) + "\n")
+
+
+@contextmanager
+def _jsonl(path: Path, dataset: PackedFiles) -> Iterator[Add]:
+    with open(path, "x", encoding="utf-8") as file:
+        yield lambda row: _write_line(file, _plain(dataset, row))
+
+
+@contextmanager
+def _csv(path: Path, dataset: PackedFiles) -> Iterator[Add]:
+    with open(path, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(dataset.schema.names)
+
+        def cell(field: Field, value: Any) -> Any:
+            if value == "" and isinstance(field.kind, Text) and field.kind.null:
+                raise PackError(
+                    f"the field {field.name!r} has empty texts and may have none, and a CSV cannot tell them "
+                    "apart. Unpack to --table jsonl or parquet."
+                )
+            if isinstance(value, (list, dict, bool)) or (field.kind.name == "json" and value is not None):
+                return json.dumps(value)
+            return value
+
+        yield lambda row: writer.writerow(
+            [cell(dataset.schema[name], value) for name, value in _plain(dataset, row).items()]
+        )
+
+
+@contextmanager
+def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    from fastload.packing.arrow_rows import is_kept, restored
+    from fastload.shard.arrow import array_of, type_named, type_of
+
+    def type_in_table(field: Field) -> Any:
+        """Of its pictures' paths; the type that its column had; or its kind's own."""
+        if field.storage == "record":
+            return pa.string()
+        words = field.source.get("arrow") if isinstance(field.source, Mapping) else None
+        wanted = type_named(words) if isinstance(words, str) else None
+        return wanted if wanted is not None and is_kept(wanted) else type_of(field)
+
+    fields = dataset.schema.fields
+    kinds = [type_in_table(field) for field in fields]
+    schema = pa.schema(list(zip(dataset.schema.names, kinds, strict=True)))
+    rows: list[Row] = []
+
+    def column(field: Field, kind: Any) -> Any:
+        values = [row[field.name] for row in rows]
+        if field.storage == "record":
+            return pa.array(values, pa.string())
+        if kind == type_of(field):
+            return array_of(field, Chunk.of(values))
+        return restored([plain_value(field, value) for value in values], kind)
+
+    with parquet.ParquetWriter(path, schema) as writer:
+
+        def flush() -> None:
+            if rows:
+                columns = [column(field, kind) for field, kind in zip(fields, kinds, strict=True)]
+                writer.write_table(pa.table(columns, schema=schema))
+                rows.clear()
+
+        def add(row: Row) -> None:
+            rows.append(row)
+            if len(rows) == _AT_ONCE:
+                flush()
+
+        yield add
+        flush()
+
+
+_TABLES: dict[TableFormat, Callable[[Path, PackedFiles], Any]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+}
+
+
+def _plain(dataset: PackedFiles, row: Row) -> Row:
+    """The row as JSON can say it."""
+    return {
+        name: value if isinstance(value, str) else plain_value(dataset.schema[name], value)
+        for name, value in row.items()
+    }
+
+
+# ---- ``fastload unpack`` ----------------------------------------------------------------------------
+#
+# From a packed dataset back to a folder of the same files.
+
 
 #: What a set may become again that was packed from it.
 LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo, "voc": unpack_voc}

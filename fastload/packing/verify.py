@@ -1,35 +1,474 @@
-"""``fastload verify``: everything about a packed dataset that can be checked."""
+"""Every checksum and rule of a packed set, checked: shards, records, columns, entry points."""
 
 from __future__ import annotations
 
 import os
 import stat
 import tempfile
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
 from fastload.errors import FastloadError, PackError
-from fastload.machine.paths import exists
+from fastload.machine.paths import exists, read_at
 from fastload.machine.threads import started_pool
-from fastload.packing.column_checks import ColumnChecks
 from fastload.packing.entries import wrong_entries
-from fastload.packing.fetched import THREADS, StoredShards, in_windows
-from fastload.packing.problems import Problem, Problems
-from fastload.packing.record_checks import RecordChecks, overlaps_across
-from fastload.packing.spans import opened_once, spans_of
-from fastload.packing.summary import Summary
+from fastload.packing.facts import Summary
+from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards, in_windows, opened_once, spans_of
+from fastload.packing.folders import as_rows
 from fastload.remote.opening import place_of, refuse_options, shared_store
+from fastload.remote.store import MOST_AGAIN
+from fastload.sample.fields import Image, Mask
+from fastload.sample.schema import Field
+from fastload.sample.values import row_count, wrong_rows
+from fastload.shard.codecs import CODECS, RAW, file_of
+from fastload.shard.columns import column_wrong, open_column
 from fastload.shard.dataset import PackedFiles, check_fields
-from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, fields_digest
+from fastload.shard.index import HEADER, RECORD
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
-__all__ = ["Problem", "has_entries", "manifest_at", "sets_in", "verify"]
+# ---- What ``fastload verify`` has found -------------------------------------------------------------
+#
+# The first problems of each kind one by one, the others counted.
+
+
+LISTED = 100  # problems of one kind that are listed
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, or ``count`` of one kind; the other fields say where, as far as is known."""
+
+    reason: str
+    shard: str = ""
+    key: str = ""
+    sample: int | None = None
+    offset: int | None = None
+    count: int = 1
+
+
+class Problems:
+    """Collects problems; the memory does not grow with their number.
+
+    Args:
+        most: how many of each kind are kept.
+    """
+
+    def __init__(self, most: int = LISTED) -> None:
+        self._most = most
+        self._kept: list[Problem] = []
+        self._counts: Counter[str] = Counter()
+
+    def room(self, kind: str) -> int:
+        """How many more of this kind are kept; beyond them a number is enough, see :meth:`count`."""
+        return max(0, self._most - self._counts[kind])
+
+    def add(self, kind: str, problems: Iterable[Problem]) -> None:
+        """Problems of one kind; ``kind`` completes "100 more: "."""
+        for problem in problems:
+            if self.room(kind):
+                self._kept.append(problem)
+            self._counts[kind] += 1
+
+    def count(self, kind: str, more: int) -> None:
+        """So many more that are not kept; :meth:`room` has been used up before."""
+        self._counts[kind] += more
+
+    def listed(self) -> list[Problem]:
+        """Those that were kept, then one for each kind that has more."""
+        rest = [(kind, count - self._most) for kind, count in self._counts.items() if count > self._most]
+        return self._kept + [
+            Problem(f"{more} more, not listed: {kind}", count=more) for kind, more in rest if more > 0
+        ]
+
+
+# ---- What ``fastload verify`` checks of records -----------------------------------------------------
+#
+# Their entries, that none overlap, their bytes.
+
+
+SPAN = 1 << 20  # entries looked at in one go
+_CHUNK = 512  # records a task
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class RecordChecks:
+    """The checks of the records of one field; each puts what it finds into ``found``.
+
+    Args:
+        folder: the dataset's.
+        manifest: its manifest.
+        records: the entries, ``RECORD``.
+        key_of: a sample's key, for messages.
+        found: the problems.
+        field: whose records they are; None: the images of a dataset of version 1.0.
+        stored: the shards, where they are in a store.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        records: npt.NDArray[np.void],
+        key_of: Callable[[int], str],
+        found: Problems,
+        field: Field | None = None,
+        stored: StoredShards | None = None,
+    ) -> None:
+        self.folder, self.manifest, self.records, self.found = folder, manifest, records, found
+        self._stored = stored
+        self._key_of = key_of
+        self._kind = field.kind if field is not None and isinstance(field.kind, Image | Mask) else None
+        is_index = field is None or field == manifest.schema.index_field
+        self._field = "" if field is None or is_index else field.name
+        self._of = f" of field {self._field!r}" if self._field else ""
+
+    def spans(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """The records, so many at a time that the memory does not grow with the set."""
+        for start in range(0, len(self.records), SPAN):
+            yield start, self.records[start : start + SPAN]
+
+    def problem(self, sample: int, reason: str) -> Problem:
+        """A problem of one record."""
+        record = self.records[sample]
+        number = int(record["shard"])
+        known = number < len(self.manifest.shards)
+        shard = self.manifest.shards[number].file if known else f"shard {number}"
+        words = f"field {self._field!r}: {reason}" if self._field else reason
+        return Problem(words, shard, self._key_of(sample), sample, int(record["offset"]))
+
+    def samples(self, kind: str, samples: npt.NDArray[np.int64], reason: str) -> None:
+        """Problems of many records, of which only the first are looked at."""
+        first = samples[: self.found.room(kind)].tolist()
+        self.found.add(kind, (self.problem(sample, reason) for sample in first))
+        self.found.count(kind, len(samples) - len(first))
+
+    def entries(self, labels: int) -> None:
+        """Entries that break a rule by themselves; legal labels are -1 and those below ``labels``."""
+        sizes = np.array([shard.size for shard in self.manifest.shards], np.uint64)
+        for begin, records in self.spans():
+            shards = np.minimum(records["shard"], max(len(sizes) - 1, 0))
+            room = sizes[shards] if len(sizes) else np.zeros(len(records), np.uint64)
+            start, length = records["offset"], records["length"].astype(np.uint64)
+            outside = (start > room) | (length > room - np.minimum(start, room))
+            rules = [
+                (records["shard"] >= len(sizes), "names a shard that does not exist"),
+                (length == 0, "has length 0"),
+                (outside, "lies outside its shard"),
+                ((records["label"] < -1) | (records["label"] >= labels), "has a label outside the classes"),
+                (records["codec"] >= len(CODECS), "has an unknown codec"),
+            ]
+            for bad, reason in rules:
+                self.samples(f"a record{self._of} {reason}", begin + np.flatnonzero(bad), reason)
+
+    def overlaps(self) -> None:
+        """Records that share bytes."""
+        if self._in_file_order():
+            return
+        order = np.lexsort((self.records["offset"], self.records["shard"]))
+        before = np.flatnonzero(self._shared(order))
+        kind = f"a record{self._of} overlaps another"
+        first = before[: self.found.room(kind)].tolist()
+        pairs = [(int(order[position]), int(order[position + 1])) for position in first]
+        self.found.add(kind, (self.problem(b, f"overlaps sample {a}") for a, b in pairs))
+        self.found.count(kind, len(before) - len(first))
+
+    def _shared(self, order: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether each record of ``order`` shares bytes with the one behind it."""
+        shards, offsets = self.records["shard"][order], self.records["offset"][order]
+        ends = offsets + self.records["length"][order]
+        shared: npt.NDArray[np.bool_] = (shards[1:] == shards[:-1]) & (offsets[1:] < ends[:-1])
+        return shared
+
+    def _in_file_order(self) -> bool:
+        """Whether each record begins behind the one before it, or in a later shard, as packs are written:
+        then none overlap, and nothing needs to be sorted."""
+        shard, end = np.uint32(0), np.uint64(0)
+        for _, records in self.spans():
+            shards = np.concatenate([[shard], records["shard"]])
+            ends = np.concatenate([[end], records["offset"] + records["length"]])
+            behind = (shards[1:] == shards[:-1]) & (records["offset"] >= ends[:-1])
+            if not (behind | (shards[1:] > shards[:-1])).all():
+                return False
+            shard, end = shards[-1], ends[-1]
+        return True
+
+    def contents(self, readable: set[int], decode: bool) -> None:
+        """Records whose bytes differ from their CRC-32C or, with ``decode``, are no whole image.
+
+        Args:
+            readable: the shards that are there.
+        """
+        check = partial(self._check, decode=decode)
+        threads = len(os.sched_getaffinity(0)) if self._stored is None else THREADS
+        for problems in _in_order(check, self._tasks(readable), threads):
+            for kind, problem in problems:
+                self.found.add(kind, [problem])
+
+    def problems_of(self, samples: range, readable: set[int], decode: bool) -> list[tuple[str, Problem]]:
+        """What :meth:`contents` finds in some samples."""
+        some = RecordChecks(
+            self.folder, self.manifest, self.records[samples.start : samples.stop], self._key_of, self.found
+        )
+        tasks = ((number, samples.start + ids) for number, ids in some._tasks(readable))
+        return [problem for task in tasks for problem in self._check(task, decode)]
+
+    def _tasks(self, readable: set[int]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Shard and sample ids of at most :data:`_CHUNK` records of one file."""
+        for start, records in self.spans():
+            for number in np.unique(records["shard"]).tolist():
+                if number not in readable:
+                    continue
+                ids = start + np.flatnonzero(records["shard"] == number)
+                step = _CHUNK
+                if self._stored is not None:  # which are in memory meanwhile
+                    mean = max(1, int(self.records["length"][ids].mean()))
+                    step = min(_CHUNK, max(1, WINDOW_BYTES // (2 * THREADS) // mean))
+                yield from ((number, ids[at : at + step]) for at in range(0, len(ids), step))
+
+    def _check(self, task: tuple[int, npt.NDArray[np.int64]], decode: bool) -> list[tuple[str, Problem]]:
+        number, ids = task
+        shard = self.manifest.shards[number].file
+        records = np.ascontiguousarray(self.records[ids])
+        try:
+            with ExitStack() as stack:
+                path = self.folder / shard
+                if self._stored is not None:
+                    path = stack.enter_context(self._stored.file(number, records))
+                return self._problems(path, ids, records, decode, number)
+        except FastloadError as error:
+            return [("a shard cannot be read", Problem(str(error), shard))]
+
+    def _problems(
+        self,
+        path: Path,
+        ids: npt.NDArray[np.int64],
+        records: npt.NDArray[np.void],
+        decode: bool,
+        number: int,
+    ) -> list[tuple[str, Problem]]:
+        """What is wrong with records of the file at ``path``, which has those of shard ``number``."""
+        failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
+        for _ in range(MOST_AGAIN if self._stored is not None else 0):
+            if failures:
+                assert self._stored is not None
+                self._stored.fetch_again(number, records[sorted(failures)], path)
+                failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
+        problems = [
+            (f"a record{self._of} is damaged", self.problem(int(ids[i]), reason.decode()))
+            for i, reason in failures.items()
+        ]
+        if decode:
+            whole = [i for i in range(len(ids)) if i not in failures]
+            problems += [
+                (f"a record{self._of} does not decode", self.problem(int(ids[i]), reason))
+                for i, reason in _undecodable(path, records, whole, self._kind)
+            ]
+        return problems
+
+
+def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], threads: int) -> Iterator[Result]:
+    """``function`` of each task, in order, from ``threads`` threads, a few tasks ahead."""
+    waiting: deque[Future[Result]] = deque()
+    with started_pool(threads, "verify") as pool:
+        for task in tasks:
+            waiting.append(pool.submit(function, task))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _undecodable(
+    path: Path, records: npt.NDArray[np.void], which: list[int], kind: Image | Mask | None
+) -> Iterator[tuple[int, str]]:
+    decoder = _C.Decoder(fallback=decode_with_pil)
+    with open(path, "rb") as file:
+        for i in which:
+            record = records[i]
+            data = read_at(file.fileno(), int(record["length"]), int(record["offset"]))
+            pixels = np.frombuffer(data, np.uint8)
+            try:
+                if kind is not None:
+                    decoder.decode(pixels, wanted_format(kind), raw_format(record))
+                elif record["codec"] == RAW:
+                    decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
+                else:
+                    decoder.decode_rgb(pixels)
+                file_of(int(record["codec"]), data)
+            except (FastloadError, ValueError) as error:
+                yield i, f"does not decode: {error}"
+
+
+def overlaps_across(checks: list[RecordChecks]) -> None:
+    """Records of one field that share bytes with those of another."""
+    if len(checks) < 2:
+        return
+    count = [len(one.records) for one in checks]
+    shards = np.concatenate([one.records["shard"] for one in checks])
+    begins = np.concatenate([one.records["offset"] for one in checks])
+    ends = begins + np.concatenate([one.records["length"] for one in checks])
+    firsts = np.cumsum([0, *count])
+    order = np.lexsort((begins, shards))
+    shared = (shards[order][1:] == shards[order][:-1]) & (begins[order][1:] < ends[order][:-1])
+    for place in np.flatnonzero(shared).tolist():
+        a, b = (int(order[place + one]) for one in (0, 1))
+        of_a, of_b = (int(np.searchsorted(firsts, one, "right")) - 1 for one in (a, b))
+        if of_a != of_b:
+            reason = f"overlaps sample {a - firsts[of_a]} of another field"
+            problem = checks[of_b].problem(b - int(firsts[of_b]), reason)
+            checks[of_b].found.add("a record overlaps one of another field", [problem])
+
+
+# ---- What ``fastload verify`` checks of a field's own file ------------------------------------------
+#
+# That it is the manifest's, and its values.
+
+
+_BYTES, _MOST = 32 << 20, 1 << 18  # bytes and samples of values of one width looked at in one go
+_SAMPLES = 1024  # whose values differ in length
+
+
+class ColumnChecks:
+    """The checks of one field's file; each puts what it finds into ``found``.
+
+    Args:
+        folder: the dataset's.
+        manifest: its manifest.
+        number: where the field stands.
+        field: whose values they are.
+        key_of: a sample's key, for messages.
+        found: the problems.
+        stored: the shards, where they are in a store.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        number: int,
+        field: Field,
+        key_of: Callable[[int], str],
+        found: Problems,
+        stored: StoredShards | None = None,
+    ) -> None:
+        self._folder, self._manifest, self.field, self._found = folder, manifest, field, found
+        self._key_of, self._stored = key_of, stored
+        self._file = column_file(number, manifest.fields[number])
+        self._column: Any = None
+        #: The checks of a record field's records, once its file has been found to be whole.
+        self.records: RecordChecks | None = None
+
+    def open(self) -> None:
+        """A file that is missing, damaged, or another than the manifest's."""
+        path = self._folder / self._file.file
+        try:
+            column = open_column(path, self.field)
+            column.verify()
+            size = path.stat().st_size
+        except FastloadError as error:
+            self._found.add("", [Problem(f"field {self.field.name!r}: {error}", self._file.file)])
+            return
+        wrong = column_wrong(column, self._file, self._manifest.num_records)
+        if size != self._file.size or wrong:
+            reason = wrong or f"has {size} bytes, the manifest says {self._file.size}"
+            self._found.add("", [Problem(f"field {self.field.name!r}: {reason}", self._file.file)])
+            return
+        self._column = column
+        if self.field.storage == "record":
+            header = np.fromfile(path, HEADER, 1)[0]
+            at, count = int(header["data_offset"]), len(column)
+            # Of the file, not of memory; every page has been checked.
+            entries = np.memmap(path, RECORD, "r", at, count) if count else np.zeros(0, RECORD)
+            self.records = RecordChecks(
+                self._folder, self._manifest, entries, self._key_of, self._found, self.field, self._stored
+            )
+
+    def values(self) -> None:
+        """Values that the field cannot hold."""
+        if self._column is None or self.field.storage == "record":
+            return
+        if self.field.storage == "fixed" or self.field.kind.has_rows:
+            wrong = self._wrong_numbers()
+        else:
+            wrong = self._wrong_objects()
+        kind = f"a value that field {self.field.name!r} cannot hold"
+        for sample, reason in wrong:
+            self._found.add(kind, [Problem(reason, self._file.file, self._key_of(sample), sample)])
+
+    def rows_of(self, leader: ColumnChecks) -> None:
+        """Samples with another number of rows than the field has that these are of."""
+        if self._column is None or leader._column is None:
+            return
+        kind = "rows that do not go with those of another field"
+        for (start, data, ends), others in zip(self._chunks(), leader._chunks(), strict=True):
+            found, wanted = _row_counts(self.field, data, ends), _row_counts(leader.field, *others[1:])
+            for at in np.flatnonzero(found != wanted).tolist():
+                reason = f"has {found[at]} rows of {self.field.name!r}, {wanted[at]} of {self.field.of!r}"
+                problem = Problem(reason, self._file.file, self._key_of(start + at), start + at)
+                self._found.add(kind, [problem])
+
+    def _chunks(self) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
+        """First sample id, bytes and where each value's begin, of some samples at a time."""
+        fixed = self.field.storage == "fixed"
+        step = min(_MOST, max(1, _BYTES // self.field.item_bytes)) if fixed else _SAMPLES
+        for start in range(0, len(self._column), step):
+            ids = np.arange(start, min(start + step, len(self._column)))
+            yield start, *self._column.gather(ids)
+
+    def _wrong_numbers(self) -> Iterator[tuple[int, str]]:
+        kind, width = self.field.kind, self.field.item_bytes
+        empty = np.zeros((0, *kind.item_shape), kind.item_dtype)
+        if not wrong_rows(kind, empty):
+            return  # any numbers are legal
+        for start, data, ends in self._chunks():
+            rows = data.view(kind.item_dtype).reshape(-1, *kind.item_shape)
+            for reason, wrong in wrong_rows(kind, rows):
+                for row in np.flatnonzero(wrong).tolist():
+                    at = int(np.searchsorted(ends, row * width, "right")) - 1
+                    where = f" in row {row - int(ends[at]) // width}" if kind.has_rows else ""
+                    found = data[row * width : (row + 1) * width].view(_shown(kind.item_dtype)).tolist()
+                    yield start + at, f"field {self.field.name!r} {reason}. Found: {found}{where}"
+
+    def _wrong_objects(self) -> Iterator[tuple[int, str]]:
+        for start, data, ends in self._chunks():
+            for at in range(len(ends) - 1):
+                try:
+                    self.field.check_bytes(data[ends[at] : ends[at + 1]].tobytes())
+                except FastloadError as error:
+                    yield start + at, str(error)
+
+
+def _row_counts(
+    field: Field, data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    places = ends.tolist()
+    counts = [row_count(field.kind, data[a:b].tobytes()) for a, b in pairwise(places)]
+    return np.array(counts, np.int64)
+
+
+def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which a wrong value is shown: a bool's byte may be any."""
+    return np.dtype(np.uint8) if dtype.kind == "b" else dtype
+
+
+# ---- ``fastload verify`` ----------------------------------------------------------------------------
+#
+# Everything about a packed dataset that can be checked.
+
 
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, order_name
-from fastload.sampler.keyed import KeyedSampler, SubsetSampler, WeightedSampler
-from fastload.sampler.partition import Partition
-from fastload.sampler.repeated import RepeatedSampler
+from fastload.sampler.keyed import KeyedSampler, RepeatedSampler, SubsetSampler, WeightedSampler
+from fastload.sampler.order import Partition
 from fastload.sampler.sampler import BatchIds, Sampler, check_position, make_sampler
 
 __all__ = [

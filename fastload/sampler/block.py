@@ -16,8 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fastload.sampler.order import IdArray, keyed_bits, shuffled
-from fastload.sampler.partition import Partition
+from fastload.sampler.order import IdArray, Partition, keyed_bits, shuffled
 from fastload.sampler.sampler import BatchIds, Sampler
 
 __all__ = ["BlockOrder", "BlockSampler", "default_blocks", "order_name"]

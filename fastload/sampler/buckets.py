@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from fastload.machine.sizes import counted
 from fastload.sampler.keyed import KeyedSampler
-from fastload.sampler.order import IdArray, derived_seed, shuffled
-from fastload.sampler.partition import PADDING, Partition
+from fastload.sampler.order import PADDING, IdArray, Partition, derived_seed, shuffled
 from fastload.sampler.sampler import BatchIds, Sampler
 
 __all__ = ["BucketSampler", "buckets_of"]

@@ -1,4 +1,5 @@
-"""Which sample ids each batch of this rank has, in every epoch."""
+"""Which sample ids each batch of this rank has, in every epoch; also for sets that grow, and for a choice
+of a set."""
 
 from __future__ import annotations
 
@@ -14,12 +15,53 @@ import numpy.typing as npt
 
 from fastload.errors import StateError
 from fastload.sampler.drawn import POOL, DrawnBatches, DrawnOrder
-from fastload.sampler.growing import GrowingOrder
 from fastload.sampler.keyed import KeyedSampler
-from fastload.sampler.order import IdArray, shuffled
-from fastload.sampler.partition import PADDING, Partition
+from fastload.sampler.order import PADDING, IdArray, Partition, shuffled
 
-__all__ = ["BatchIds", "Order", "Sampler", "check_position", "is_shuffled", "make_sampler"]
+# ---- The order of a dataset whose length may change between epochs ----------------------------------
+#
+# It is asked when each epoch begins.
+
+
+_KEPT = 64  # epochs that may go on at the same time
+
+
+class GrowingOrder:
+    """All samples once an epoch: of those that there were when the epoch began.
+
+    Args:
+        length: of the dataset, now.
+        shuffle: a uniform shuffle, another one each epoch; else 0, 1, 2, ...
+        seed: of the shuffle.
+    """
+
+    repeats = False
+    is_drawn = False
+
+    def __init__(self, length: Callable[[], int], shuffle: bool, seed: int) -> None:
+        self._length = length
+        self._seed = seed
+        self._lengths: dict[int, int] = {}
+        self.shuffle = shuffle
+
+    def begin(self, epoch: int) -> None:
+        """The epoch begins: from now on it has as many samples as the dataset has now."""
+        self._lengths.pop(epoch, None)
+        self._lengths[epoch] = self._length()
+        if len(self._lengths) > _KEPT:
+            del self._lengths[next(iter(self._lengths))]
+
+    def total(self, epoch: int) -> int:
+        """Samples of an epoch that has begun, else of the dataset now."""
+        found = self._lengths.get(epoch)
+        return self._length() if found is None else found
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        """Sample ids at ``positions``."""
+        return shuffled(positions, self.total(epoch), self._seed, epoch) if self.shuffle else positions
+
+
+# ---- sampler ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -373,3 +415,48 @@ def make_sampler(
     if own_order is not None:
         return Sampler(own_order(seed, shuffle), partition)
     return Sampler(ShuffledOrder(n, seed) if shuffle else SequentialOrder(n), partition)
+
+
+# ---- A sampler's places turned into sample ids, for datasets that are a choice of others' samples ---
+
+
+class MappedSampler:
+    """Stands in for a :class:`Sampler` over places of a dataset, and gives ids of the samples there.
+
+    Args:
+        sampler: over places.
+        ids: (n,) int64, the sample id at each place.
+        repeats: a sample id stands at several places. Then its draws are told apart by the place,
+            unless the sampler's order already tells them apart.
+    """
+
+    def __init__(self, sampler: Sampler, ids: IdArray, repeats: bool) -> None:
+        self._sampler = sampler
+        self._ids = ids
+        self._repeats = repeats
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._sampler, name)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def batch(self, epoch: int, start: int, step: int) -> BatchIds:
+        """As :meth:`Sampler.batch`, in sample ids; -1: padding."""
+        found = self._sampler.batch(epoch, start, step)
+        padded = found.ids < 0
+        places = np.where(padded, 0, found.ids)
+        draws = found.draws
+        if draws is None and self._repeats:
+            draws = places.astype(np.uint32)
+        return BatchIds(np.where(padded, np.int64(-1), self._ids[places]), draws, found.positions)
+
+    def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
+        """As :meth:`Sampler.ids_at`: sample ids."""
+        return self._ids[self._sampler.ids_at(positions, epoch)]
+
+    def substitute(self, epoch: int, word: int) -> int:
+        """As :meth:`Sampler.substitute`: a sample id."""
+        return int(self._ids[self._sampler.substitute(epoch, word)])

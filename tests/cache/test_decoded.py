@@ -21,7 +21,7 @@ from fastload import transforms as T
 from fastload.cache.tiers import bounded_sizes, decoded_bytes
 from fastload.errors import SampleError
 from fastload.packing import PackOptions, pack
-from fastload.packing.transcode import bounded
+from fastload.packing.recoding import bounded
 
 SIDES = (48, 64, "full")
 NORMALIZE = T.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from house_sources import PACKAGE, ROOT, cpp_files, is_type_checking, python_files
 
-import fastload
 from fastload.errors import DecodeError, LibraryMissing, StateError
 from fastload.extras import LIBRARIES, pip_line
 from fastload.packing.options import PackOptions
@@ -46,12 +45,7 @@ def load_anew(name: str) -> None:
 def data_yaml(folder: Path) -> None:
     path = folder / "data.yaml"
     path.write_text("names: [a]\n")
-    module("packing.annotations.data_yaml").read_data_yaml(path)
-
-
-def picture_fields(_: Path) -> None:
-    schema = fastload.Schema.of({"picture": fastload.Image()})
-    module("packing.samples.transcode").Transcoder(schema, PackOptions(max_side=9))
+    module("packing.annotations.yolo").read_data_yaml(path)
 
 
 #: Each place that imports such a library, and what gets there. They are given a folder.
@@ -75,18 +69,15 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("integrations/prometheus.py", "prometheus_client"): lambda _: load_anew("integrations.prometheus"),
     ("integrations/ray.py", "ray"): lambda _: module("integrations.ray").prepare_data_loader(0),
     ("integrations/timm.py", "timm"): lambda _: module("integrations.timm")._timm(),
-    ("packing/annotations/data_yaml.py", "yaml"): data_yaml,
+    ("packing/annotations/yolo.py", "yaml"): data_yaml,
     ("packing/annotations/panoptic.py", "PIL"): lambda _: module("packing.annotations.panoptic").Segments(
         0, 0
     ),
-    ("packing/annotations/panoptic_unpack.py", "PIL"): lambda _: module(
-        "packing.annotations.panoptic_unpack"
-    ).png_of(0, 0),
-    ("packing/cluster/on_ray.py", "ray"): lambda _: module("packing.cluster.on_ray").RayCluster("local"),
-    ("packing/samples/transcode.py", "PIL"): picture_fields,
-    ("packing/transcode.py", "PIL"): lambda _: module("packing.transcode").transcoder(
-        PackOptions(max_side=9)
+    ("packing/annotations/coco_unpack.py", "PIL"): lambda _: module("packing.annotations.coco_unpack").png_of(
+        0, 0
     ),
+    ("packing/ray.py", "ray"): lambda _: module("packing.ray").RayCluster("local"),
+    ("packing/recoding.py", "PIL"): lambda _: module("packing.recoding").transcoder(PackOptions(max_side=9)),
     ("remote/clouds.py", "obstore"): lambda _: load_anew("remote.clouds"),
     ("remote/hub.py", "huggingface_hub"): lambda _: load_anew("remote.hub"),
     ("remote/s3.py", "botocore"): lambda _: load_anew("remote.s3"),

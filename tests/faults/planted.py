@@ -83,7 +83,7 @@ DEFECTS = {
     ),
     "5": Defect(
         "verify keeps an object for each problem",
-        (Edit("packing/problems.py", "LISTED = 100 ", "LISTED = 10**9 "),),
+        (Edit("packing/verify.py", "LISTED = 100 ", "LISTED = 10**9 "),),
         "hostile_inputs.py",
         {"only": "overlapping"},
     ),
@@ -91,7 +91,7 @@ DEFECTS = {
         "folders of a check that was killed stay for ever",
         (
             Edit("packing/packer.py", "    remove_scans(output)\n", ""),
-            Edit("packing/complete.py", "output / _SCAN\n", "output / f'{_SCAN}-{os.getpid()}'\n"),
+            Edit("packing/output.py", "output / _SCAN\n", "output / f'{_SCAN}-{os.getpid()}'\n"),
         ),
         "call_faults.py",
         calls("pack over a complete one", "killed before"),
@@ -101,7 +101,7 @@ DEFECTS = {
         "a source file that is newer than the pack refuses every rerun",
         (
             Edit(
-                "packing/complete.py",
+                "packing/output.py",
                 "                if not _same(before, now):\n",
                 "                if before is not now:\n",
             ),
@@ -119,7 +119,7 @@ DEFECTS = {
     ),
     "7c": Defect(
         "what cannot be opened for lack of descriptors is called damaged",
-        (Edit("packing/part.py", "_DAMAGE = (ValueError,", "_DAMAGE = (OSError, ValueError,"),),
+        (Edit("packing/work.py", "_DAMAGE = (ValueError,", "_DAMAGE = (OSError, ValueError,"),),
         "call_faults.py",
         calls("pack arrow", "EMFILE", "EMFILE from then on"),
         shim=True,

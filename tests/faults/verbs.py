@@ -26,7 +26,7 @@ import fastload
 from fastload import Cache, DataLoader
 from fastload.cli import main as command_line
 from fastload.packing import PackOptions, pack
-from fastload.packing.recode.run import recode
+from fastload.packing.recode import recode
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 

@@ -19,9 +19,8 @@ from pack_trees import snapshot
 
 from fastload import PackedDataset
 from fastload.packing import PackOptions, pack
-from fastload.packing.cluster.packer import pack_shares
-from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.cluster.shares import Shares
+from fastload.packing.cluster import pack_shares, publish_shares
+from fastload.packing.shares import Shares
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 

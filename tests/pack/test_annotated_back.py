@@ -15,8 +15,8 @@ from test_coco import BOX, small, write_set
 
 import fastload
 from fastload.errors import PackError
-from fastload.packing.annotations.voc_xml import parse_voc
-from fastload.packing.annotations.yolo_unpack import part_of
+from fastload.packing.annotations.voc import parse_voc
+from fastload.packing.annotations.yolo import part_of
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 

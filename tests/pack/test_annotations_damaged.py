@@ -8,10 +8,9 @@ from annotated_trees import voc_objects, voc_xml
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from fastload.packing.annotations.data_yaml import _parsed
-from fastload.packing.annotations.turned import orientation_of
-from fastload.packing.annotations.voc_xml import object_of, objects_of, parse_voc, rest_of, to_xml
-from fastload.packing.annotations.yolo import LabelRules, label_path, parse_labels
+from fastload.packing.annotations.annotated_files import orientation_of
+from fastload.packing.annotations.voc import object_of, objects_of, parse_voc, rest_of, to_xml
+from fastload.packing.annotations.yolo import LabelRules, _parsed, label_path, parse_labels
 
 XML = voc_xml("a", voc_objects(3)).encode()
 WORDS = some.sampled_from(

@@ -9,11 +9,10 @@ from hub_tables import CLASSES, arrow_bytes, parquet_bytes, table
 from pictures import jpegs
 
 from fastload.errors import PackError
+from fastload.packing.arrow_rows import ArrowRows
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import dry_run, pack
-from fastload.packing.samples.arrow_rows import ArrowRows
-from fastload.packing.samples.table_file import TableFile
-from fastload.packing.samples.table_sets import split_sets, table_sets
+from fastload.packing.table_files import TableFile, split_sets, table_sets
 from fastload.shard.dataset import PackedFiles
 
 IMAGES = jpegs(23)

@@ -16,9 +16,8 @@ from pack_trees import class_tree, environment
 
 from fastload import DataLoader
 from fastload.cli import main
-from fastload.cli.commands import VERBS
+from fastload.cli.commands import VERBS, in_words
 from fastload.cli.completion import SHELLS
-from fastload.cli.system_errors import in_words
 from fastload.errors import FormatError, PackError
 from fastload.machine.sizes import counted
 

@@ -18,8 +18,8 @@ from pycocotools.coco import COCO
 
 import fastload
 from fastload.errors import PackError
-from fastload.packing.annotations import json_stream
-from fastload.packing.result import PackResult
+from fastload.packing.annotations import coco_file as json_stream
+from fastload.packing.publish import PackResult
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.sample.fields import Keypoints, Labels
@@ -176,7 +176,7 @@ def test_any_of_it_in_any_order(tmp_path: Path, seed: int) -> None:
 
 
 def test_letters_are_pycocotools() -> None:
-    from fastload.packing.annotations.coco_write import annotation_of
+    from fastload.packing.annotations.coco_rows import annotation_of
 
     rng = np.random.default_rng(0)
     for size in ((1, 1), (7, 5), (300, 200)):

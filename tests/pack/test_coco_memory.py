@@ -17,10 +17,12 @@ import pytest
 from annotated_trees import write_photo
 
 import fastload
-from fastload.packing import part
-from fastload.packing.annotations import coco_index, json_stream
-from fastload.packing.annotations.coco_index import CocoFile
-from fastload.packing.samples import encode, shards
+from fastload.packing import sample_rows as encode
+from fastload.packing import sample_shards as shards
+from fastload.packing import work as part
+from fastload.packing.annotations import coco_file as coco_index
+from fastload.packing.annotations import coco_file as json_stream
+from fastload.packing.annotations.coco_file import CocoFile
 from fastload.packing.unpack import unpack
 
 EACH = 20

@@ -55,7 +55,7 @@ def test_processes_without_a_shard_take_no_cores(
             found.append(threads)
         return started_pool(threads, name)
 
-    monkeypatch.setattr("fastload.packing.transcode.started_pool", started)
+    monkeypatch.setattr("fastload.packing.recoding.started_pool", started)
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     source = make_tree(tmp_path / "source", files)
     pack(source, tmp_path / "set", PackOptions(coefficients="fast", num_proc=num_proc))

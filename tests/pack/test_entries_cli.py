@@ -16,8 +16,9 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.errors import PackError
-from fastload.packing import PackOptions, index_runs, pack, packer
+from fastload.packing import PackOptions, pack, packer
 from fastload.packing import entries as entries_module
+from fastload.packing import facts as index_runs
 from fastload.packing.entries import DEFAULT_SPACING, MAGIC
 from fastload.shard.index import write_paged
 

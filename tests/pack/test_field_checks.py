@@ -11,9 +11,8 @@ import pytest
 from field_sets import RICH, SHARD, record_entries, republished, resealed, rich_samples, write_field_set
 
 from fastload.cli import main
-from fastload.packing import field_facts as module
-from fastload.packing.field_facts import field_facts
-from fastload.packing.index_runs import IndexRuns
+from fastload.packing import facts as module
+from fastload.packing.facts import IndexRuns, field_facts
 from fastload.packing.verify import verify
 from fastload.sample.fields import Array, Boxes, Image, Keypoints, Label, Mask, Scalar, Text
 from fastload.sample.schema import Schema

@@ -15,9 +15,9 @@ import pytest
 from field_samples import SCHEMA, sample
 from PIL import Image as Pillow
 
-from fastload.packing.part import ShardPart
-from fastload.packing.samples.encode import Encoder
-from fastload.packing.samples.shards import Shards
+from fastload.packing.sample_rows import Encoder
+from fastload.packing.sample_shards import Shards
+from fastload.packing.work import ShardPart
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
 from fastload.shard.formats import FORMATS, format_of

@@ -14,11 +14,11 @@ from tar_reference import bad_members, captioned, write_tar
 
 from fastload import PackedDataset
 from fastload.errors import FormatError, PackError
-from fastload.packing import foreign_job
+from fastload.packing import foreign as foreign_job
 from fastload.packing.foreign import IndexOptions, index_files
-from fastload.packing.foreign_records import described
-from fastload.packing.part import ShardPart
+from fastload.packing.foreign_fields import described
 from fastload.packing.progress import Observer, Work
+from fastload.packing.work import ShardPart
 
 
 class Counts(Observer):

@@ -21,7 +21,7 @@ from tar_reference import captioned, write_tar
 from fastload import DataLoader, PackedDataset, transforms
 from fastload.cli import main
 from fastload.errors import FastloadError, FormatError, LocationError, PackError
-from fastload.packing import foreign_stored
+from fastload.packing import foreign_files as foreign_stored
 from fastload.packing.fetched import fetch_object
 from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.unpack import unpack

@@ -11,8 +11,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastload.packing.annotations import json_stream
-from fastload.packing.annotations.json_stream import elements, value_of
+from fastload.packing.annotations import coco_file as json_stream
+from fastload.packing.annotations.coco_file import elements, value_of
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(

@@ -20,8 +20,8 @@ from fastload.machine.paths import exists, is_dir, is_file, is_symlink
 from fastload.packing import PackOptions
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.annotations.yolo import has_labels
-from fastload.packing.looks import names_in, said_later, walk
-from fastload.packing.samples.guess import is_image_file
+from fastload.packing.files import names_in, said_later, walk
+from fastload.packing.table_columns import is_image_file
 from fastload.remote.opening import open_store
 from fastload.shard import hdf5
 from fastload.shard import lmdb as lmdb_shards
@@ -69,7 +69,7 @@ def test_coco_s_files_that_cannot_be_read(
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations" / "of.json").write_text('{"images": [], "annotations": [{"bbox": []}]}')
     opened = failing(open, ".json", number)
-    monkeypatch.setattr("fastload.packing.annotations.json_stream.open", opened, raising=False)
+    monkeypatch.setattr("fastload.packing.annotations.coco_file.open", opened, raising=False)
     with pytest.raises(PackError, match=f".json cannot be read: {os.strerror(number)}"):
         annotated_sources(tmp_path, PackOptions(format="arrow"))
 

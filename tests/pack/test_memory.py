@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fastload.packing import options as pack_options
-from fastload.packing.listing import Listing, ListingWriter, Totals
-from fastload.packing.part import ShardPart
+from fastload.packing.folders import Listing, ListingWriter, Totals
 from fastload.packing.plan import WORK_NAME, PackPlan, ShardPlan, planned_bytes
 from fastload.packing.publish import publish_dataset
+from fastload.packing.work import ShardPart
 from fastload.shard.index import RECORD
 
 MB = 1_000_000

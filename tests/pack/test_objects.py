@@ -56,7 +56,7 @@ def samples(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("container", ["arrow", "lmdb", "hdf5"])
 def test_there_and_back(tmp_path: Path, container: str) -> None:
     made = fastload.pack(samples(9), tmp_path / "set", SCHEMA, format=container)
-    assert isinstance(made, fastload.packing.result.PackResult)
+    assert isinstance(made, fastload.packing.publish.PackResult)
     assert json.loads((tmp_path / "set" / "dataset.json").read_text())["fastload"] == [1, 2]
     assert verify(tmp_path / "set", decode=True) == ([], 9)
     dataset = PackedFiles(tmp_path / "set")

@@ -17,7 +17,7 @@ import fastload
 from fastload import Image, Mask
 from fastload.cli import main
 from fastload.errors import PackError
-from fastload.packing.annotations.listed import Paths
+from fastload.packing.annotations.annotated_files import Paths
 from fastload.shard.dataset import PackedFiles
 
 

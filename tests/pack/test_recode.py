@@ -19,8 +19,8 @@ from fastload.cli import main
 from fastload.errors import FormatError, PackError, StateError
 from fastload.packing import PackOptions, pack
 from fastload.packing.coefficients import FACTS, NOTE
-from fastload.packing.lock import folder_lock
-from fastload.packing.recode.run import recode
+from fastload.packing.files import folder_lock
+from fastload.packing.recode import recode
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.shard.codecs import COEFFICIENTS, JPEG

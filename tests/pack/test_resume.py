@@ -234,7 +234,7 @@ def test_two_at_once(tmp_path: Path) -> None:
     source = class_tree(tmp_path / "source", classes=2)
     slow = tmp_path / "slow.py"
     slow.write_text(
-        "import sys, time\nfrom fastload.packing.lock import folder_lock\nfrom pathlib import Path\n"
+        "import sys, time\nfrom fastload.packing.files import folder_lock\nfrom pathlib import Path\n"
         "with folder_lock(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"
     )
     output = tmp_path / "out"
@@ -284,7 +284,7 @@ def alive(pid: int) -> bool:
 # The command, interrupted when the third shard is published.
 INTERRUPTED = """
 import os, signal, sys
-from fastload.packing.shard_job import Job
+from fastload.packing.work import Job
 
 publish, published = Job.publish, []
 

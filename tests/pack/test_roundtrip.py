@@ -16,8 +16,8 @@ from pack_trees import class_tree, encoded, image_folder_samples, make_tree, sna
 from fastload import PackedDataset
 from fastload._native import _C
 from fastload.packing import PackOptions, pack
+from fastload.packing.files import ESCAPED, decode_key, encode_key
 from fastload.packing.folders import is_hidden, is_split
-from fastload.packing.names import ESCAPED, decode_key, encode_key
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 

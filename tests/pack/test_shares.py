@@ -19,14 +19,13 @@ from pack_trees import class_tree, command, encoded, environment, make_tree, run
 from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
-from fastload.packing.cluster import opening
-from fastload.packing.cluster.packer import Share, pack_shares, plan_shares
-from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.cluster.shares import Shares, ranges
-from fastload.packing.lock import LOCK_NAME, PLAN_LOCK_NAME, claim, folder_lock, share_lock
+from fastload.packing import cluster as opening
+from fastload.packing.cluster import Share, pack_shares, plan_shares, publish_shares
+from fastload.packing.files import LOCK_NAME, PLAN_LOCK_NAME, claim, folder_lock, share_lock
 from fastload.packing.plan import WORK_NAME
 from fastload.packing.progress import Place
-from fastload.packing.shard_job import part_path
+from fastload.packing.shares import Shares, ranges
+from fastload.packing.work import part_path
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 CLI = ("--shard-size", "8192", "--num-proc", "1", "--quiet")
@@ -154,7 +153,7 @@ def test_who_dies_is_replaced(tmp_path: Path, source: Path) -> None:
     shards = plan_shares(source, output, options()).shards
     holder = subprocess.Popen(
         [sys.executable, "-c", "import sys, time; from pathlib import Path\n"
-         "from fastload.packing.lock import claim\n"
+         "from fastload.packing.files import claim\n"
          "held = claim(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)",
          part_path(output, f"set-00000-of-{shards:05d}.arrow").with_suffix(".lock")],
         env=environment(), stdout=subprocess.PIPE, text=True,
@@ -352,7 +351,7 @@ def test_entry_points_are_made_with_the_shards(
 ) -> None:
     expected, output = whole(tmp_path, source), tmp_path / "shares" / "set"
     some(source, output, "0/1")
-    monkeypatch.setattr("fastload.packing.cluster.publish.entries_of", None)
+    monkeypatch.setattr("fastload.packing.cluster.entries_of", None)
     publish_shares(source, output, options())
     assert snapshot(output) == expected
 

@@ -10,10 +10,9 @@ from pack_trees import class_tree, encoded, make_tree, run_cli, snapshot
 
 from fastload.errors import PackError, RemoteError
 from fastload.packing import PackOptions, dry_run, pack
-from fastload.packing.cluster.packer import pack_shares
-from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.cluster.shares import Shares
+from fastload.packing.cluster import pack_shares, publish_shares
 from fastload.packing.plan import WORK_NAME
+from fastload.packing.shares import Shares
 from fastload.remote.local import LocalStore
 
 # Classes, folders and names whose order in a store's listing is another than ImageFolder's.

@@ -17,11 +17,10 @@ from pack_trees import class_tree, command, encoded, environment, make_tree, run
 import fastload
 from fastload.errors import PackError, RemoteError
 from fastload.packing import Observer, PackOptions, pack
-from fastload.packing.cluster import store_pack
-from fastload.packing.cluster.packer import pack_shares, plan_shares
-from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.cluster.shares import Shares
+from fastload.packing import store_target as store_pack
+from fastload.packing.cluster import pack_shares, plan_shares, publish_shares
 from fastload.packing.plan import WORK_NAME
+from fastload.packing.shares import Shares
 from fastload.remote.local import LocalStore
 
 DRIVER = Path(__file__).with_name("store_driver.py")

@@ -20,8 +20,8 @@ from PIL import Image as Pillow
 import fastload
 from fastload.errors import PackError
 from fastload.packing import PackOptions, dry_run, pack
-from fastload.packing.samples.rows import open_rows
-from fastload.packing.samples.table import open_table, told_by
+from fastload.packing.table_files import open_rows
+from fastload.packing.table_samples import open_table, told_by
 from fastload.packing.verify import verify
 from fastload.sample.fields import KINDS
 from fastload.sample.plain import plain_value

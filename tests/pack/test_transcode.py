@@ -16,7 +16,7 @@ from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.packing import PackOptions, pack
-from fastload.packing.transcode import bounded
+from fastload.packing.recoding import bounded
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 

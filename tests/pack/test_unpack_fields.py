@@ -15,8 +15,7 @@ from PIL import Image as Pillow
 import fastload
 from fastload.errors import FormatError, PackError
 from fastload.packing import PackOptions, pack
-from fastload.packing.unpack import unpack
-from fastload.packing.unpack_fields import TABLES, TableFormat
+from fastload.packing.unpack import TABLES, TableFormat, unpack
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 

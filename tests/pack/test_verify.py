@@ -17,10 +17,9 @@ from plain_pack import plain_pack
 from fastload import PackedDataset
 from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.packing import PackOptions, pack
-from fastload.packing.problems import LISTED
+from fastload.packing.annotations.unpacked_files import safe_path
 from fastload.packing.unpack import unpack
-from fastload.packing.unpacked_files import safe_path
-from fastload.packing.verify import verify
+from fastload.packing.verify import LISTED, verify
 from fastload.shard.index import write_index
 
 

@@ -16,8 +16,15 @@ from PIL import Image as pillow
 import fastload
 from fastload import Array, Boxes, Image, Json, Labels, Mask
 from fastload.errors import PackError
-from fastload.packing.annotations.voc import VOC_CLASSES
-from fastload.packing.annotations.voc_xml import filled, object_of, objects_of, parse_voc, rest_of, to_xml
+from fastload.packing.annotations.voc import (
+    VOC_CLASSES,
+    filled,
+    object_of,
+    objects_of,
+    parse_voc,
+    rest_of,
+    to_xml,
+)
 from fastload.packing.verify import verify
 from fastload.sample.schema import Field
 from fastload.shard.dataset import PackedFiles

@@ -23,11 +23,10 @@ import fastload
 from fastload.cli import main
 from fastload.errors import FormatError, PackError
 from fastload.packing import PackOptions, dry_run, pack
-from fastload.packing.cluster.packer import pack_shares, plan_shares
-from fastload.packing.cluster.publish import publish_shares
-from fastload.packing.cluster.shares import Shares
+from fastload.packing.cluster import pack_shares, plan_shares, publish_shares
 from fastload.packing.folders import is_split, splits_among
 from fastload.packing.foreign_files import find_shards
+from fastload.packing.shares import Shares
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.suffixes import IMAGES
 
@@ -523,7 +522,7 @@ def test_a_header_of_other_names_may_be_told(tmp_path: Path) -> None:
 
 def test_keys_and_labels_with_a_header_of_other_names(tmp_path: Path) -> None:
     """A header taken for a row would be one class more, before or behind the others."""
-    from fastload.packing.foreign_records import LabelTable
+    from fastload.packing.foreign_fields import LabelTable
 
     path = labelled(tmp_path, "key,breed\na,0\nb,1\n")
     with pytest.raises(PackError, match="the first line has the label 'breed', all others have numbers"):

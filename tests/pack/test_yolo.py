@@ -17,9 +17,8 @@ from PIL import Image as pillow
 import fastload
 from fastload import Boxes, Image, Labels, Polygons
 from fastload.errors import LibraryMissing, PackError
-from fastload.packing.annotations.data_yaml import read_data_yaml
-from fastload.packing.annotations.turned import orientation_of
-from fastload.packing.annotations.yolo import LabelRules, label_path, parse_labels
+from fastload.packing.annotations.annotated_files import orientation_of
+from fastload.packing.annotations.yolo import LabelRules, label_path, parse_labels, read_data_yaml
 from fastload.packing.verify import verify
 from fastload.sample.fields import Keypoints
 from fastload.sample.schema import Field

@@ -21,9 +21,9 @@ from fastload import PackedDataset
 from fastload.cli import main
 from fastload.packing import entries as entries_module
 from fastload.packing import fetched
+from fastload.packing.entries import index_stored_entries
 from fastload.packing.fetched import in_windows, runs
 from fastload.packing.foreign import index_entries
-from fastload.packing.stored_entries import index_stored_entries
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.shard.dataset import PackedFiles

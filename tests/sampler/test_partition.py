@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastload.sampler import Partition
-from fastload.sampler.partition import PADDING
+from fastload.sampler.order import PADDING
 
 sizes = st.integers(1, 400)
 small = st.integers(1, 9)

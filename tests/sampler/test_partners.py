@@ -14,12 +14,10 @@ from fastload._native import _C
 from fastload.sampler import BatchIds, Partition, Sampler, make_sampler
 from fastload.sampler.buckets import BucketSampler
 from fastload.sampler.drawn import DrawnOrder
-from fastload.sampler.keyed import SubsetSampler, WeightedSampler
-from fastload.sampler.mapped import MappedSampler
+from fastload.sampler.keyed import RepeatedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.mixed import MixedOrder
 from fastload.sampler.partners import Partnering, _high_product, partners, reach
-from fastload.sampler.repeated import RepeatedSampler
-from fastload.sampler.sampler import SequentialOrder, is_shuffled
+from fastload.sampler.sampler import MappedSampler, SequentialOrder, is_shuffled
 
 SEED = 11
 OP = _C.DRAW_OPS["partner"]

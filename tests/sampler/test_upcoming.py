@@ -21,8 +21,7 @@ from fastload.sampler import (
     order_name,
 )
 from fastload.sampler.drawn import DrawnOrder
-from fastload.sampler.growing import GrowingOrder
-from fastload.sampler.sampler import Sampler, SequentialOrder, ShuffledOrder, is_shuffled
+from fastload.sampler.sampler import GrowingOrder, Sampler, SequentialOrder, ShuffledOrder, is_shuffled
 from fastload.sampler.upcoming import NOT_NEEDED, level_of, needs_all, use_levels
 
 COUNT = 100

@@ -27,7 +27,7 @@ struct Extent {
 // No side is longer.
 inline constexpr uint32_t kUnbounded = ~uint32_t{0};
 
-// As bounded() in fastload/packing/transcode.py: the longer side at most `max_side`, the shorter
+// As bounded() in fastload/packing/recoding.py: the longer side at most `max_side`, the shorter
 // one rounded to even where it lies halfway, and at least 1.
 Extent bounded(Extent size, uint32_t max_side);
 

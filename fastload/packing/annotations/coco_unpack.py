@@ -1,4 +1,4 @@
-"""Sets that were packed from COCO's back to pictures and JSONs that say the same."""
+"""COCO files again from a packed set, panoptic maps among them, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,33 +6,148 @@ import json
 import os
 import struct
 import tempfile
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from fastload.errors import PackError
+from fastload.extras import need
 from fastload.machine.paths import read_at, write_at
-from fastload.packing.annotations.again import AS_TABLE, require, source_of
-from fastload.packing.annotations.coco_folders import png_name
-from fastload.packing.annotations.coco_samples import MAPS
-from fastload.packing.annotations.coco_schema import BOXES, CAPTIONS, FIELDS, OBJECTS, SEGMENTS
-from fastload.packing.annotations.coco_write import annotation_of, caption_of, image_of, restored
-from fastload.packing.annotations.panoptic import SEGMENTS as PANOPTIC
-from fastload.packing.annotations.panoptic_unpack import png_of, segments_of
+from fastload.packing.annotations.coco import MAPS
+from fastload.packing.annotations.coco_file import png_name
+from fastload.packing.annotations.coco_rows import (
+    BOXES,
+    CAPTIONS,
+    FIELDS,
+    OBJECTS,
+    SEGMENTS,
+    annotation_of,
+    caption_of,
+    image_of,
+    restored,
+)
+from fastload.packing.annotations.panoptic import PANOPTIC_FIELDS
+from fastload.packing.annotations.unpacked_files import (
+    AS_TABLE,
+    require,
+    safe_path,
+    samples_of,
+    source_of,
+    write_new,
+    written,
+)
 from fastload.packing.fetched import in_windows
-from fastload.packing.names import ESCAPED, decode_key
-from fastload.packing.samples.pictures import NUMPY_SUFFIX
-from fastload.packing.unpacked_files import safe_path, write_new, written
+from fastload.packing.files import ESCAPED, decode_key
+from fastload.packing.pictures import NUMPY_SUFFIX, png_file
 from fastload.sample.fields import Labels
+from fastload.shard.codecs import PILLOW_FORMATS
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["unpack_coco"]
+# ---- Panoptic sets back to pictures, PNGs of the same pixels, and a JSON that says the same ---------
+
+
+def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
+    """Write pictures, ``annotations/NAME.json`` and ``annotations/NAME/*.png`` below ``folder``.
+
+    Raises:
+        PackError: the set was not packed from such files, or not all of what they said.
+        FormatError: keys that are no safe paths.
+        ChecksumError: damaged records.
+    """
+    source = source_of(dataset, "panoptic", ("image_id", "panoptic", *PANOPTIC_FIELDS.values(), "rest"))
+    labels = dataset.schema[PANOPTIC_FIELDS["category_id"]]
+    assert isinstance(labels.kind, Labels)
+    root = os.fsencode(folder)
+    pictures = safe_path(os.fsencode(source["folder"]))
+    name = safe_path(os.fsencode(source["name"]))
+    masks = b"annotations/" + os.path.splitext(name)[0]
+    images: list[str] = []
+    orders, ends = array("q"), array("q")
+    with tempfile.TemporaryFile() as annotations:
+        for position, sample in enumerate(samples_of(dataset)):
+            rest = sample.value("rest") or {}
+            number = int(sample.value("image_id"))
+            write_new(root, pictures + b"/" + sample.path, sample.data(dataset.schema.index_field.name))
+            image = restored(image_of(number, os.fsdecode(sample.path)), rest.get("image", {}), [])
+            images.append(json.dumps(image))
+            segments = segments_of(sample.value, number, labels.kind.ids, source["forms"], rest)
+            made = {
+                "image_id": number,
+                "file_name": os.fsdecode(png_name(sample.path)),
+                "segments_info": segments,
+            }
+            said = restored(made, rest.get("annotation", {}), [])
+            png = safe_path(os.fsencode(said["file_name"]))
+            write_new(root, masks + b"/" + png, png_of(sample.data, sample.value))
+            annotations.write(json.dumps(said).encode())
+            orders.append(rest.get("order", position))
+            ends.append(annotations.tell())
+        annotations.flush()
+        top = {**source["top"], "categories": labels.source["categories"]}
+        with open(os.path.join(root, b"annotations", name), "x", encoding="ascii") as file:
+            file.write("{" + "".join(f"{json.dumps(key)}: {json.dumps(one)},\n" for key, one in top.items()))
+            file.write('"images": [' + ",\n".join(images) + '],\n"annotations": [')
+            begins = [0, *ends[:-1]]
+            for count, at in enumerate(np.argsort(np.array(orders, np.int64), kind="stable").tolist()):
+                data = read_at(annotations.fileno(), ends[at] - begins[at], begins[at])
+                file.write((",\n" if count else "") + data.decode())
+            file.write("]}\n")
+
+
+def segments_of(
+    value: Callable[[str], Any], number: int, ids: tuple[int, ...], forms: Any, rest: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """``segments_info`` of an image.
+
+    Args:
+        value: gives the value of a field.
+        number: the image's id.
+        ids: of the categories.
+        forms: how the file writes numbers.
+        rest: what the fields cannot say.
+    """
+    columns = {key: value(field) for key, field in PANOPTIC_FIELDS.items()}
+    columns = {key: one if key == "bbox" else one.tolist() for key, one in columns.items()}
+    columns["category_id"] = [ids[index] for index in columns["category_id"]]
+    other, without = dict(rest.get("segments", [])), dict(rest.get("without", []))
+    found = []
+    for row, values in enumerate(zip(*columns.values(), strict=True)):
+        made = annotation_of(dict(zip(columns, values, strict=True)), number, forms)
+        del made["image_id"]
+        found.append(restored(made, other.get(row, {}), without.get(row, [])))
+    return found
+
+
+def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
+    """Ids as colours: red + 256 green + 65536 blue.
+
+    Args:
+        data: gives the bytes of a field.
+        value: gives its value.
+    """
+    from io import BytesIO
+
+    need("PIL.Image", "a panoptic set")
+    from PIL import Image as pillow
+
+    with pillow.open(BytesIO(data("panoptic")), formats=PILLOW_FORMATS) as picture:
+        local: npt.NDArray[Any] = np.asarray(picture).astype(np.int64)
+    ids = np.array([0, *value(PANOPTIC_FIELDS["id"]).tolist()], np.int64)[local]
+    return png_file(np.stack([ids % 256, ids // 256 % 256, ids // 65536], axis=2).astype(np.uint8))
+
+
+# ---- Sets that were packed from COCO's back to pictures and JSONs that say the same -----------------
+
 
 _NEEDED = {
     OBJECTS: (BOXES, "order"),
     CAPTIONS: (CAPTIONS, "caption_order"),
-    SEGMENTS: ("panoptic", *PANOPTIC.values()),
+    SEGMENTS: ("panoptic", *PANOPTIC_FIELDS.values()),
 }
 
 
@@ -195,7 +310,7 @@ class _File:
     def _add_segments(
         self, image: Mapping[str, Any], number: int, value: Callable[[str], Any], rest: Mapping[str, Any]
     ) -> None:
-        kind = self._schema[PANOPTIC["category_id"]].kind
+        kind = self._schema[PANOPTIC_FIELDS["category_id"]].kind
         assert isinstance(kind, Labels)
         segments = segments_of(value, number, kind.ids, self._told["forms"], rest)
         png = os.fsdecode(png_name(os.fsencode(image["file_name"])))
@@ -228,7 +343,7 @@ class _File:
         """Put the file together, its annotations in the order of its list."""
         folder.mkdir(exist_ok=True)
         top = dict(self._told["top"])
-        field = {OBJECTS: FIELDS["category_id"], SEGMENTS: PANOPTIC["category_id"]}.get(self.what)
+        field = {OBJECTS: FIELDS["category_id"], SEGMENTS: PANOPTIC_FIELDS["category_id"]}.get(self.what)
         if field is not None and field in self._schema and "part" not in self._told:
             top |= self._schema[field].source
         name = os.fsdecode(safe_path(os.fsencode(self._told["name"])))

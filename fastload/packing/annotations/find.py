@@ -1,30 +1,45 @@
-"""What a place is: annotated pictures in one of the formats that others write, or none of them."""
+"""Which annotated sets lie in a folder or in a store."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.coco import coco_files, coco_source
-from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
+from fastload.packing.annotations.coco_file import IN_ITS_FOLDER
+from fastload.packing.annotations.pairs import (
+    CITIES,
+    FINE,
+    MASKS,
+    PICTURES,
+    Pairing,
+    pairing_of,
+    pairings_below,
+    pairs_source,
+)
 from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, panoptic_sets
-from fastload.packing.annotations.voc import voc_places, voc_sets
-from fastload.packing.annotations.wds import wds_sources
+from fastload.packing.annotations.tars import wds_sources
+from fastload.packing.annotations.voc import XML, YEAR, voc_places, voc_sets
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
+from fastload.packing.files import said_later
 from fastload.packing.folders import folders_in, is_split
-from fastload.packing.looks import said_later
 from fastload.packing.options import PackOptions
-from fastload.packing.samples.given import AnnotatedSource
-from fastload.remote.location import is_url
+from fastload.packing.sample_rows import AnnotatedSource
+from fastload.remote.location import Location, is_url
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema, field_of
 from fastload.shard.manifest import MANIFEST_NAME
+from fastload.shard.suffixes import is_image
 
-__all__ = ["annotated_sources", "schema_asked"]
+# ---- What a place is --------------------------------------------------------------------------------
+#
+# Annotated pictures in one of the formats that others write, or none of them.
+
 
 Sources = list[tuple[str, AnnotatedSource]]  # split ("": there is one only) and samples
 
@@ -212,3 +227,62 @@ def _expected(layout: str | None) -> str:
         "yolo": "There must be a data.yaml, or folders images and labels (of .txt files).",
         "pairs": "There must be folders images and masks (or annotations), or leftImg8bit and gtFine.",
     }.get(layout, "")
+
+
+# ---- Annotated sets in a store, which cannot be packed from there -----------------------------------
+#
+# Told by the names of their files.
+
+
+def refuse_annotated(location: Location, names: Sequence[str]) -> None:
+    """Raise PackError where files are those of an annotated set, whose pictures alone would become classes.
+
+    Args:
+        location: where they are.
+        names: paths from there on.
+    """
+    found = annotated_as(names)
+    if found is not None:
+        layout, what = found
+        raise PackError(
+            f"{location} looks like a set of the layout {layout!r} ({what}), and annotations are packed from "
+            "this machine only: copy the folder here and pack that. --as classes (in Python as_='classes') "
+            "packs the pictures alone, each folder as a class."
+        )
+
+
+def annotated_as(names: Sequence[str]) -> tuple[str, str] | None:
+    """The layout of annotated pictures that files are of, and what says so; None: none that is known.
+
+    Looks at the place itself, and at the splits in it.
+    """
+    places: dict[str, list[str]] = {"": list(names)}
+    for name in names:
+        first, nested, rest = name.partition("/")
+        if nested and (is_split(first) or YEAR.fullmatch(first)):
+            places.setdefault(first, []).append(rest)
+    return next((found for place in places.items() for found in _layouts(*place)), None)
+
+
+def _layouts(place: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What the files of one place are, by the rules that folders of this machine are looked at with."""
+    top = f"{place}/" if place else ""
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    pictured = {name.partition("/")[0] for name in names if "/" in name and is_image(name)}
+    for name in names:
+        if re.fullmatch(r"annotations/[^/]+\.json", name) or name == IN_ITS_FOLDER:
+            yield "coco", top + name
+        if re.fullmatch(rf"{XML}/[^/]+\.xml", name):
+            yield "voc", top + name
+        if name in YAML_NAMES:
+            yield "yolo", top + name
+        if (
+            "images" in folders
+            and re.fullmatch(r"labels/.+\.txt", name)
+            and not name.endswith("/classes.txt")
+        ):
+            yield "yolo", f"{top}images and {top}labels"
+    pairs = [(one, two) for one in PICTURES for two in MASKS if {one, two} <= pictured]
+    pairs += [(CITIES, fine) for fine in FINE if {CITIES, fine} <= folders]
+    for one, two in pairs:
+        yield "pairs", f"{top}{one} and {top}{two}"

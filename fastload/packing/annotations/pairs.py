@@ -9,11 +9,10 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.machine.paths import is_dir, open_regular
-from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
+from fastload.packing.annotations.annotated_files import FileSamples, Paths, pictures_below, stem_of
+from fastload.packing.files import printable, said_later
 from fastload.packing.folders import split_folders
-from fastload.packing.looks import said_later
-from fastload.packing.names import printable
-from fastload.packing.samples.given import Sample
+from fastload.packing.sample_rows import Sample
 from fastload.sample.fields import Image, Kind, Mask
 from fastload.sample.schema import Field, Schema
 

@@ -16,24 +16,28 @@ from fastload.dataset.decoding import pillow_words
 from fastload.errors import PackError
 from fastload.extras import need
 from fastload.machine.paths import is_dir
-from fastload.packing.annotations.coco_folders import digest_of, folder_of, png_name, split_of
-from fastload.packing.annotations.coco_index import CocoFile, Facts, first_annotation
-from fastload.packing.annotations.coco_schema import categories_of
-from fastload.packing.annotations.coco_values import Objects, Rows
-from fastload.packing.annotations.coco_write import image_of, kept_apart
-from fastload.packing.annotations.listed import FileSamples, unturned
-from fastload.packing.looks import names_in
-from fastload.packing.samples.encode import Lessened
-from fastload.packing.samples.given import Sample
-from fastload.packing.samples.pictures import read_picture
+from fastload.packing.annotations.annotated_files import FileSamples, unturned
+from fastload.packing.annotations.coco_file import (
+    CocoFile,
+    Facts,
+    digest_of,
+    first_annotation,
+    folder_of,
+    png_name,
+    split_of,
+)
+from fastload.packing.annotations.coco_rows import Objects, Rows, categories_of, image_of, kept_apart
+from fastload.packing.files import names_in
+from fastload.packing.pictures import read_picture
+from fastload.packing.sample_rows import Lessened, Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scalar
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import PILLOW_FORMATS
 
-__all__ = ["SEGMENTS", "Segments", "is_panoptic", "panoptic_files", "panoptic_sets"]
+__all__ = ["PANOPTIC_FIELDS", "Segments", "is_panoptic", "panoptic_files", "panoptic_sets"]
 
 #: COCO's keys of segments, and the fields that become of them.
-SEGMENTS = {
+PANOPTIC_FIELDS = {
     "bbox": "segments_boxes",
     "category_id": "segments_labels",
     "id": "segments_ids",
@@ -102,7 +106,7 @@ class Segments:
         self.facts, most = _seen(file)
         self.categories = categories_of(file)
         classes = {one["id"]: index for index, one in enumerate(self.categories)}
-        keys = frozenset(key for key in SEGMENTS if key != "bbox")
+        keys = frozenset(key for key in PANOPTIC_FIELDS if key != "bbox")
         self._reader = Objects(keys, classes, 0, self.facts.forms)
         self._bits = 8 if most < 256 else 16
 
@@ -111,14 +115,14 @@ class Segments:
         labels = Labels(
             tuple(one["name"] for one in self.categories), tuple(one["id"] for one in self.categories)
         )
-        of = SEGMENTS["bbox"]
+        of = PANOPTIC_FIELDS["bbox"]
         return (
             Field("panoptic", Mask(self._bits, ignore=0)),
             Field(of, Boxes("xywh")),
-            Field(SEGMENTS["category_id"], labels, of, {"categories": list(self.categories)}),
-            Field(SEGMENTS["id"], Array("int64", (None,)), of),
-            Field(SEGMENTS["area"], Array("float64", (None,)), of),
-            Field(SEGMENTS["iscrowd"], Array("bool", (None,)), of),
+            Field(PANOPTIC_FIELDS["category_id"], labels, of, {"categories": list(self.categories)}),
+            Field(PANOPTIC_FIELDS["id"], Array("int64", (None,)), of),
+            Field(PANOPTIC_FIELDS["area"], Array("float64", (None,)), of),
+            Field(PANOPTIC_FIELDS["iscrowd"], Array("bool", (None,)), of),
         )
 
     def files(self, number: int) -> Iterator[bytes]:
@@ -157,8 +161,8 @@ class Segments:
             "without": rows.without,
         }
         values: dict[str, Any] = {"panoptic": _local(numbers, ids, segments, self._bits)}
-        values |= {field: [one[key] for one in rows.values] for key, field in SEGMENTS.items()}
-        labels = SEGMENTS["category_id"]
+        values |= {field: [one[key] for one in rows.values] for key, field in PANOPTIC_FIELDS.items()}
+        labels = PANOPTIC_FIELDS["category_id"]
         values[labels] = [self._reader.classes[one] for one in values[labels]]
         return values, {key: one for key, one in rest.items() if one not in (None, {}, [])}, left_out
 
@@ -171,7 +175,7 @@ class Segments:
                 "mask of no segments"
             )
         empty = np.zeros(tuple(map(int, sides)), np.uint8 if self._bits == 8 else np.uint16)
-        return {"panoptic": empty, **{field: [] for field in SEGMENTS.values()}}
+        return {"panoptic": empty, **{field: [] for field in PANOPTIC_FIELDS.values()}}
 
     def _rows(
         self, segments: Sequence[Any], image: Mapping[str, Any], there: frozenset[int]

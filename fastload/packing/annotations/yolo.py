@@ -1,40 +1,179 @@
-"""Pictures with a text file each, as Ultralytics reads them: boxes, outlines or points of objects."""
+"""YOLO: its data.yaml and labels, sets of it as sources, and its files again from a packed set."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fastload.errors import PackError
+from fastload.extras import need
 from fastload.machine.paths import exists, is_dir, is_file
-from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
-from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
+from fastload.packing.annotations.annotated_files import (
+    FileSamples,
+    Paths,
+    facts_of,
+    pictures_below,
+    read_text,
+)
+from fastload.packing.annotations.unpacked_files import Unpacked, samples_of, source_of, write_new
+from fastload.packing.files import printable, said_later, unreadable, walk
 from fastload.packing.folders import split_folders
-from fastload.packing.looks import said_later, unreadable, walk
-from fastload.packing.names import printable
-from fastload.packing.samples.encode import Lessened
-from fastload.packing.samples.given import Sample
-from fastload.packing.samples.pictures import read_picture
+from fastload.packing.pictures import read_picture
+from fastload.packing.sample_rows import Lessened, Sample
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
 from fastload.sample.schema import Field, Schema
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import MAX_NUMBERED
 from fastload.shard.suffixes import is_image
 
-__all__ = [
-    "YAML_NAMES",
-    "LabelRules",
-    "YoloObject",
-    "has_labels",
-    "is_data_yaml",
-    "label_path",
-    "parse_labels",
-    "yolo_sets",
-]
+# ---- Ultralytics' ``data.yaml`` ---------------------------------------------------------------------
+#
+# Where pictures are, and what the numbers in the label files mean.
+
+
+_SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class DataYaml:
+    """What a ``data.yaml`` says."""
+
+    splits: Mapping[str, tuple[Path, ...]]  # folders, and files that list pictures
+    names: tuple[str, ...]
+    root: Path
+    points: tuple[int, int] | None  # of each object: how many points, and numbers a point
+    pairs: tuple[tuple[int, int], ...]  # points that change places in a mirror
+
+
+def read_data_yaml(path: Path) -> DataYaml:
+    """Read it.
+
+    Raises:
+        LibraryMissing: there is no PyYAML.
+        PackError: it cannot be read, or does not say what it must; names what.
+    """
+    need("yaml", f"YOLO's {path.name}")
+    try:
+        body = _parsed(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise PackError(f"{path} cannot be read: {error}.") from None
+    if not isinstance(body, Mapping):
+        raise PackError(f"{path} has no keys; a data.yaml has train, val and names.")
+    try:
+        points = _keypoints_shape(body)
+        pairs = _pairs(body, points[0] if points else 0)
+        return DataYaml(_splits(path, body), _names(body), _root(path, body), points, pairs)
+    except ValueError as error:
+        raise PackError(f"{path}: {error}") from None
+
+
+def _parsed(text: str) -> Any:
+    import yaml
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError(
+                "it has aliases (*name), of which a few lines may make more than there is memory"
+            )
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+    except (LookupError, AttributeError) as error:  # as PyYAML raises for "!!int ''" and its like
+        raise ValueError(f"a value is not what its tag says ({error})") from None
+
+
+def _root(path: Path, body: Mapping[str, Any]) -> Path:
+    said = body.get("path") or "."
+    if not isinstance(said, str):
+        raise ValueError(f"'path' must be a folder. Found: {said!r:.200}.")
+    return (path.parent / said).absolute()
+
+
+def _splits(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[Path, ...]]:
+    root = _root(path, body)
+    if "val" not in body and "validation" in body:
+        body = {**body, "val": body["validation"]}
+    found = {}
+    for split in _SPLITS:
+        places = body.get(split) or []
+        places = [places] if isinstance(places, str) else places
+        if not isinstance(places, Sequence) or not all(isinstance(place, str) for place in places):
+            raise ValueError(f"{split!r} must be a folder or a list of them. Found: {places!r:.200}.")
+        if places:
+            found[split] = tuple(_existing(root, place, split) for place in places)
+    if not found:
+        raise ValueError("it has none of 'train', 'val' and 'test'.")
+    return found
+
+
+def _existing(root: Path, place: str, split: str) -> Path:
+    found = root / place
+    if not exists(found) and place.startswith("../"):
+        found = root / place.removeprefix("../")  # as some exporters write it, and as Ultralytics reads it
+    if not exists(found):
+        raise ValueError(
+            f"{split!r} is {place!r}, and {found} does not exist. 'path' counts from the folder of the file "
+            "itself here."
+        )
+    return found
+
+
+def _names(body: Mapping[str, Any]) -> tuple[str, ...]:
+    names, count = body.get("names"), body.get("nc")
+    if isinstance(names, Mapping):
+        if sorted(map(str, names)) != sorted(map(str, range(len(names)))):
+            raise ValueError(
+                f"'names' must be numbered from 0 to {len(names) - 1}. Found: {list(names)!r:.80}."
+            )
+        numbered = {int(number): name for number, name in names.items()}
+        names = [numbered[number] for number in range(len(names))]
+    if names is None and isinstance(count, int) and count > 0:
+        if count > MAX_NUMBERED:
+            raise ValueError(f"'nc' must be at most {MAX_NUMBERED}. Found: {count!r:.80}.")
+        return tuple(f"class_{number}" for number in range(count))
+    if not isinstance(names, Sequence) or isinstance(names, str) or not names:
+        raise ValueError(f"'names' must be the classes' names. Found: {names!r:.200}.")
+    if count is not None and count != len(names):
+        raise ValueError(f"'nc' is {count!r}, and there are {len(names)} names.")
+    return tuple(map(str, names))
+
+
+def _keypoints_shape(body: Mapping[str, Any]) -> tuple[int, int] | None:
+    shape = body.get("kpt_shape")
+    if shape is None:
+        return None
+    whole = isinstance(shape, Sequence) and all(type(number) is int for number in shape)
+    if not whole or len(shape) != 2 or shape[0] < 1 or shape[1] not in (2, 3):
+        raise ValueError(f"'kpt_shape' must be how many points, and 2 or 3. Found: {shape!r:.200}.")
+    return shape[0], shape[1]
+
+
+def _pairs(body: Mapping[str, Any], points: int) -> tuple[tuple[int, int], ...]:
+    mirror = body.get("flip_idx")
+    if mirror is None or not points:
+        return ()
+    if not isinstance(mirror, Sequence) or sorted(map(repr, mirror)) != sorted(map(repr, range(points))):
+        raise ValueError(
+            f"'flip_idx' must have each point from 0 to {points - 1} once. Found: {mirror!r:.200}."
+        )
+    if any(mirror[other] != point for point, other in enumerate(mirror)):
+        raise ValueError(f"'flip_idx' must change points in pairs. Found: {mirror!r:.200}.")
+    return tuple((point, other) for point, other in enumerate(mirror) if point < other)
+
+
+# ---- Pictures with a text file each, as Ultralytics reads them --------------------------------------
+#
+# Boxes, outlines or points of objects.
+
 
 #: What a data.yaml is called where nobody says.
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
@@ -354,3 +493,92 @@ def _has_outlines(one: _Set) -> bool:
         if any(len(line.split()) >= _OUTLINE for line in text.splitlines()):
             return True
     return False
+
+
+# ---- Sets that were packed from YOLO's files back to pictures, label files and a ``data.yaml`` ------
+
+
+_DIGITS = 17  # of a double
+
+
+def unpack_yolo(dataset: PackedFiles, folder: Path) -> None:
+    """Write pictures, labels and ``data.yaml`` below ``folder``.
+
+    Numbers are the shortest that packing makes the same values of: those that were packed, where these had no
+    more digits than a float32 (boxes, points) or a double (outlines) keeps.
+
+    Raises:
+        PackError: the set was not packed from YOLO's files, or not all of what they said.
+        FormatError: keys that are no safe paths.
+        ChecksumError: damaged records.
+    """
+    source = source_of(dataset, "yolo", ("boxes", "labels"))
+    root = os.fsencode(folder)
+    paths: list[bytes] = []
+    for sample in samples_of(dataset):
+        write_new(root, sample.path, sample.data(dataset.schema.index_field.name))
+        text = "".join(line + "\n" for line in _lines(sample, dataset.schema))
+        write_new(root, label_path(sample.path), text.encode())
+        paths.append(sample.path)
+    split = source["split"] or "train"
+    places = list(source["folders"])
+    if not places:
+        places = [f"{split}.txt"]
+        write_new(root, places[0].encode(), b"".join(b"./" + path + b"\n" for path in paths))
+    write_new(root, b"data.yaml", _yaml(dataset.schema, split, places).encode())
+
+
+def _lines(sample: Unpacked, schema: Schema) -> Iterator[str]:
+    labels = sample.value("labels").tolist()
+    masks = sample.value("masks") if "masks" in schema else [[] for _ in labels]
+    points = sample.value("keypoints") if "keypoints" in schema else [[] for _ in labels]
+    for label, box, polygons, places in zip(labels, sample.value("boxes"), masks, points, strict=True):
+        if polygons:
+            numbers = _outline(polygons[0].reshape(-1).tolist(), sample.size)
+        else:
+            numbers = [*(_short(number) for number in box), *_points(places, sample.size)]
+        yield " ".join([str(label), *numbers])
+
+
+def _short(number: Any) -> str:
+    """The shortest text of a float32."""
+    return str(np.float32(number)).removesuffix(".0")
+
+
+def _outline(numbers: list[float], size: tuple[int, int]) -> list[str]:
+    return [part_of(number, size[at % 2], lambda product: product) for at, number in enumerate(numbers)]
+
+
+def _points(points: Any, size: tuple[int, int]) -> Iterator[str]:
+    for point in points:
+        for at, number in enumerate(point):
+            yield part_of(number, size[at], np.float32) if at < 2 else _short(number)
+
+
+def part_of(number: Any, side: int, stored: Callable[[float], Any]) -> str:
+    """The shortest text of the part of a side that was stored as so many pixels."""
+    part = float(number) / side
+    for digits in range(1, _DIGITS):
+        text = f"{part:.{digits}g}"
+        if stored(float(text) * side) == number:
+            return text
+    return f"{part:.{_DIGITS}g}"
+
+
+def _yaml(schema: Schema, split: str, places: list[str]) -> str:
+    """Texts are JSON's, which YAML takes as they are."""
+    said: dict[str, Any] = {"path": ".", split: places if len(places) > 1 else places[0]}
+    labels = schema["labels"].kind
+    assert isinstance(labels, Labels)
+    if "keypoints" in schema:
+        kind = schema["keypoints"].kind
+        assert isinstance(kind, Keypoints)
+        said["kpt_shape"] = [kind.points, 3 if kind.visibility else 2]
+        if kind.pairs:
+            mirror = list(range(kind.points))
+            for one, other in kind.pairs:
+                mirror[one], mirror[other] = other, one
+            said["flip_idx"] = mirror
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
+    names = [f"  {at}: {json.dumps(name, ensure_ascii=False)}" for at, name in enumerate(labels.classes)]
+    return "\n".join([*lines, *(["names:", *names] if names else []), ""])

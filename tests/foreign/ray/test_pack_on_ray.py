@@ -20,9 +20,8 @@ from PIL import Image
 
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
-from fastload.packing.cluster.on_ray import RayCluster
-from fastload.packing.cluster.ray_pack import pack_on_ray, ray_entries
 from fastload.packing.foreign import index_entries
+from fastload.packing.ray import RayCluster, pack_on_ray, ray_entries
 from fastload.packing.verify import verify
 
 OPTIONS = PackOptions(shard_size=100_000, num_proc=1)

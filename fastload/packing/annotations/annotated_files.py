@@ -1,0 +1,287 @@
+"""Pictures beside files of annotations: found by name, read, and refused where EXIF turns them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fastload._native import _C
+from fastload.errors import PackError
+from fastload.machine.paths import read_regular
+from fastload.packing.files import printable, said_later
+from fastload.packing.folders import Problem, as_rows, walk_images
+from fastload.packing.pictures import NUMPY, read_picture
+from fastload.packing.sample_rows import Encoder, Failed, Lessened, Sample, at_least
+from fastload.sample.schema import Schema
+from fastload.shard.index import RECORD
+
+# ---- Which way a picture is to be turned before it is shown, by the EXIF in its file ----------------
+
+
+_ORIENTATION, _SHORT = 0x0112, 3
+_MARKER_BYTES = 4  # of a JPEG's segment: 0xFF, its kind, its length
+_START_OF_SCAN, _APP1 = 0xDA, 0xE1
+
+
+def orientation_of(data: bytes) -> int:
+    """EXIF's orientation of a JPEG, PNG or WebP, 1 to 8; 1 (as it lies there) where nothing is said."""
+    for exif in _exif_of(data):
+        found = _orientation(exif.removeprefix(b"Exif\0\0"))
+        if 1 <= found <= 8:
+            return found
+    return 1
+
+
+def refuse_turned(data: bytes, exif: str) -> None:
+    """Refuse a picture that EXIF turns, unless ``exif`` is "ignore".
+
+    Raises:
+        ValueError: nobody knows which way annotations in numbers count.
+    """
+    orientation = orientation_of(data) if exif == "refuse" else 1
+    if orientation != 1:
+        raise ValueError(
+            f"EXIF turns this picture (orientation {orientation}), and nobody knows whether its annotations "
+            "are of it as shown or as stored; fastload's are of it as stored. Turn the pixels (mogrify "
+            "-auto-orient FILE); or pack with --exif ignore --restart if they are of it as stored"
+        )
+
+
+def _exif_of(data: bytes) -> Iterator[bytes]:
+    if data.startswith(b"\xff\xd8"):
+        yield from _of_jpeg(data)
+    elif data.startswith(b"\x89PNG\r\n\x1a\n"):
+        yield from _of_chunks(data, 8, ">", b"eXIf")
+    elif data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        yield from _of_chunks(data, 12, "<", b"EXIF")
+
+
+def _of_jpeg(data: bytes) -> Iterator[bytes]:
+    """The segments before the first scan."""
+    at = 2
+    while at + _MARKER_BYTES <= len(data) and data[at] == 0xFF and data[at + 1] != _START_OF_SCAN:
+        kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        if kind == 0xFF:  # what fills up
+            at += 1
+            continue
+        if kind == _APP1 and data[at + 4 : at + 10] == b"Exif\0\0":
+            yield data[at + 4 : at + 2 + length]
+        at += 2 + max(length, 2)
+
+
+def _of_chunks(data: bytes, at: int, order: str, wanted: bytes) -> Iterator[bytes]:
+    """PNG's chunks are length, name, bytes, checksum; RIFF's name, length, bytes, to an even number."""
+    is_png = order == ">"
+    while at + 8 <= len(data):
+        first, second = data[at : at + 4], data[at + 4 : at + 8]
+        name, size = (second, first) if is_png else (first, second)
+        length = int.from_bytes(size, "big" if is_png else "little")
+        if name == wanted:
+            yield data[at + 8 : at + 8 + length]
+        at += 8 + length + (4 if is_png else length % 2)
+
+
+def _orientation(tiff: bytes) -> int:
+    """Of the first directory of a TIFF; 0: it does not say, or is none."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    try:
+        if order is None:
+            return 0
+        (at,) = struct.unpack_from(order + "I", tiff, 4)
+        (count,) = struct.unpack_from(order + "H", tiff, at)
+        for entry in range(count):
+            tag, kind, _, value = struct.unpack_from(order + "HHIH", tiff, at + 2 + 12 * entry)
+            if tag == _ORIENTATION:
+                return value if kind == _SHORT else 0
+    except struct.error:
+        pass  # cut off: nobody could show it turned
+    return 0
+
+
+# ---- Samples that are files -------------------------------------------------------------------------
+#
+# Each a picture, and the files that say something of it.
+
+
+_LOOKED_AT = 16
+_MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybody draws
+
+
+class Paths:
+    """Paths in their order, as one string of bytes: a million of them take what they are long."""
+
+    def __init__(self, paths: Iterable[bytes] = ()) -> None:
+        self._ends, self._text = array("q"), bytearray()
+        for path in paths:
+            self.append(path)
+
+    def append(self, path: bytes) -> None:
+        """One more, behind the others."""
+        self._text += path
+        self._ends.append(len(self._text))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> bytes:
+        if not 0 <= number < len(self._ends):
+            raise IndexError(number)
+        return bytes(self._text[self._ends[number - 1] if number else 0 : self._ends[number]])
+
+
+class FileSamples:
+    """What packs of listed files have in common; see :class:`fastload.packing.sample_rows.Given`.
+
+    Subclasses say what a sample is (:meth:`sample`), and which files it is made of (:meth:`files`).
+
+    Args:
+        root: the folder that all paths start from.
+        schema: the fields.
+        count: how many samples there are.
+        settings: what else decides the samples; JSON values.
+    """
+
+    def __init__(self, root: bytes, schema: Schema, count: int, settings: Mapping[str, Any]) -> None:
+        self.root, self.schema = root, schema
+        self._count, self._settings = count, settings
+        self._facts: tuple[str, int, int] | None = None
+
+    def sample(self, position: int) -> Sample | Lessened:
+        """One sample. What it raises is the reason why it cannot be packed."""
+        raise NotImplementedError
+
+    def files(self, position: int) -> Iterator[bytes]:
+        """The files that a sample is made of, from ``root`` on, whether they are there or not."""
+        raise NotImplementedError
+
+    def picture(self, position: int) -> bytes:
+        """The path of its picture, from ``root`` on; empty: there is none."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self._count
+
+    def first(self) -> list[Sample]:
+        found = (one.sample if isinstance(one, Lessened) else one for one in self.samples(0, _LOOKED_AT))
+        return [sample for sample in found if not isinstance(sample, Failed)]
+
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
+        for position in range(start, self._count if stop is None else min(stop, self._count)):
+            try:
+                yield self.sample(position)
+            except (OSError, ValueError, TypeError) as error:
+                yield Failed(error, self.picture(position))
+
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+        return {"samples": self._count, "files": self._looked()[0], **self._settings}
+
+    def compared(self) -> int:
+        return self._count
+
+    def newest_ns(self) -> int:
+        return self._looked()[1]
+
+    def about_bytes(self, encoder: Encoder) -> int:
+        if encoder.transcoder is not None:
+            return at_least(encoder, self.first(), self._count)
+        return self.needed_bytes()
+
+    def needed_bytes(self) -> int:
+        """Bytes of the files."""
+        return self._looked()[2]
+
+    def _looked(self) -> tuple[str, int, int]:
+        """A digest of names and sizes, the latest change in ns, and the bytes of all files; looks once."""
+        if self._facts is None:
+            hashed, newest, total = hashlib.blake2b(digest_size=16), 0, 0
+            for path in (path for position in range(self._count) for path in self.files(position)):
+                size = -1
+                try:
+                    status = os.stat(os.path.join(self.root, path))
+                    size, newest = status.st_size, max(newest, status.st_mtime_ns)
+                    total += size
+                except (OSError, ValueError) as error:
+                    said_later(path, error)
+                hashed.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
+            self._facts = hashed.hexdigest(), newest, total
+        return self._facts
+
+
+def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:
+    """The image files of ``root/folder`` in ImageFolder's order, their paths from ``root`` on.
+
+    Raises:
+        PackError: a folder that cannot be read.
+    """
+    problems: list[Problem] = []
+    for path, _, _ in walk_images(root, folder, problems):
+        yield path
+    if problems:
+        path, reason = problems[0]
+        raise PackError(f"{printable(os.path.join(root, path))}: {reason}.")
+
+
+def stem_of(path: bytes) -> bytes:
+    """A path without its last suffix."""
+    return os.path.splitext(path)[0]
+
+
+def read_small(path: str | bytes | os.PathLike[str]) -> bytes:
+    """A small file.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is no regular file, or is too large.
+    """
+    data = read_regular(path, _MOST_TEXT)
+    if data is None:
+        raise ValueError(f"{os.fsdecode(path)} has more than {_MOST_TEXT} bytes, and is no file of this kind")
+    return data
+
+
+def read_text(path: str | bytes | os.PathLike[str]) -> str:
+    """A small text file, with or without a byte order mark.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is too large, or is no UTF-8.
+    """
+    try:
+        return read_small(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{os.fsdecode(path)} is not UTF-8: {error}") from None
+
+
+def unturned(root: bytes, path: bytes, exif: str) -> Any:
+    """A picture with its path from ``root`` on, as samples have it; where it may be turned, only its path.
+
+    Raises:
+        OSError, ValueError: it cannot be read; or EXIF turns it and ``exif`` is "refuse".
+    """
+    if exif == "ignore":
+        return os.fsdecode(path)
+    data = read_picture(os.path.join(root, path))
+    if data.startswith(NUMPY):  # pixels, which nothing turns
+        return os.fsdecode(path)
+    refuse_turned(data, exif)
+    return {"bytes": data, "path": os.fsdecode(path)}
+
+
+def facts_of(data: bytes, exif: str) -> tuple[int, int]:
+    """Width and height of a picture that annotations in numbers go with.
+
+    Raises:
+        ValueError: no picture; or EXIF turns it, and nobody knows which way the annotations count (unless
+            ``exif`` is "ignore").
+    """
+    refuse_turned(data, exif)
+    chunk = np.frombuffer(data, np.uint8)
+    records = np.zeros(1, RECORD)
+    records["length"], records["label"] = len(data), -1
+    for _, reason in _C.describe(chunk, as_rows(records)):
+        raise ValueError(reason.decode("utf-8", "backslashreplace"))
+    return int(records["width"][0]), int(records["height"][0])

@@ -1,0 +1,542 @@
+"""A COCO file: parsed as a stream of bounded memory, indexed by image, with its folders of pictures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import weakref
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.machine.paths import is_dir, is_file, open_regular, read_at
+from fastload.packing.annotations.annotated_files import Paths
+from fastload.packing.files import printable, said_later
+
+# ---- JSON files larger than memory ------------------------------------------------------------------
+#
+# Their top level's lists, one element after another, with where each lies.
+#
+# Python's own scanner reads the values; what is done here is to show it one part of the file at a time. A
+# part is read as Latin-1, one character a byte, so that places in it are bytes of the file: beyond ASCII
+# that makes wrong texts, which are read again as UTF-8, and nothing else.
+
+
+_WINDOW = 4 << 20
+_MOST = 256 << 20  # of one element, and of the top level without its lists
+_SPACE = re.compile(r"[ \t\n\r]*")
+_PART_OF_NUMBER = re.compile(r"\.?|[eE][-+]?")  # what may be left behind a number at a part's end
+_BEFORE_END = 16  # characters that a number, a word or an escape may still need
+_DECODER = json.JSONDecoder()
+
+
+class Element(NamedTuple):
+    """A value of the top level, or one of its lists' elements."""
+
+    key: str  # of the top level
+    place: int  # in the list; -1: the value is no element of a list
+    offset: int  # in the file
+    text: str  # its bytes there, as Latin-1
+    value: Any  # of elements of lists: texts beyond ASCII are wrong, value_of(raw) has them right
+
+    @property
+    def raw(self) -> bytes:
+        """Its bytes in the file."""
+        return self.text.encode("latin-1")
+
+
+def value_of(data: bytes) -> Any:
+    """The value that these bytes of a file say.
+
+    Raises:
+        ValueError: they are not UTF-8, or have a number that JSON does not know.
+    """
+    try:
+        return _STRICT.decode(data.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"invalid UTF-8 at byte {error.start} of it") from None
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_number)
+
+
+def elements(path: Path, lists: Collection[str]) -> Iterator[Element]:
+    """The elements of these lists of the file's top level, each list as [] before them, and all its other
+    values, in the file's order.
+
+    Raises:
+        PackError: no JSON, no object, a key that is there twice; naming file and byte.
+    """
+    with open(path, "rb") as file:
+        yield from _Parts(path, file).top(lists)
+
+
+class _Parts:
+    """A part of a file, and where in it the reader stands."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self._path, self._file = path, file
+        self._text = ""
+        self._begin = self._at = 0  # the part's place in the file, the reader's in the part
+        self._ended = False
+
+    def top(self, lists: Collection[str]) -> Iterator[Element]:
+        if self._peek() == "\u00ef":  # a mark of byte order, in front of UTF-8
+            self._at += 3
+        self._take("{")
+        seen: set[str] = set()
+        while self._peek() != "}":
+            if seen:
+                self._take(",")
+            key = self._right(self._value("").raw)
+            if not isinstance(key, str) or key in seen:
+                self._fail(f"the key {key!r} is there twice" if key in seen else "a key must be a text")
+            seen.add(key)
+            self._take(":")
+            if key in lists and self._peek() == "[":
+                yield from self._list(key)
+                continue
+            found = self._value(key)
+            yield found._replace(value=self._right(found.raw))
+        self._take("}")
+        if self._peek():
+            self._fail("there is more behind the object's end")
+
+    def _list(self, key: str) -> Iterator[Element]:
+        self._take("[")
+        yield Element(key, -1, self._begin + self._at, "", [])
+        place = 0
+        while self._peek() != "]":
+            if place:
+                self._take(",")
+                self._peek()
+            yield self._value(key, place)
+            place += 1
+        self._take("]")
+
+    def _right(self, data: bytes) -> Any:
+        try:
+            return value_of(data)
+        except ValueError as error:
+            self._fail(str(error))
+
+    def _peek(self) -> str:
+        """The next character that is no space; "": the file ends."""
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            assert space is not None
+            self._at = space.end()
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if self._ended:
+                return ""
+            self._read_on()
+
+    def _take(self, wanted: str) -> None:
+        found = self._peek()
+        if found != wanted:
+            self._fail(f"{wanted!r} must follow. Found: {found!r}" if found else f"it ends before {wanted!r}")
+        self._at += 1
+
+    def _value(self, key: str, place: int = -1) -> Element:
+        """The value that begins at the next character."""
+        self._peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+                # Of a number cut off behind 12, 12. or 12e- the first part is a number, too.
+                if self._ended or _PART_OF_NUMBER.fullmatch(self._text, end) is None:
+                    break
+            except RecursionError:
+                self._fail("its values are nested too deeply")
+            except json.JSONDecodeError as error:
+                if self._ended or not self._may_go_on(error):
+                    self._at = error.pos
+                    self._fail(error.msg)
+            except ValueError as error:  # a number of thousands of digits
+                self._fail(str(error))
+            if len(self._text) - self._at > _MOST:
+                self._fail(f"a value has more than {_MOST} bytes")
+            self._read_on()
+        text = self._text[self._at : end]
+        found = Element(key, place, self._begin + self._at, text, value)
+        self._at = end
+        return found
+
+    def _may_go_on(self, error: json.JSONDecodeError) -> bool:
+        return error.msg.startswith("Unterminated") or error.pos > len(self._text) - _BEFORE_END
+
+    def _read_on(self) -> None:
+        """Leave behind what has been read; a value that does not fit gets twice the room."""
+        left = self._text[self._at :]
+        self._begin += self._at
+        self._at = 0
+        more = self._file.read(max(_WINDOW, len(left)))
+        self._ended = not more
+        self._text = left + more.decode("latin-1")
+
+    def _fail(self, what: str) -> Any:
+        raise PackError(f"{self._path} cannot be read as JSON, at byte {self._begin + self._at}: {what}.")
+
+
+# ---- COCO's JSON read once --------------------------------------------------------------------------
+#
+# Its images, where each one's annotations lie in the file, and what those have.
+#
+# What is kept in memory does not grow with the annotations. Their places go to a temporary file and are
+# sorted there by image, a part at a time.
+
+
+IMAGES, ANNOTATIONS = "images", "annotations"
+#: An annotation's place: of which image (its id), where in the file, and which of the list.
+_ROW = np.dtype([("image", "<i8"), ("offset", "<u8"), ("length", "<u4"), ("order", "<u4")])
+_AT_ONCE = 1 << 17  # rows sorted at a time
+_MOST_ANNOTATIONS = 2**32 - 1
+_NUMBERS = ("bbox", "area", "segmentation", "keypoints")
+
+
+@dataclass
+class Facts:
+    """What the annotations of a file have, and how they write it."""
+
+    count: int = 0
+    keys: Counter[str] = field(default_factory=Counter)  # how many have a key
+    whole: Counter[str] = field(default_factory=Counter)  # of first numbers, integers less others
+    letters: int = 0  # areas as letters, less those as lists
+    points: int = 0  # the most numbers that one's keypoints have
+
+    def see(self, annotation: Mapping[str, Any]) -> None:
+        """One more annotation."""
+        self.count += 1
+        self.keys.update(annotation.keys())
+        for key in _NUMBERS:
+            value = annotation.get(key)
+            if key == "keypoints" and isinstance(value, list):
+                self.points = max(self.points, len(value))
+            if isinstance(value, dict):
+                self.letters += 1 if isinstance(value.get("counts"), str) else -1
+            while isinstance(value, list) and value:
+                value = value[0]
+            if isinstance(value, (int, float)):
+                self.whole[key] += 1 if isinstance(value, int) else -1
+
+    @property
+    def forms(self) -> dict[str, bool]:
+        """Which keys' numbers are mostly integers; "letters": areas are mostly COCO's letters."""
+        found = {key: True for key in _NUMBERS if self.whole[key] > 0}
+        return found | ({"letters": True} if self.letters > 0 else {})
+
+
+def first_annotation(path: Path) -> Mapping[str, Any] | None:
+    """The first annotation of a file that has COCO's lists, {} if it has none; None: it is no such file."""
+    lists = set()
+    try:
+        for element in elements(path, (IMAGES, ANNOTATIONS)):
+            lists.add(element.key)
+            if element.key == ANNOTATIONS and element.place >= 0:
+                return element.value if isinstance(element.value, dict) else None
+    except PackError:
+        return None  # said where it is asked for
+    except OSError as error:
+        said_later(path, error)
+        return None
+    return {} if IMAGES in lists else None
+
+
+class CocoFile:
+    """One JSON of COCO's; pickles, as long as the process that made it lives.
+
+    Args:
+        path: the file.
+
+    Raises:
+        PackError: it is none of COCO's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.facts = Facts()
+        #: All of the top level but what its lists of images and annotations hold.
+        self.top: dict[str, Any] = {}
+        self._files: dict[str, int] = {}  # descriptors
+        descriptor, self._rows = tempfile.mkstemp(prefix="fastload-coco-")
+        os.close(descriptor)
+        weakref.finalize(self, _remove, self._rows, os.getpid())
+        try:
+            self._scan()
+        except OSError as error:
+            raise PackError(f"{path} cannot be read: {error.strerror}.") from None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": {}}
+
+    @property
+    def strays(self) -> int:
+        """How many annotations are of no image of the file."""
+        return int(self._starts[-1] - self._starts[-2])
+
+    def name(self, number: int) -> bytes:
+        """The file name of an image, as the system has it; empty: it has none that could be."""
+        return self._names[number]
+
+    def image(self, number: int) -> Any:
+        """The JSON of an image; ValueError: bytes that are no UTF-8."""
+        return value_of(self._read(str(self.path), int(self._places[number]), int(self._lengths[number])))
+
+    def annotations(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Of each annotation of an image its place in the list and its bytes."""
+        begin, end = self._starts[number : number + 2].tolist()
+        yield from self._of_rows(begin, end)
+
+    def stray(self, number: int) -> tuple[int, bytes]:
+        """The same of one annotation that is of no image."""
+        at = int(self._starts[-2]) + number
+        return next(self._of_rows(at, at + 1))
+
+    def _of_rows(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        size = _ROW.itemsize
+        for row in np.frombuffer(self._read(self._rows, begin * size, (end - begin) * size), _ROW):
+            yield int(row["order"]), self._read(str(self.path), int(row["offset"]), int(row["length"]))
+
+    def _read(self, path: str, offset: int, length: int) -> bytes:
+        if path not in self._files:
+            self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._files[path])
+        data = read_at(self._files[path], length, offset)
+        if len(data) != length:
+            raise ValueError(f"{path} has become shorter")
+        return data
+
+    # ---- reading once ---------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        ids, places, lengths = array("q"), array("Q"), array("Q")
+        self._names = Paths()
+        rows: list[tuple[int, int, int, int]] = []
+        with tempfile.TemporaryFile(prefix="fastload-coco-") as unsorted:
+            for element in elements(self.path, (IMAGES, ANNOTATIONS)):
+                if element.place < 0:
+                    self.top[element.key] = element.value
+                elif element.key == IMAGES:
+                    number, name = self._image_of(element)
+                    ids.append(number)
+                    places.append(element.offset)
+                    lengths.append(len(element.text))
+                    self._names.append(name)
+                else:
+                    rows.append(self._row_of(element))
+                    if len(rows) == _AT_ONCE:
+                        unsorted.write(np.array(rows, _ROW).tobytes())
+                        rows.clear()
+            unsorted.write(np.array(rows, _ROW).tobytes())
+            unsorted.flush()
+            for key in (IMAGES, ANNOTATIONS):
+                if self.top.get(key, []) != []:
+                    self._fail(f"{key!r} must be a list")
+            if IMAGES not in self.top:
+                self._fail("it has no 'images', and is none of COCO's")
+            self.ids = np.array(ids, np.int64)
+            self._places, self._lengths = np.array(places, np.uint64), np.array(lengths, np.uint64)
+            self._sort(unsorted)
+
+    def _image_of(self, element: Element) -> tuple[int, bytes]:
+        image = element.value
+        number: Any = image.get("id") if isinstance(image, dict) else None
+        if not _is_id(number):
+            self._fail(f"images[{element.place}] must have an 'id', an integer. Found: {element.text[:80]}")
+        name = image.get("file_name")
+        try:
+            if isinstance(name, str) and not element.text.isascii():
+                name = value_of(element.raw)["file_name"]
+            return number, os.fsencode(name) if isinstance(name, str) else b""
+        except ValueError:  # no UTF-8, or half of a pair of UTF-16
+            return number, b""
+
+    def _row_of(self, element: Element) -> tuple[int, int, int, int]:
+        if not isinstance(element.value, dict) or element.place >= _MOST_ANNOTATIONS:
+            self._fail(f"annotations[{element.place}] must be an object. Found: {element.text[:80]}")
+        self.facts.see(element.value)
+        number = element.value.get("image_id")
+        image = int(number) if _is_id(number) else _NO_IMAGE
+        return image, element.offset, len(element.text), element.place
+
+    def _sort(self, unsorted: IO[bytes]) -> None:
+        """Write the rows by image, those of one in the list's order; and note where each image's begin."""
+        by_id = np.argsort(self.ids, kind="stable")
+        known = self.ids[by_id]
+        twice = np.flatnonzero(known[1:] == known[:-1])
+        if len(twice):
+            self._fail(f"two images have the id {known[twice[0]]}")
+        count = len(known)
+
+        def place_of(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+            """The places of their images in the list; of those that have none, one behind."""
+            if not count:
+                return np.zeros(len(rows), np.int64)
+            found = np.searchsorted(known, rows["image"]).clip(0, count - 1)
+            return np.where(known[found] == rows["image"], by_id[found], count)
+
+        def parts() -> Iterator[tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]]:
+            unsorted.seek(0)
+            while data := unsorted.read(_AT_ONCE * _ROW.itemsize):
+                rows = np.frombuffer(data, _ROW)
+                yield rows, place_of(rows)
+
+        self._starts = np.zeros(count + 2, np.int64)
+        for _, places in parts():
+            self._starts[1:] += np.bincount(places, minlength=count + 1)
+        np.cumsum(self._starts, out=self._starts)
+        cuts = _cuts(self._starts)
+        with open(self._rows, "r+b") as out:
+            next_ones = self._starts[cuts]
+            for rows, places in parts():
+                bins = np.searchsorted(cuts, places, "right") - 1
+                order = np.argsort(bins, kind="stable")
+                ends = np.cumsum(np.bincount(bins, minlength=len(cuts)))
+                for number in np.unique(bins).tolist():
+                    some = order[ends[number - 1] if number else 0 : ends[number]]
+                    _write_at(out, int(next_ones[number]), rows[some])
+                    next_ones[number] += len(some)
+            for first, behind in zip(cuts.tolist(), [*cuts[1:].tolist(), count + 1], strict=True):
+                begin, end = self._starts[[first, behind]].tolist()
+                if behind > first + 1 and end > begin:  # those of one image are in the list's order
+                    data = read_at(out.fileno(), (end - begin) * _ROW.itemsize, begin * _ROW.itemsize)
+                    rows = np.frombuffer(data, _ROW)
+                    _write_at(out, begin, rows[np.argsort(place_of(rows), kind="stable")])
+
+    def _fail(self, what: str) -> None:
+        raise PackError(f"{self.path}: {what}.")
+
+
+def _cuts(starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Images in a row whose rows can be sorted at a time, each such run by its first one; a run has one image
+    at least, and as many more as come to ``_AT_ONCE`` rows at most."""
+    found = [0]
+    while True:
+        begin = found[-1]
+        behind = max(int(np.searchsorted(starts, starts[begin] + _AT_ONCE, "right")) - 1, begin + 1)
+        if behind >= len(starts) - 1:
+            return np.array(found, np.int64)
+        found.append(behind)
+
+
+def _write_at(file: IO[bytes], row: int, rows: npt.NDArray[np.void]) -> None:
+    file.seek(row * _ROW.itemsize)
+    file.write(rows.tobytes())
+    file.flush()  # it is read past the buffer
+
+
+_NO_IMAGE = -(2**63)  # an image_id that is none
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and _NO_IMAGE < value < 2**63
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child has the same finaliser
+        os.unlink(path)
+
+
+# ---- Where a set of COCO's has its pictures, and what its splits are called -------------------------
+
+
+IN_ITS_FOLDER = "_annotations.coco.json"  # beside the pictures, as some tools write it
+_NAMES = re.compile(r"(instances|person_keypoints|captions|image_info|panoptic|stuff)[_-]?(.*)")
+_DIGESTED_AT_ONCE = 1 << 20
+_LOOKED_AT = 16
+
+
+def split_of(path: Path) -> str:
+    """The split that a JSON is of, by its name."""
+    if path.name == IN_ITS_FOLDER:
+        return ""
+    match = _NAMES.fullmatch(path.stem)
+    return match[2] if match else path.stem
+
+
+def folder_of(place: Path, split: str, file: CocoFile) -> Path:
+    """Where the pictures are: the folder in which some of the first ones are found."""
+    images = place / "images"
+    folders = [*([place / split, images / split] if split else []), images, place]
+    names = [file.name(number) for number in range(min(len(file), _LOOKED_AT))]
+    for folder in folders:
+        inside = (os.path.join(os.fsencode(folder), name) for name in names if not is_outside(name))
+        if any(map(is_file, inside)):
+            return folder
+    looked = ", ".join(map(str, folders))
+    shown = printable(names[0]) if names else "none"
+    raise PackError(
+        f"the pictures of {file.path} are in none of these folders: {looked} (the first: {shown})."
+    )
+
+
+def is_outside(name: bytes) -> bool:
+    """Whether a file name is no path below the folder of the pictures."""
+    return os.path.isabs(name) or os.path.normpath(name).split(b"/")[0] == b".."
+
+
+def digest_of(path: Path) -> str:
+    """What tells a file from others."""
+    hashed = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while part := file.read(_DIGESTED_AT_ONCE):
+            hashed.update(part)
+    return hashed.hexdigest()
+
+
+def maps_of(place: Path, split: str, files: Sequence[Path], asked: str | None) -> Path | None:
+    """The folder of PNGs whose pixels are ids of COCO-Stuff's classes, a picture's under the picture's name.
+
+    Args:
+        place: the folder of the set.
+        split: its split, "" where it has none.
+        files: its JSONs; ``stuff_val2017.json`` may have ``stuff_val2017_pixelmaps`` beside it.
+        asked: the folder that is said to be it, or a parent of ``split``.
+
+    Raises:
+        PackError: ``asked`` is no folder.
+    """
+    if asked is not None:
+        folder = next((path for path in (Path(asked).absolute(), place / asked) if is_dir(path)), None)
+        if folder is None:
+            raise PackError(f"{Path(asked).absolute()} is no folder; --masks takes the folder of the PNGs.")
+        return folder / split if split and is_dir(folder / split) else folder
+    beside = [where / f"{path.stem}_pixelmaps" for path in files for where in (path.parent, place)]
+    named = [*beside, *([place / "stuffthingmaps" / split] if split else [])]
+    return next((path for path in named if is_dir(path)), None)
+
+
+def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
+    """Whether one of these PNGs has 16 bits a pixel."""
+    for name in names:
+        try:
+            with open_regular(path := os.path.join(os.fsencode(folder), name)) as file:
+                if file.read(25)[24:] == b"\x10":  # the header's depth
+                    return True
+        except (OSError, ValueError) as error:
+            said_later(path, error)
+            continue
+    return False
+
+
+def png_name(picture: bytes) -> bytes:
+    """What the PNG of a picture is called in COCO's own files."""
+    return os.path.splitext(os.path.basename(picture))[0] + b".png"

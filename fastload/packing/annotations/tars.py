@@ -1,0 +1,291 @@
+"""WebDataset tars, compressed ones too, as samples to pack; ``fastload index`` takes plain ones in place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import FastloadError, PackError
+from fastload.machine.paths import exists, is_dir
+from fastload.packing.files import names_in
+from fastload.packing.folders import is_hidden, splits_among
+from fastload.packing.foreign_files import braced, by_split
+from fastload.packing.options import PackOptions
+from fastload.packing.sample_rows import Encoder, Failed, Lessened, Sample, at_least
+from fastload.packing.table_columns import picture_kind
+from fastload.sample.fields import Image, kind_of
+from fastload.sample.schema import Field, Schema
+from fastload.shard.formats import Kinds
+from fastload.shard.suffixes import COMPRESSED_TARS
+from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
+
+_SUFFIXES = (".tar", *COMPRESSED_TARS)
+_ZSTD = b"\x28\xb5\x2f\xfd"  # which tarfile does not know
+_LOOKED_AT = 16  # samples that are shown as the first
+
+
+def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples]]:
+    """Split and samples of a tar, of those that ``{000..099}`` in its name stands for, or of all tars of a
+    folder in the order of their names. Splits are what its folders, or words of the tars' names, say.
+
+    Raises:
+        PackError: no tars, damaged ones, or members of which nothing says what they are.
+    """
+    if options.annotations or options.masks is not None:
+        raise PackError("tars hold their annotations; leave --annotations and --masks out.")
+    if options.schema is not None:
+        raise PackError("tars take kinds by suffix, --field SUFFIX=KIND, not a schema.")
+    places = [Path(path).absolute() for path in braced(source)]
+    missing = next((place for place in places if not exists(place)), None)
+    if missing is not None:
+        raise PackError(f"{missing} does not exist.")
+    folder = next((place for place in places if is_dir(place)), None)
+    if folder is not None and len(places) > 1:
+        raise PackError(
+            f"{folder} is a folder, and braces stand for tars. Give one folder, whose tars or splits are "
+            f"found, or the tars by names, '{folder}/NAME-{{000..099}}.tar'."
+        )
+    found = _tars_below(folder) if folder is not None else {"": places}
+    try:
+        kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
+    except (ValueError, TypeError) as error:
+        raise PackError(f"--field: {error}") from None
+    wrong = next((name for name, kind in kinds.items() if kind and not isinstance(kind, TAKEN)), None)
+    if wrong is not None:
+        raise PackError(
+            f"a member of a tar can be image, mask, label, text, json, bytes or none. Found: {wrong}="
+            f"{dict(options.fields)[wrong]}."
+        )
+    return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in found.items()]
+
+
+def _tars_below(place: Path) -> dict[str, list[Path]]:
+    """The tars of each split of a folder."""
+    tars = _tars_of(place)
+    if tars:
+        found = by_split(tars)
+        if "" in found and len(found) > 1:
+            raise PackError(
+                f"{place}: nothing says of which split {found[''][0].name} is; the names of others say "
+                f"{', '.join(sorted(found.keys() - {''}))}. Move it, or give the tars by names, "
+                "'NAME-{000..099}.tar'."
+            )
+        return found
+    found = {
+        name: tars for name in names_in(place) if not is_hidden(name) and (tars := _tars_of(place / name))
+    }
+    if not found or not splits_among(list(found), place, advice="Give the folder of one set."):
+        advice = f" itself; give {place / next(iter(found))}" if found else ""
+        raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files{advice}.")
+    return found
+
+
+def _tars_of(place: Path) -> list[Path]:
+    return sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES)) if is_dir(place) else []
+
+
+class WdsSamples:
+    """See :func:`wds_sources`; reads the tars' names once before anything is packed."""
+
+    def __init__(self, tars: list[Path], kinds: Kinds, limit: int | None) -> None:
+        self.root = os.fsencode(tars[0].parent.absolute())
+        self._tars, self._suffixes = tars, Suffixes(kinds)
+        self._ends: list[int] = []  # of each tar: how many samples it and those before it have
+        self.schema = self._look()
+        count = self._ends[-1]
+        self._count = count if limit is None else min(limit, count)
+        self._settings = {name: None if kind is None else kind.to_json() for name, kind in kinds.items()}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def first(self) -> list[Sample]:
+        found = self.samples(0, min(_LOOKED_AT, self._count))
+        return [sample for sample in found if not isinstance(sample, (Failed, Lessened))]
+
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
+        stop = self._count if stop is None else min(stop, self._count)
+        number = 0
+        for tar, end in zip(self._tars, self._ends, strict=True):
+            if start < end and number < stop:
+                left_out: list[tuple[str, str]] = []
+                for sample in self._grouped(tar, left_out):
+                    if number >= stop:
+                        return
+                    if number >= start:
+                        found = self._sample(tar, sample)
+                        if left_out and not isinstance(found, Failed):
+                            yield Lessened(found, tuple(left_out))
+                        else:
+                            yield found
+                    left_out.clear()
+                    number += 1
+            number = end
+
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+        hashed = hashlib.blake2b(digest_size=16)
+        for tar in self._tars:
+            hashed.update(repr((tar.name, tar.stat().st_size)).encode())
+        return {"samples": self._count, "tars": hashed.hexdigest(), "kinds": self._settings}
+
+    def compared(self) -> int:
+        return self._count
+
+    def newest_ns(self) -> int:
+        return max(tar.stat().st_mtime_ns for tar in self._tars)
+
+    def about_bytes(self, encoder: Encoder) -> int:
+        return at_least(encoder, self.first(), self._count)
+
+    def needed_bytes(self) -> int:
+        """Bytes of the tars."""
+        return sum(tar.stat().st_size for tar in self._tars)
+
+    def _look(self) -> Schema:
+        """The fields, by the suffixes of all members."""
+        fields: dict[str, Field] = {}
+        unknown: Counter[str] = Counter()
+        count = 0
+        for tar in self._tars:
+            for sample in self._grouped(tar, None):
+                count += 1
+                for suffix in sample.values:
+                    field = self._suffixes.field(suffix)
+                    if field is not None:
+                        fields.setdefault(field.name, field)
+                    elif self._suffixes.is_unknown(suffix):
+                        unknown[suffix] += 1
+                self._check_pictures(tar, sample)
+            self._ends.append(count)
+        if unknown:
+            suffix, number = unknown.most_common(1)[0]
+            raise PackError(
+                f"{self._tars[0].parent}: nothing says what members .{', .'.join(sorted(unknown))} are "
+                f"({number} of .{suffix}). Take or leave them: --field {suffix}=bytes, --field {suffix}=none."
+            )
+        if not count:
+            raise PackError(f"{self._tars[0].parent}: there are no samples in these tars.")
+        first = [fields.pop(name) for name in (IMAGE, LABEL) if name in fields]
+        try:
+            return Schema(tuple(map(self._guessed, (*first, *fields.values()))))
+        except ValueError as error:
+            raise PackError(f"{self._tars[0].parent}: {error}") from None
+
+    def _guessed(self, field: Field) -> Field:
+        is_guess = field.kind == Image() and field.name not in self._suffixes.asked
+        return Field(field.name, picture_kind(field.name, ())) if is_guess else field
+
+    def _check_pictures(self, tar: Path, sample: Grouped[bytes]) -> None:
+        both = [suffix for suffix in sample.values if self._name_of(suffix) == IMAGE]
+        if len(both) > 1:
+            raise PackError(
+                f"{tar}: {sample.key.decode('utf-8', 'backslashreplace')} has {len(both)} pictures "
+                f"({', '.join(both)}), and nothing says which is what. Name them, as --field "
+                f"{both[-1]}=mask, or --field {both[-1]}=none to leave one out."
+            )
+
+    def _name_of(self, suffix: str) -> str | None:
+        field = self._suffixes.field(suffix)
+        return None if field is None else field.name
+
+    def _grouped(self, tar: Path, left_out: list[tuple[str, str]] | None) -> Iterator[Grouped[bytes]]:
+        """A tar's samples; with ``left_out``, which gets what is in none of them, also their values."""
+
+        def leave_out(name: bytes, why: str) -> None:
+            if left_out is not None:
+                left_out.append((name.decode("utf-8", "backslashreplace"), why))
+
+        def members(file: tarfile.TarFile) -> Iterator[tuple[bytes, bytes]]:
+            for info in file:
+                name = info.name.encode("utf-8", "surrogateescape")
+                if info.isreg():
+                    part = file.extractfile(info) if left_out is not None else None
+                    yield name, part.read() if part else b""
+                elif not info.isdir():
+                    leave_out(name, "is no plain file")
+                file.members = []  # type: ignore[attr-defined]  # else it keeps all of them
+
+        with _opened(tar) as file:
+            yield from grouped(members(file), leave_out)
+
+    def _sample(self, tar: Path, sample: Grouped[bytes]) -> Sample | Failed:
+        found: dict[str, Any] = {}
+        pictures = [name for suffix, name in sample.names.items() if self._name_of(suffix) == IMAGE]
+        path = pictures[0] if pictures else sample.key
+        try:
+            if sample.twice:
+                raise ValueError(f"has two members .{sample.twice}")
+            for suffix, data in sample.values.items():
+                field = self._suffixes.field(suffix)
+                if field is None:
+                    continue
+                if field.storage != "record":
+                    found[field.name] = field.decode(value_of(field, data))
+                    continue
+                name = sample.names[suffix]
+                if len(self._tars) > 1:  # names of other tars may be the same
+                    name = os.fsencode(tar.name.split(".")[0]) + b"/" + name
+                found[field.name] = {"bytes": data, "path": os.fsdecode(name)}
+            for field in self.schema:
+                if field.name not in found:
+                    found[field.name] = _nothing(field)
+        except ValueError as error:
+            return Failed(error, path)
+        return found
+
+
+def _nothing(field: Field) -> Any:
+    if field.storage == "record":
+        raise ValueError(f"has no picture {field.name!r}")
+    return {"label": -1, "text": "", "bytes": b"", "json": None}[field.kind.name]
+
+
+def _header_of(tar: Path) -> type[tarfile.TarInfo]:
+    """Headers of a tar, or of several one behind the other; ``tarfile`` itself takes a header that is damaged
+    or not there for the end."""
+
+    class Header(tarfile.TarInfo):
+        saw_end = False
+
+        @classmethod
+        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
+            if any(buf) or not (buf or Header.saw_end):
+                Header.saw_end = False
+                try:
+                    return super().frombuf(buf, encoding, errors)
+                except tarfile.HeaderError as error:
+                    raise PackError(
+                        f"{tar} is no whole tar: {error} where a header should be. Copy or write it again."
+                    ) from None
+            Header.saw_end = True
+            return super().frombuf(buf, encoding, errors)  # raises what says so
+
+    return Header
+
+
+@contextmanager
+def _opened(tar: Path) -> Iterator[tarfile.TarFile]:
+    """Raises:
+    PackError: no whole tar.
+    """
+    try:
+        with ExitStack() as stack:
+            bytes_of: Any = stack.enter_context(open(tar, "rb"))
+            if bytes_of.peek(len(_ZSTD))[: len(_ZSTD)] == _ZSTD:
+                import pyarrow
+
+                bytes_of = stack.enter_context(pyarrow.CompressedInputStream(bytes_of, "zstd"))
+            header = _header_of(tar)
+            yield stack.enter_context(
+                tarfile.open(fileobj=bytes_of, mode="r|*", tarinfo=header, ignore_zeros=True)
+            )
+    except (tarfile.TarError, EOFError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and (error.errno is not None or isinstance(error, FastloadError)):
+            raise
+        raise PackError(f"{tar} is not a whole tar: {type(error).__name__}: {error}.") from None

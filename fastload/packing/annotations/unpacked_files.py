@@ -1,0 +1,148 @@
+"""Files that unpacking writes: paths that stay inside the folder, and samples read back in windows."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.errors import FormatError, PackError
+from fastload.machine.paths import write_at
+from fastload.packing.fetched import in_windows
+from fastload.packing.files import ESCAPED, decode_key, printable
+from fastload.shard.dataset import PackedFiles
+
+# ---- Files of an unpacked dataset -------------------------------------------------------------------
+#
+# Named by keys, which nobody need trust.
+
+
+def safe_path(key: bytes) -> bytes:
+    """``key`` as a path below the output folder.
+
+    Raises:
+        FormatError: it is absolute, has empty, ``.`` or ``..`` parts, or a NUL: it could lead elsewhere.
+    """
+    parts = key.split(b"/")
+    if b"\0" in key or any(part in (b"", b".", b"..") for part in parts):
+        raise FormatError(
+            f"the key {printable(key)!r} is no path below a folder (absolute, '..', empty part or NUL); "
+            f"the dataset does not come from a folder, or somebody tampered with it."
+        )
+    return key
+
+
+def write_new(root: bytes, path: bytes, data: bytes) -> None:
+    """Create a new file below ``root``, which only this process knows; never through a link."""
+    place = os.path.join(root, path)
+    _make_folders(os.path.dirname(place))
+    try:
+        descriptor = os.open(
+            place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
+        )
+    except FileExistsError:
+        raise PackError(
+            f"two records have the name {printable(path)!r}; they cannot both become files."
+        ) from None
+    try:
+        write_at(descriptor, data, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _make_folders(path: bytes) -> None:
+    """As os.makedirs, which calls a folder that cannot be looked at a file."""
+    try:
+        os.mkdir(path)
+    except FileNotFoundError:
+        _make_folders(os.path.dirname(path))
+        os.mkdir(path)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+
+
+def written(root: bytes, path: bytes, data: bytes) -> bool:
+    """Write a file; one that is there must have these very bytes, else False."""
+    try:
+        write_new(root, path, data)
+    except PackError:
+        with open(os.path.join(root, path), "rb") as file:
+            return file.read() == data
+    return True
+
+
+# ---- What unpacking to the files that annotated pictures were packed from has in common -------------
+
+
+#: What always can be done.
+AS_TABLE = "Unpack it as a table: without --as."
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A sample that is read again."""
+
+    path: bytes  # of its picture, below the output folder
+    size: tuple[int, int]
+    data: Callable[[str], bytes]  # the bytes of a field
+    value: Callable[[str], Any]  # the value of one
+
+
+def source_of(dataset: PackedFiles, layout: str, fields: tuple[str, ...]) -> Mapping[str, Any]:
+    """What a set says of the files that it was packed from.
+
+    Raises:
+        PackError: they were others, or not all that they need was packed, or as they had it.
+    """
+    found = dataset.schema.index_field.source
+    own = found.get("layout") if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping) or own != layout:
+        came, advice = "It was not packed from annotated files.", "Unpack"
+        if own:
+            came = f"It was packed from files of layout {own!r}."
+            advice = f"Take --as {own} (as_={own!r} in Python), or unpack"
+        raise PackError(
+            f"{dataset.where} cannot be unpacked as {layout!r}: a set becomes files of its own layout alone. "
+            f"{came} {advice} it as a table, without --as; other programs turn one layout into another."
+        )
+    options = dataset.manifest.options
+    changed = next((name for name in ("raw", "max_side", "size") if options.get(name)), None)
+    if changed is not None:
+        raise PackError(
+            f"{dataset.where} was packed with {changed}={options[changed]!r}, so its pictures are not those "
+            f"that such files are about. {AS_TABLE}"
+        )
+    require(dataset, fields)
+    return found
+
+
+def require(dataset: PackedFiles, fields: Iterable[str]) -> None:
+    """Fields that unpacking needs.
+
+    Raises:
+        PackError: one was not packed.
+    """
+    missing = next((name for name in fields if name not in dataset.schema), None)
+    if missing is not None:
+        raise PackError(
+            f"{dataset.where} was packed without the field {missing!r}, which is needed. {AS_TABLE}"
+        )
+
+
+def samples_of(dataset: PackedFiles) -> Iterator[Unpacked]:
+    """All samples in their order."""
+    for ids, part in in_windows(dataset):
+        for sample in ids:
+            record = dataset.record(sample)
+            key = decode_key(dataset.index.key(sample), bool(record["flags"] & ESCAPED))
+
+            def data(field: str, part: PackedFiles = part, sample: int = sample) -> bytes:
+                return part.value_bytes(field, sample)
+
+            def value(field: str, data: Callable[[str], bytes] = data) -> Any:
+                return dataset.schema[field].decode(data(field))
+
+            yield Unpacked(safe_path(key), (int(record["width"]), int(record["height"])), data, value)

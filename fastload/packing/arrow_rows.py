@@ -1,0 +1,613 @@
+"""Rows of Parquet and Arrow tables as samples: column types, lists of objects, and checks of both."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fastload.errors import PackError
+from fastload.extras import need
+from fastload.packing.sample_rows import Lessened
+from fastload.packing.table_files import TableFile
+from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Scalar, Text, Texts
+from fastload.sample.schema import Field, Schema
+from fastload.shard.arrow import dtype_of, type_named
+
+# ---- Hugging Face's column ``objects``, a struct of lists or a list of structs, as fields -----------
+
+
+OBJECTS = "objects"
+#: What becomes of a key; others keep their names.
+_BOXES, _LABELS = ("bbox", "boxes", "bboxes", "box"), ("category", "category_id", "label", "labels", "class")
+_NAMES = {"id": "ids", "bbox_id": "ids", "is_crowd": "iscrowd"}
+_FLAGS = ("iscrowd",)
+
+
+@dataclass(frozen=True)
+class ObjectColumns:
+    """The fields that a column of objects becomes.
+
+    Args:
+        keys: the key of each field within an object.
+        fields: all of them; the boxes, which the others follow, first.
+        listed: whether it is a list of structs, not a struct of lists.
+    """
+
+    keys: tuple[str, ...]
+    fields: tuple[Field, ...]
+    listed: bool
+
+    @classmethod
+    def of(cls, schema: Any, features: Mapping[str, Any]) -> ObjectColumns | None:
+        """Those of a table; None: it has no such column, or one without boxes.
+
+        Args:
+            schema: pyarrow's.
+            features: what ``datasets`` has written of the columns.
+        """
+        if OBJECTS not in schema.names:
+            return None
+        struct = schema.field(OBJECTS).type
+        listed = _is_list(struct)
+        struct = struct.value_type if listed else struct
+        if not pa.types.is_struct(struct):
+            return None
+        types = {part.name: part.type if listed else _inside(part.type) for part in struct}
+        leader = next((key for key in _BOXES if key in types and _is_list(types[key] or pa.null())), None)
+        if leader is None or None in types.values():
+            return None
+        keys = [leader, *(key for key in types if key != leader)]
+        taken = set(schema.names)
+        fields: list[Field] = []
+        for key in keys:
+            name = "boxes" if key == leader else "labels" if key in _LABELS else _NAMES.get(key, key)
+            name = f"{OBJECTS}_{name}" if name in taken else name
+            taken.add(name)
+            kind = _kind(name, key, types[key], _names_of(features, key))
+            follows = key != leader and not isinstance(kind, Json)
+            fields.append(Field(name, kind, of=fields[0].name if follows else None))
+        return cls(tuple(keys), tuple(fields), listed)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the fields."""
+        return tuple(field.name for field in self.fields)
+
+    def values(self, cell: Any) -> Iterator[tuple[str, list[Any]]]:
+        """Each field's values for one sample."""
+        for key, name in zip(self.keys, self.names, strict=True):
+            if cell is None:
+                yield name, []
+            else:
+                yield name, [one[key] for one in cell] if self.listed else cell[key] or []
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _inside(kind: Any) -> Any:
+    """The type of a list's values; None: it is no list."""
+    return kind.value_type if _is_list(kind) else None
+
+
+def _kind(name: str, key: str, kind: Any, classes: tuple[str, ...] | None) -> Kind:
+    if key in _BOXES and _is_list(kind):
+        return Boxes("xywh")
+    if key in _LABELS and (classes is not None or pa.types.is_integer(kind)):
+        return Labels(classes or ())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return Texts()
+    if name in _FLAGS and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return Array("bool", (None,))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        dtype = dtype_of(kind)
+        return Array(dtype, (None,)) if dtype in DTYPES else Json()
+    return Json()
+
+
+def _names_of(features: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
+    """The class names of a key, by what ``datasets`` has written, now or in earlier versions."""
+    found = _element_of(features.get(OBJECTS))
+    found = _element_of(found.get(key)) if isinstance(found, Mapping) else None
+    if isinstance(found, Mapping) and found.get("_type") == "ClassLabel" and "names" in found:
+        return tuple(map(str, found["names"]))
+    return None
+
+
+def _element_of(feature: Any) -> Any:
+    """What a list is of."""
+    while True:
+        if isinstance(feature, list) and len(feature) == 1:
+            feature = feature[0]
+        elif isinstance(feature, Mapping) and feature.get("_type") in ("Sequence", "List", "LargeList"):
+            feature = feature.get("feature")
+        else:
+            return feature
+
+
+# ---- Objects of a table's samples -------------------------------------------------------------------
+#
+# Of which form their boxes are, and which of them cannot be packed.
+
+
+_ENOUGH = 16  # boxes that look like corners, and none that does not, are no accident
+
+
+def format_of_boxes(cells: Iterable[Sequence[Any]]) -> str | None:
+    """Whether boxes are ``"xywh"``, by those of some samples; None: they may as well be corners."""
+    seen = 0
+    for box in (box for boxes in cells for box in boxes):
+        if isinstance(box, (list, tuple)) and len(box) == 4 and None not in box:
+            if box[2] < box[0] or box[3] < box[1]:
+                return "xywh"
+            seen += 1
+    return None if seen >= _ENOUGH else "xywh"
+
+
+def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] | Lessened:
+    """A sample without the objects whose boxes or classes are none."""
+    leaders = {field.of for field in schema if field.of is not None}
+    leader = next((f for f in schema if f.name in leaders and isinstance(f.kind, Boxes)), None)
+    if leader is None:
+        return sample
+    group = [field for field in schema if leader.name in (field.name, field.of)]
+    rows = [sample[field.name] for field in group]
+    if not all(isinstance(values, (list, tuple)) and len(values) == len(rows[0]) for values in rows):
+        return sample  # refused where it is encoded
+    wrong = {}
+    for number in range(len(rows[0])):
+        row = {field.name: values[number] for field, values in zip(group, rows, strict=True)}
+        reason = _wrong(row, group, leader)
+        if reason is not None:
+            wrong[number] = reason
+    if not wrong:
+        return sample
+    kept = {
+        field.name: [value for number, value in enumerate(values) if number not in wrong]
+        for field, values in zip(group, rows, strict=True)
+    }
+    return Lessened({**sample, **kept}, [(f"object {number + 1}", why) for number, why in wrong.items()])
+
+
+def _wrong(row: Mapping[str, Any], group: Sequence[Field], leader: Field) -> str | None:
+    """Why an object cannot be packed; None: it can."""
+    box = row[leader.name]
+    numbers = isinstance(box, (list, tuple)) and all(isinstance(one, (int, float)) for one in box)
+    if not numbers or len(box) != 4 or not all(map(math.isfinite, box)):
+        return f"a box is four numbers. Found: {box!r:.60}"
+    assert isinstance(leader.kind, Boxes)
+    corners = leader.kind.format == "xyxy"
+    width, height = (box[2] - box[0], box[3] - box[1]) if corners else box[2:]
+    if width <= 0 or height <= 0:
+        return f"its box has no area: {width:g} x {height:g}"
+    for each in group:
+        if isinstance(each.kind, Labels) and each.kind.classes and isinstance(row[each.name], int):
+            most = len(each.kind.classes) - 1
+            if not -1 <= row[each.name] <= most:
+                return f"{each.name} must be from 0 to {most}. Found: {row[each.name]}"
+    return None
+
+
+# ---- What the types of Parquet's and Arrow's columns say of fields, and their values as Python's ----
+
+
+_TRUTHS = "arrow.bool8"  # stored as numbers
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What a column's type says.
+
+    Args:
+        kind: of the field; None: its values tell (texts may be paths or classes, lists have shapes).
+        dtype: of the numbers in a list; "": there are none, or it is no list.
+        name: the type's.
+        restored: whether :func:`type_named` gives the type back, so that unpacking can.
+        converted: whether values become others: times integers, decimals text.
+    """
+
+    kind: Kind | None = None
+    dtype: str = ""
+    name: str = ""
+    restored: bool = False
+    converted: bool = False
+
+
+def typed(kind: Any) -> Typed:
+    """What a column of a type is.
+
+    Raises:
+        ValueError: no field can hold such values, in words.
+    """
+    kind = _unwrapped(kind)
+    name, restored = str(kind), type_named(str(kind)) == kind
+    if pa.types.is_null(kind):
+        return Typed(Json(), name=name)
+    if _is_number(kind):
+        return Typed(Scalar(dtype_of(kind)), "", name, restored)
+    if (integer := _integer_of(kind)) is not None:
+        return Typed(Scalar(str(integer)), "", name, restored, converted=True)
+    if pa.types.is_decimal(kind):
+        return Typed(Text(), "", name, restored, converted=True)
+    if is_list(kind):
+        inner = kind
+        while is_list(inner):
+            inner = inner.value_type
+        return Typed(None, dtype_of(inner) if _is_number(inner) else "", name, restored)
+    if pa.types.is_union(kind) or pa.types.is_interval(kind) or isinstance(kind, pa.BaseExtensionType):
+        raise ValueError(f"values of the type {kind}, which no field can hold")
+    return Typed(None, "", name, restored)
+
+
+def is_list(kind: Any) -> bool:
+    """Whether values are lists of one type."""
+    views = [getattr(pa.types, name, None) for name in ("is_list_view", "is_large_list_view")]
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or any(view is not None and view(kind) for view in views)
+    )
+
+
+def is_binary(kind: Any) -> bool:
+    """Whether values are bytes of any number."""
+    kind = _unwrapped(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+def plain_column(column: Any) -> Any:
+    """A column whose ``to_pylist()`` gives what a field of its :func:`typed` kind takes."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType) and _unwrapped(kind) is not kind:
+        is_truth = kind.extension_name == _TRUTHS
+        return column.storage.cast(pa.bool_()) if is_truth else plain_column(column.storage)
+    if pa.types.is_dictionary(kind):
+        return plain_column(column.dictionary_decode())
+    if pa.types.is_run_end_encoded(kind):
+        import pyarrow.compute as compute
+
+        return plain_column(compute.run_end_decode(column))
+    integer = _integer_of(kind)
+    if integer is not None:
+        return column.cast(integer)
+    if pa.types.is_decimal(kind):
+        # As many digits as its scale, and never an exponent.
+        texts = [None if value is None else f"{value:f}" for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    return column
+
+
+def is_kept(kind: Any) -> bool:
+    """Whether Parquet gives a type back: seconds become milliseconds there, and days of 64 bits of 32."""
+    from pyarrow import parquet
+
+    table = io.BytesIO()
+    try:
+        parquet.ParquetWriter(table, pa.schema([("x", kind)])).close()
+    except (pa.ArrowException, OSError):
+        return False
+    found = parquet.read_schema(io.BytesIO(table.getvalue())).field("x").type
+    return bool(found == kind)
+
+
+def restored(values: list[Any], kind: Any) -> Any:
+    """Values as :func:`plain_column` has made them, as the type that they came from; bytes are base64."""
+    if pa.types.is_decimal(kind):
+        return pa.array([None if value is None else Decimal(value) for value in values], kind)
+    if pa.types.is_temporal(kind):
+        return pa.array(values, _integer_of(kind)).cast(kind)
+    if pa.types.is_fixed_size_binary(kind):
+        values = [None if value is None else base64.b64decode(value) for value in values]
+    return pa.array([_with_pairs(value, kind) for value in values], kind)
+
+
+def _with_pairs(value: Any, kind: Any) -> Any:
+    """A value of JSON whose maps are lists of tuples, as Arrow takes them."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {part.name: _with_pairs(value[part.name], part.type) for part in kind}
+    if pa.types.is_map(kind):
+        return [(key, _with_pairs(inner, kind.item_type)) for key, inner in value]
+    return [_with_pairs(inner, kind.value_type) for inner in value]
+
+
+def _unwrapped(kind: Any) -> Any:
+    """The type of the values themselves: not their dictionary's, their runs', or an extension's."""
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == _TRUTHS:
+            return pa.bool_()
+        # A tensor's storage has lost its shape.
+        return kind if kind.extension_name == "arrow.fixed_shape_tensor" else _unwrapped(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _unwrapped(kind.value_type)
+    return kind
+
+
+def _is_number(kind: Any) -> bool:
+    number = pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(number) and dtype_of(kind) in DTYPES
+
+
+def _integer_of(kind: Any) -> Any:
+    """The integers that a time, date or duration is stored as; None: it is none."""
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return pa.int64()
+    return None
+
+
+# ---- The rows of Parquet and Arrow tables, in files of this machine or of a store, a few at a time ---
+
+
+_ROWS, _BYTES = 256, 16 << 20  # of a batch, about
+_BUFFER = 4 << 20  # bytes of a read
+_AT_ONCE = 16  # files that are looked at
+_LOOKED_AT = 1024  # rows whose boxes tell of which form they are
+
+
+@dataclass
+class ArrowRows:
+    """See :class:`fastload.packing.table_files.Rows`.
+
+    Args:
+        files: in the order of their rows; all with the columns of the first.
+        where: for messages: what stands for all of them.
+        root: the folder that relative paths in them start from.
+    """
+
+    texts = False
+    json_texts = True
+
+    files: Sequence[TableFile]
+    where: str
+    root: bytes
+    _schema: Any = field(default=None, repr=False)
+    _counts: list[int] = field(default_factory=list)  # rows of each file
+    _expanded: tuple[ObjectColumns | None] | None = field(default=None, repr=False)  # None: not looked at
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if there is one, and on this machine."""
+        return Path(self.files[0].path) if len(self.files) == 1 and self.is_local else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files that it names are on this machine."""
+        return self.files[0].store is None
+
+    def names(self) -> list[str]:
+        found = self._objects()
+        names = list(self._looked().names)
+        if found is not None:
+            at = names.index(OBJECTS)
+            names[at : at + 1] = found.names
+        return names
+
+    def objects(self) -> dict[str, Field]:
+        found = self._objects()
+        return {} if found is None else {field.name: field for field in found.fields}
+
+    def types(self, left: Container[str]) -> dict[str, Typed]:
+        """What the columns' types say, but for those that are ``left`` out.
+
+        Raises:
+            PackError: a type that no field can hold.
+        """
+        found, expanded = {}, self.objects()
+        for each in self._looked():
+            if each.name in left or (expanded and each.name == OBJECTS):
+                continue
+            try:
+                found[each.name] = typed(each.type)
+            except ValueError as error:
+                raise PackError(
+                    f"{self.where}: the column {each.name!r} has {error}. Leave it out: --field "
+                    f"{each.name}=none."
+                ) from None
+        return found
+
+    def unsure(self) -> str:
+        found = self._objects()
+        if found is None:
+            return ""
+        name = found.names[0]
+        cells = (row[name] for row in islice(self.walk(0, [name]), _LOOKED_AT))
+        return "" if format_of_boxes(cells) else name
+
+    def _objects(self) -> ObjectColumns | None:
+        """What the column ``objects`` becomes; None: there is none, or it stays as it is."""
+        if self._expanded is None:
+            self._expanded = (ObjectColumns.of(self._looked(), self._features()),)
+        return self._expanded[0]
+
+    def classes(self) -> dict[str, list[str]]:
+        """Class names by column, where HF ``datasets`` has written some."""
+        found = [(name, one) for name, one in self._features().items() if isinstance(one, dict)]
+        return {
+            name: one["names"] for name, one in found if one.get("_type") == "ClassLabel" and "names" in one
+        }
+
+    def pictures(self) -> list[str]:
+        """Columns of images, by what ``datasets`` has written, or as it stores them."""
+        found = {name: one for name, one in self._features().items() if isinstance(one, dict)}
+        return [
+            each.name
+            for each in self._looked()
+            if _is_bytes(each.type)
+            and (found.get(each.name, {}).get("_type") == "Image" or pa.types.is_struct(each.type))
+        ]
+
+    def _features(self) -> dict[str, Any]:
+        try:
+            features = json.loads(self._looked().metadata[b"huggingface"])["info"]["features"]
+            return {name: one for name, one in features.items() if isinstance(one, (dict, list))}
+        except (KeyError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def large(self) -> frozenset[str]:
+        """Columns of bytes, which are told by their first values: nobody reads all pictures twice."""
+        return frozenset(each.name for each in self._looked() if _is_bytes(each.type))
+
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
+    def count(self) -> int | None:
+        """How many rows there are."""
+        self._looked()
+        return sum(self._counts)
+
+    def digest(self) -> str:
+        """What tells these files from others."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for file in self.files:
+            hashed.update(repr((Path(file.path).name, file.size, file.version)).encode())
+        return hashed.hexdigest()
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        objects = self._objects()
+        names = list(self._looked().names) if columns is None else list(columns)
+        if objects is not None and columns is not None:
+            names = [*dict.fromkeys(OBJECTS if name in objects.names else name for name in names)]
+        first = 0
+        for file, count in zip(self.files, self._counts, strict=True):
+            if first + count > start:
+                with file.opened() as opened:
+                    for batch in _batches(file, opened, names, max(start - first, 0)):
+                        for row in _plain(batch).to_pylist():
+                            if objects is not None and OBJECTS in row:
+                                row |= objects.values(row.pop(OBJECTS))
+                            yield row
+            first += count
+
+    def paths(self, column: str) -> Iterator[Any]:
+        """What a column says of files, where it has no bytes of theirs."""
+        kind = self._looked().field(column).type
+        if not self.is_local or is_binary(kind):
+            return
+        if not pa.types.is_struct(kind):
+            yield from (row[column] for row in self.walk(0, [column]))
+            return
+        for file in self.files:
+            with file.opened() as opened:
+                for batch in _batches(file, opened, [column], 0):
+                    found = batch.column(0)
+                    yield from found.filter(found.field("bytes").is_null()).field("path").to_pylist()
+
+    def _looked(self) -> Any:
+        """The columns; looks at all files once."""
+        if self._schema is None:
+            with ThreadPoolExecutor(_AT_ONCE, "tables") as pool:
+                found = list(pool.map(_look, self.files))
+            self._schema = found[0][0]
+            twice = [name for name in self._schema.names if self._schema.names.count(name) > 1]
+            if twice:
+                raise PackError(f"{self.where} has two columns {twice[0]!r}; give each a name of its own.")
+            self._counts = [count for _, count in found]
+            for file, (schema, _) in zip(self.files, found, strict=True):
+                if not schema.equals(self._schema):
+                    raise PackError(
+                        f"{file.name} has other columns than {self.files[0].name}: {_shown(schema)}, not "
+                        f"{_shown(self._schema)}. Give files of one kind."
+                    )
+        return self._schema
+
+
+def _shown(schema: Any) -> str:
+    return ", ".join(f"{each.name}: {each.type}" for each in schema)
+
+
+def _plain(batch: Any) -> Any:
+    """A batch whose values are those that fields take."""
+    columns = [plain_column(column) for column in batch.columns]
+    if all(made is column for made, column in zip(columns, batch.columns, strict=True)):
+        return batch
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _is_bytes(kind: Any) -> bool:
+    """Whether values are bytes, or ``{"bytes", "path"}``."""
+    if pa.types.is_struct(kind):
+        return any(part.name == "bytes" and is_binary(part.type) for part in kind)
+    return is_binary(kind)
+
+
+def _parquet(opened: Any, buffer: int = 0) -> Any:
+    need("pyarrow.parquet", "Parquet")
+    import pyarrow.parquet as parquet
+
+    # Buffering ahead, pyarrow's default, would hold the whole row group; RangeFile reads ahead.
+    return parquet.ParquetFile(opened, buffer_size=buffer, pre_buffer=False)
+
+
+def _look(file: TableFile) -> tuple[Any, int]:
+    """The columns and the number of rows; of Arrow that takes all of the file."""
+    with file.opened() as opened:
+        if file.is_parquet:
+            parquet = _parquet(opened)
+            return parquet.schema_arrow, parquet.metadata.num_rows
+        reader = _arrow(opened)
+        return reader.schema, sum(len(batch) for batch in _arrow_batches(reader))
+
+
+def _batches(file: TableFile, opened: Any, names: list[str], start: int) -> Iterator[Any]:
+    """A file's rows from number ``start`` on."""
+    if file.is_parquet:
+        yield from _parquet_batches(opened, names, start)
+        return
+    for batch in _arrow_batches(_arrow(opened)):
+        if start < len(batch):
+            batch.validate(full=True)  # without it a damaged file can crash the process
+            step = _step(batch.nbytes, len(batch))
+            chosen = batch.select(names)
+            for at in range(start, len(batch), step):
+                yield chosen.slice(at, step)
+        start = max(start - len(batch), 0)
+
+
+def _step(size: int, count: int) -> int:
+    """Rows of a batch, of so many with so many bytes."""
+    return max(1, min(_ROWS, _BYTES * count // max(size, 1)))
+
+
+def _parquet_batches(opened: Any, names: list[str], start: int) -> Iterator[Any]:
+    parquet = _parquet(opened, _BUFFER)
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        if start < group.num_rows:
+            step = _step(group.total_byte_size, group.num_rows)
+            for batch in parquet.iter_batches(step, [number], names, use_threads=False):
+                if start < len(batch):
+                    yield batch.slice(start)
+                start = max(start - len(batch), 0)
+        else:
+            start -= group.num_rows
+
+
+def _arrow(opened: Any) -> Any:
+    is_file = opened.read(6) == b"ARROW1"
+    opened.seek(0)
+    return pa.ipc.open_file(opened) if is_file else pa.ipc.open_stream(opened)
+
+
+def _arrow_batches(reader: Any) -> Iterator[Any]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
+    else:
+        yield from reader

@@ -1,1 +1,0 @@
-"""One dataset packed by several processes on several machines: shares of one plan, published once."""

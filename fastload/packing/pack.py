@@ -1,0 +1,135 @@
+"""``fastload.pack``: samples of any fields into a packed dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.machine.messages import say
+from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.folders import ignored_words
+from fastload.packing.options import PackOptions, parse_bytes
+from fastload.packing.packer import pack as pack_source
+from fastload.packing.progress import Observer, Place
+from fastload.packing.publish import PackResult
+from fastload.packing.sample_rows import given
+from fastload.packing.sample_shards import pack_given
+from fastload.packing.table_columns import guess_schema
+from fastload.sample.schema import Schema
+
+
+class _Spoken(Observer):
+    """Says on stderr what its user must know."""
+
+    def said(self, place: Place, text: str) -> None:
+        say(f"{place}: {text}")
+
+
+def _say_found(result: PackResult, guessed: bool) -> None:
+    """Says on stderr what was found in a source, and what of it was not packed as it is."""
+    manifest = result.manifest
+    lines = [f"schema, found in the source: {manifest.schema}"] if guessed and manifest.fields else []
+    lines += [*result.notes, *ignored_words(manifest.ignored)]
+    if lines and not result.was_complete:
+        say("\n".join(f"{result.output}: {line}" for line in lines))
+
+
+def pack(
+    samples: Any,
+    output: str | os.PathLike[str],
+    schema: Any = None,
+    *,
+    format: str = "arrow",
+    shard_size: int | str = "256MB",
+    num_proc: int | None = None,
+    limit: int | None = None,
+    on_error: str = "raise",
+    restart: bool = False,
+    entries: int | None = DEFAULT_SPACING,
+    max_side: int | None = None,
+    quality: int = 90,
+    baseline: bool = False,
+    coefficients: str | None = None,
+    raw: bool = False,
+    size: tuple[int, int] | None = None,
+    as_: str | None = None,
+    annotations: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    masks: str | os.PathLike[str] | None = None,
+    exif: str = "refuse",
+    observer: Observer | None = None,
+) -> PackResult | list[PackResult]:
+    """Pack samples of any fields into ``output``.
+
+    The same samples give the same bytes, for any ``num_proc``. A pack that was interrupted leaves nothing
+    that could be taken for a dataset; with samples that can be asked by position, the same call goes on where
+    it was, and of a pack that is complete it only gives the result.
+
+    Args:
+        samples: an iterable of dicts of values by field name; or, to be resumable and packed by several
+            processes, something with ``__getitem__`` and ``__len__``, as torch's map-style datasets have.
+            Pictures are paths, bytes of image files, ``{"bytes", "path"}``, PIL images, or arrays (height,
+            width) or (height, width, channels); other values what :meth:`fastload.Field.encode` takes. Or a
+            path: a folder of images, annotated or not, or a table, which is packed as ``fastload pack`` does.
+        output: the folder to make.
+        schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
+            Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed, from all
+            rows of a table, or from a few samples, and printed.
+        format: "arrow", "lmdb" or "hdf5".
+        shard_size: bytes of samples a shard holds at most, or a size as "256MB".
+        num_proc: processes that make samples; None: this one. With several, samples must pickle, and a script
+            must have ``if __name__ == "__main__":``.
+        limit: pack only this number of samples, the first ones.
+        on_error: "raise" stops at samples that cannot be packed, "skip" leaves them out and lists them in
+            ``skipped.jsonl``.
+        restart: throw away an unfinished or finished pack in the output folder.
+        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
+        max_side: images and masks whose longer side has more pixels are scaled down to it: images of 8 bits
+            as JPEG, others without loss, masks by nearest pixels. What is in pixels of the first image
+            (boxes, keypoints, polygons) scales with it.
+        quality: of those JPEGs, 1 to 100.
+        baseline: progressive JPEGs are stored as baseline ones of the same pixels.
+        coefficients: "fast" or "small": JPEGs are stored as coefficient records, which decode to the same
+            pixels in less than half of the time, and can be turned back into byte-identical files.
+        raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
+        size: with ``raw``, (width, height) that every image and mask is scaled to.
+        as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)
+            or "wds" (WebDataset tars, compressed ones too); of a folder of images, whether its folders are
+            "classes" or "splits".
+        annotations: of a folder of images, the files of annotations.
+        masks: of a folder of images, the folder of their masks.
+        exif: images that EXIF turns, beside annotations in numbers: "refuse", or "ignore", where the
+            annotations are of the pixels as stored.
+        observer: hears how far it is.
+
+    Returns:
+        The packed dataset's facts; for a path, a list of one or of a parent of train/ and val/ more.
+
+    Raises:
+        PackError: samples that cannot be packed, another pack in the folder, a full disk.
+        TypeError, ValueError: arguments that are wrong.
+    """
+    most = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
+    files = [annotations] if isinstance(annotations, (str, os.PathLike)) else annotations
+    options = PackOptions(
+        format=format, shard_size=most, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
+        entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
+        coefficients=coefficients, layout=as_, annotations=tuple(os.fspath(file) for file in files),
+        exif=exif, masks=None if masks is None else os.fspath(masks),
+    )  # fmt: skip
+    wanted = None if schema is None else Schema.of(schema)
+    if isinstance(samples, (str, os.PathLike)):
+        results = pack_source(samples, output, replace(options, schema=wanted), observer)
+        for result in results:
+            _say_found(result, wanted is None)
+        return results
+    if options.says_what:
+        raise PackError(f"{options.says_what} is of a folder of images. Found: {type(samples).__name__}.")
+    source = given(samples, os.fsencode(Path.cwd()), limit)
+    if wanted is None:
+        wanted = guess_schema(source)
+        say(f"schema, guessed from {min(16, len(source.first()))} samples: {wanted}")
+    return pack_given(source, output, wanted, options, observer or _Spoken())

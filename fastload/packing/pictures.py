@@ -1,0 +1,271 @@
+"""Pictures of any source, as they are packed: files, bytes, arrays and PIL images; and the PNG files of
+raw pixels."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.dataset.decoding import raw_format, thread_decoder, wanted_format
+from fastload.errors import FastloadError
+from fastload.machine.paths import open_regular
+from fastload.packing.coefficients import Outcome
+from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
+from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
+
+# ---- Pixels as a PNG file (PNG specification, third edition -----------------------------------------
+#
+# 11.2.1 IHDR, 9.2 filter types).
+#
+# Not by Pillow, which need not be installed.
+
+
+_LEVEL = 3  # of zlib: most of what more would save, in a third of the time
+_UP = 2  # each byte as its difference to the one above
+_COLOUR = {1: 0, 2: 4, 3: 2, 4: 6}  # colour type by channels: gray, gray and alpha, RGB, RGB and alpha
+
+
+def png_file(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> bytes:
+    """A PNG of (height, width, channels) pixels, uint8 or uint16, of 1 to 4 channels."""
+    height, width, channels = pixels.shape
+    bits = 8 * pixels.itemsize
+    rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
+    filtered = np.empty((height, 1 + rows.shape[1]), np.uint8)
+    filtered[:, 0] = _UP
+    filtered[:1, 1:] = rows[:1]
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    header = struct.pack(">IIBBBBB", width, height, bits, _COLOUR[channels], 0, 0, 0)
+    data = zlib.compress(filtered.tobytes(), _LEVEL)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+# ---- What a sample has for a picture ----------------------------------------------------------------
+#
+# A path, the bytes of a file, Pillow's picture, or an array of pixels.
+#
+# Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; for fields of
+# other than one or three channels they are stored raw.
+
+
+MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
+#: Bytes of a picture's file that tell whether it can be opened as a field says.
+HEAD = 26
+_PNG, _DEPTH = b"\x89PNG\r\n\x1a\n", 24  # where a PNG has its bits a channel; behind it what the channels are
+NUMPY = b"\x93NUMPY"  # what such files begin with
+NUMPY_SUFFIX = b".npy"
+_PNG_CHANNELS = (1, 2, 3, 4)
+# Pillow's modes that NumPy gets as they are
+_ASARRAY = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "I;16L", "I;16B")
+_PIXELS = (np.uint8, np.uint16, np.bool_)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The bytes of a record; ``raw``: what its index entry says if they are pixels; ``outcome``: what came of
+    a JPEG that was to become a coefficient record."""
+
+    data: bytes
+    raw: dict[str, int] | None = None
+    outcome: Outcome | None = None
+
+    def whole(self) -> bytes:
+        """Its bytes."""
+        return self.data
+
+
+def is_path(value: Any) -> bool:
+    """Whether a value names a file."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def is_picture(value: Any) -> bool:
+    """Whether a value is pixels of a picture, Pillow's or NumPy's."""
+    if _is_pillow(value):
+        return True
+    return isinstance(value, np.ndarray) and value.ndim in (2, 3) and value.dtype in _PIXELS
+
+
+def path_of(value: Any) -> bytes | None:
+    """The path that a value names or that goes with its bytes; None: it has none."""
+    if isinstance(value, Mapping):
+        value = value.get("path")
+    return os.fsencode(value) if is_path(value) and os.fspath(value) else None
+
+
+def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
+    """The record of a picture.
+
+    Args:
+        kind: its field's.
+        value: path (relative to ``root``; also of a .npy file), bytes, ``{"bytes", "path"}``, a picture of
+            Pillow's, or an array of (height, width) or (height, width, channels), uint8 or uint16; of a mask
+            any integers that fit.
+
+    Raises:
+        OSError: a file cannot be read.
+        TypeError, ValueError: no picture, or one that the field cannot hold.
+    """
+    if isinstance(value, Mapping):
+        value = value["bytes"] if value.get("bytes") is not None else value.get("path")
+    if is_path(value):
+        data = read_picture(os.path.join(root, os.fsencode(value)))
+        if data.startswith(NUMPY):
+            return _from_pixels(kind, np.load(io.BytesIO(data)))
+        return _encoded(kind, data)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _encoded(kind, bytes(value))
+    if _is_pillow(value):
+        return _from_pillow(kind, value)
+    if isinstance(value, np.ndarray):
+        return _from_pixels(kind, value)
+    advice = " (a tensor's is t.permute(1, 2, 0).numpy())" if type(value).__module__ == "torch" else ""
+    raise TypeError(
+        f"a picture must be a path, bytes, a PIL image or an array{advice}. Found: {type(value).__name__}"
+    )
+
+
+def _is_pillow(value: Any) -> bool:
+    return any(cls.__module__ == "PIL.Image" and cls.__name__ == "Image" for cls in type(value).__mro__)
+
+
+def read_picture(path: bytes) -> bytes:
+    """The bytes of a file that is to be a record."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_VALUE_BYTES:
+            raise ValueError(f"the file has {size} bytes; a record has at most {MAX_VALUE_BYTES}")
+        return file.read(size + 1)  # Python makes room for all that is asked for
+
+
+def _encoded(kind: Image | Mask, data: bytes) -> Picture:
+    if isinstance(kind, Image) and kind.channels not in (1, 3):
+        if kind.channels in (2, 4) and data.startswith(_PNG):
+            return Picture(data)
+        other, give = ("other ", "a PNG with alpha, or ") if kind.channels in (2, 4) else ("", "")
+        raise ValueError(
+            f"no {other}image file has {kind.channels} channels: give {give}an array of (height, width, "
+            f"{kind.channels})"
+        )
+    return Picture(data)
+
+
+def is_any(kind: Image | Mask) -> bool:
+    """Whether any picture can be opened as a field says."""
+    return isinstance(kind, Image) and kind.bits == 8 and kind.channels in (1, 3)
+
+
+def unfit(kind: Image | Mask, record: np.void, head: bytes, whole: Callable[[], bytes]) -> str:
+    """Why a picture cannot be opened as its field says, and would be an error in each epoch; "": it can.
+
+    Args:
+        kind: its field's.
+        record: its index entry.
+        head: the first :data:`HEAD` bytes, or all there are.
+        whole: gives all; called where the first do not tell.
+    """
+    if isinstance(kind, Mask) and record["codec"] in (JPEG, COEFFICIENTS):
+        return "a mask cannot be a JPEG, which changes the ids; use PNG"
+    if isinstance(kind, Mask) and kind.bits == 8 and record["flags"] & SIXTEEN_BIT:
+        return "a mask of 8 bits. Found: 16 bits; use mask(bits=16)"
+    if record["codec"] == RAW or is_any(kind) or _fits(kind, head):
+        return ""
+    try:
+        thread_decoder().decode(np.frombuffer(whole(), np.uint8), wanted_format(kind), raw_format(record))
+    except FastloadError as error:
+        return str(error).removesuffix(".")
+    return ""
+
+
+def _fits(kind: Image | Mask, head: bytes) -> bool:
+    """Whether a PNG's header says that it can be opened as a field says."""
+    if not head.startswith(_PNG) or len(head) < HEAD:
+        return False
+    depth, colour = head[_DEPTH], head[_DEPTH + 1]
+    is_gray, has_alpha, is_palette = not colour & 2, bool(colour & 4), colour == 3
+    if isinstance(kind, Mask):
+        return (is_gray or is_palette) and not has_alpha and depth <= kind.bits
+    if kind.bits == 16 and depth != 16:
+        return False
+    stored = (1 if is_gray else 3) + has_alpha
+    return (kind.channels == stored and has_alpha) or (
+        kind.bits == 16 and (kind.channels == 3 or (kind.channels == 1 and is_gray))
+    )
+
+
+def _from_pillow(kind: Image | Mask, picture: Any) -> Picture:
+    if picture.mode in _ASARRAY or (picture.mode == "P" and isinstance(kind, Mask)):
+        return _from_pixels(kind, np.asarray(picture))
+    if picture.mode != "P":
+        raise TypeError(
+            f"a PIL image of mode {picture.mode!r} has no PNG file; give its file's bytes, or .convert('RGB')"
+        )
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return _encoded(kind, out.getvalue())
+
+
+def _from_pixels(kind: Image | Mask, pixels: npt.NDArray[Any]) -> Picture:
+    if pixels.ndim not in (2, 3) or not pixels.size:
+        raise ValueError(f"pixels must be (height, width[, channels]). Found: {pixels.shape}")
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    if isinstance(kind, Mask):
+        return Picture(png_file(_ids(kind, pixels)))
+    if pixels.dtype == np.bool_:
+        pixels = pixels.astype(np.uint8) * np.uint8(255)
+    if pixels.dtype == np.int32 and pixels.shape[2] == 1 and not (pixels >> 16).any():
+        pixels = pixels.astype(np.uint16)  # Pillow's mode I
+    if pixels.dtype not in (np.uint8, np.uint16):
+        raise TypeError(f"pixels must be uint8 or uint16. Found: {pixels.dtype}")
+    channels = pixels.shape[2]
+    if kind.channels in (1, 3):
+        if channels not in _PNG_CHANNELS:
+            raise ValueError(
+                f"the field has {kind.channels} channels, the pixels {channels}: say so, as image({channels})"
+            )
+        return Picture(png_file(pixels))
+    if channels != kind.channels:
+        raise ValueError(f"the field has {kind.channels} channels. Found: {channels}")
+    return raw_picture(kind, pixels)
+
+
+def raw_picture(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
+    """The record of pixels, (height, width, channels), as the field has them.
+
+    Raises:
+        TypeError, ValueError: they have other bits, or more pixels a side than the index has room for.
+    """
+    if pixels.dtype != np.dtype(kind.item_dtype):
+        raise TypeError(f"the field has {kind.bits} bits a channel. Found: {pixels.dtype}")
+    height, width, channels = pixels.shape
+    if max(height, width) > MAX_SIDE:
+        raise ValueError(f"sides of raw pixels must be at most {MAX_SIDE}. Found: {width} x {height}")
+    flags = SIXTEEN_BIT if kind.bits == 16 else 0
+    facts = {"width": width, "height": height, "channels": channels, "flags": flags}
+    data = pixels.astype(pixels.dtype.newbyteorder("<")).tobytes()
+    return Picture(data, {"codec": RAW, **facts})
+
+
+def _ids(kind: Mask, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if pixels.shape[2] != 1:
+        raise ValueError(f"a mask must be (height, width). Found: {pixels.shape}")
+    if pixels.dtype.kind not in "bui":
+        raise TypeError(f"a mask must have integers. Found: {pixels.dtype}")
+    most = (1 << kind.bits) - 1
+    if pixels.min() < 0 or pixels.max() > most:
+        raise ValueError(
+            f"a mask of {kind.bits} bits has ids from 0 to {most}. Found: {pixels.min()} to {pixels.max()}"
+        )
+    return pixels.astype(np.uint8 if kind.bits == 8 else np.uint16)

@@ -1,1 +1,0 @@
-"""``fastload recode``: a packed dataset's JPEGs as coefficient records and back, in place."""

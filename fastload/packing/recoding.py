@@ -1,0 +1,404 @@
+"""Pictures recoded while they are packed: baseline JPEGs, coefficient records, smaller ones, raw pixels."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.dataset.decoding import decode_with_pil, pillow_words, thread_decoder, wanted_format
+from fastload.errors import FastloadError
+from fastload.extras import need
+from fastload.machine.threads import started_pool
+from fastload.packing.coefficients import Outcome, Tally, to_record
+from fastload.packing.files import ESCAPED
+from fastload.packing.folders import Group, as_rows
+from fastload.packing.options import PackOptions
+from fastload.packing.pictures import Picture, png_file, raw_picture
+from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
+from fastload.sample.schema import Schema
+from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle
+from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW, SIXTEEN_BIT
+
+# ---- Records that differ from their files -----------------------------------------------------------
+#
+# Re-encoded smaller (``--max-side``), decoded (``--raw``), progressive JPEGs made baseline
+# (``--baseline``), or JPEGs as coefficient records (``--coefficients``).
+
+
+#: What needs Pillow here, in words.
+SMALLER = "making pictures smaller (--max-side)"
+
+Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
+
+
+def transcoder(options: PackOptions) -> Callable[[Group], Group]:
+    """What ``options`` make of a group."""
+    if options.raw:
+        return _Raw(options).apply
+    steps: list[Callable[[Group], Group]] = []
+    if options.max_side is not None:
+        steps.append(_Smaller(options).apply)
+    if options.baseline:
+        steps.append(_baseline_group)
+    if options.coefficients is not None:
+        threads = len(os.sched_getaffinity(0)) // options.num_proc if options.num_proc else 1
+        steps.append(functools.partial(_coefficients_group, options.coefficients, max(1, threads)))
+    return lambda group: functools.reduce(lambda made, step: step(made), steps, group)
+
+
+def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
+    """Width and height scaled so that the longer side is ``max_side``; the shorter is rounded, at least 1."""
+    [[width, height]] = _C.bounded_sizes(
+        np.array([width], np.uint32), np.array([height], np.uint32), max_side
+    ).tolist()
+    return width, height
+
+
+def _rebuild(
+    group: Group, records: npt.NDArray[np.void], pieces: list[Pixels], failed: dict[int, str]
+) -> Group:
+    """The group with ``pieces`` (one a record that did not fail) as its data."""
+    good = [i for i in range(len(records)) if i not in failed]
+    records = records[good]
+    records["length"] = [piece.size for piece in pieces]
+    records["offset"] = np.cumsum(records["length"], dtype=np.uint64) - records["length"]
+    data = np.concatenate([*(piece.reshape(-1) for piece in pieces), np.zeros(0, np.uint8)])
+    marks = records["flags"] & ESCAPED
+    problems = _C.describe(data, as_rows(records))
+    records["flags"] |= marks
+    assert not problems, problems  # we made these bytes
+    failures = [*group.failures, *((group.keys[i], reason) for i, reason in failed.items())]
+    return replace(group, data=data, records=records, keys=[group.keys[i] for i in good], failures=failures)
+
+
+def _baseline_group(group: Group) -> Group:
+    """Progressive JPEGs become baseline ones of the same coefficients; those that cannot stay as they are."""
+    wanted = (group.records["codec"] == JPEG) & ((group.records["flags"] & PROGRESSIVE) != 0)
+    if not wanted.any():
+        return group
+    pieces: list[Pixels] = []
+    done = 0
+    for record, progressive in zip(group.records, wanted.tolist(), strict=True):
+        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+        if progressive:
+            try:
+                pieces.append(cast(Pixels, _C.jpeg_to_baseline(data)))
+                done += 1
+                continue
+            except FastloadError:
+                pass  # kept; its entry in the index says that it is progressive, and so it is counted
+        pieces.append(data)
+    records = group.records.copy()
+    records["flags"] &= ESCAPED
+    return replace(_rebuild(group, records, pieces, {}), transcoded=done)
+
+
+def _coefficients_group(form: str, threads: int, group: Group) -> Group:
+    """JPEGs become coefficient records, by some threads; those that cannot stay as they are."""
+    tally, pieces = Tally(), []
+
+    def made(record: np.void) -> tuple[Pixels, Outcome | None]:
+        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+        if record["codec"] != JPEG:
+            return data, None
+        found, outcome = to_record(data.tobytes(), form)
+        return np.frombuffer(found, np.uint8), outcome
+
+    with started_pool(threads, "fastload-records") as pool:
+        for key, (data, outcome) in zip(group.keys, pool.map(made, group.records), strict=True):
+            if outcome is not None:
+                tally.add(key.decode(), outcome)
+            pieces.append(data)
+    records = group.records.copy()
+    records["flags"] &= ESCAPED
+    return replace(_rebuild(group, records, pieces, {}), coefficients=tally.to_json())
+
+
+class _Raw:
+    """Decoded by the core, scaled by its antialiased bilinear resize: the pixels that training sees."""
+
+    def __init__(self, options: PackOptions) -> None:
+        self._size, self._max_side = options.size, options.max_side
+        self._decoder = _C.Decoder(fallback=decode_with_pil)
+
+    def apply(self, group: Group) -> Group:
+        records, pieces, failed = group.records.copy(), [], {}
+        for i, record in enumerate(group.records):
+            data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+            try:
+                pixels = self._scaled(self._decoder.decode_rgb(data))
+            except (FastloadError, ValueError) as error:
+                failed[i] = f"does not decode: {error}"
+                continue
+            pieces.append(np.ascontiguousarray(pixels))
+            records[i]["height"], records[i]["width"] = pixels.shape[:2]
+        records["codec"], records["channels"] = RAW, 3
+        records["flags"] &= ESCAPED
+        return _rebuild(group, records, pieces, failed)
+
+    def _scaled(self, pixels: Pixels) -> Pixels:
+        height, width = pixels.shape[:2]
+        target = self._size or (bounded(width, height, self._max_side) if self._max_side else (width, height))
+        if target == (width, height):
+            return pixels
+        whole = (0, 0, *target)
+        scaled: Pixels = _C.resize(pixels, _C.View(((0, 0, width, height), target, whole, False)))
+        return scaled.reshape(target[1], target[0], 3)
+
+
+class _Smaller:
+    """Images above the limit are re-encoded as JPEG by Pillow; the others stay as they are."""
+
+    def __init__(self, options: PackOptions) -> None:
+        need("PIL.Image", SMALLER)
+        assert options.max_side is not None
+        self._max_side, self._quality = options.max_side, options.quality
+        self._decoder = _C.Decoder(fallback=decode_with_pil)
+
+    def apply(self, group: Group) -> Group:
+        records, pieces, failed = group.records.copy(), [], {}
+        for i, record in enumerate(group.records):
+            data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+            known = int(record["width"]) > 0
+            if known and max(int(record["width"]), int(record["height"])) <= self._max_side:
+                pieces.append(data)
+                continue
+            try:
+                # Pillow fills what a JPEG does not have with gray, and the result would look whole.
+                pixels = self._decoder.decode_rgb(data)
+                deep = bool(record["flags"] & SIXTEEN_BIT)
+                pieces.append(smaller_jpeg(data, pixels, self._max_side, self._quality, deep))
+            except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
+                failed[i] = f"cannot be re-encoded: {pillow_words(error)}"
+        records["flags"] &= ESCAPED
+        return _rebuild(group, records, pieces, failed)
+
+
+def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep: bool = False) -> Pixels:
+    """An encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow.
+
+    Args:
+        data: the picture.
+        pixels: what the core decodes it to, (height, width, 1 or 3). They are used where Pillow does not open
+            the picture, as for a text of many megabytes in a PNG.
+        deep: it has 16 bits, which Pillow would cut off at 255; then they are used, too.
+    """
+    from PIL import Image
+
+    source, sampling, orientation, profile = _opened(data, pixels, deep)
+    size = bounded(source.width, source.height, max_side)
+    if size == source.size:
+        return data
+    small = source.resize(size, Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[0x0112] = orientation
+    encoded = io.BytesIO()
+    small.save(
+        encoded, "JPEG", quality=quality, subsampling=sampling if sampling >= 0 else 2,
+        exif=exif.tobytes() if orientation is not None else b"", icc_profile=profile,
+    )  # fmt: skip
+    return np.frombuffer(encoded.getvalue(), np.uint8)
+
+
+def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, Any]:
+    """Pillow's picture, gray or RGB, and its file's chroma sampling (-1: none), orientation and profile."""
+    from PIL import Image, JpegImagePlugin
+
+    if not deep:
+        try:
+            with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
+                sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
+                orientation, profile = image.getexif().get(0x0112), image.info.get("icc_profile")
+                return image.convert("L" if image.mode == "L" else "RGB"), sampling, orientation, profile
+        except Exception:  # SyntaxError, struct.error and others; the core has read the picture
+            pass
+    return Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]), -1, None, None
+
+
+# ---- Samples that differ from what was given --------------------------------------------------------
+#
+# Smaller pictures, pixels in place of files, baseline JPEGs, coefficient records.
+#
+# The fields of a sample change together, as under a view of the engine: masks by nearest pixels, and what
+# is in pixels of the first image by the engine's own arithmetic.
+
+
+T = TypeVar("T")
+Size = tuple[int, int]  # width, height
+
+
+@dataclass(frozen=True)
+class Transcoder:
+    """Makes of a sample's values what is stored of them.
+
+    Args:
+        schema: the fields, in the order of the values.
+        options: with ``raw``, ``max_side``, ``size``, ``baseline`` or ``coefficients``.
+    """
+
+    schema: Schema
+    options: PackOptions
+
+    def __post_init__(self) -> None:
+        if self.options.raw or self.options.max_side is None:
+            return
+        if any(isinstance(field.kind, Image) and field.kind.bits == 8 for field in self.schema):
+            need("PIL.Image", SMALLER)
+
+    def values(self, values: list[Picture | bytes]) -> list[Picture | bytes]:
+        """The values, changed.
+
+        Raises:
+            ValueError: a picture that does not decode, or pixels that the index has no room for.
+        """
+        index = self.schema.index_field
+        first = values[self.schema.position(index.name)]
+        assert isinstance(first, Picture)
+        size = self._guarded(index.name, _size_of, first)
+        target = self._target(size)
+        found: list[Picture | bytes] = []
+        for field, value in zip(self.schema, values, strict=True):
+            if isinstance(value, Picture):
+                make = functools.partial(self._made, field.kind)
+                found.append(self._guarded(field.name, make, value))
+            else:
+                found.append(value if target == size else _moved(field.kind, value, size, target))
+        return found
+
+    def _guarded(self, name: str, make: Callable[[Picture], T], picture: Picture) -> T:
+        try:
+            return make(picture)
+        except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
+            raise ValueError(f"field {name!r}: cannot be re-encoded: {error}") from error
+
+    def _target(self, size: Size) -> Size:
+        limit = self.options.max_side
+        if self.options.size is not None:
+            return self.options.size
+        return bounded(*size, limit) if limit is not None and max(size) > limit else size
+
+    def _made(self, kind: Kind, picture: Picture) -> Picture:
+        made, form = self._picture(kind, picture), self.options.coefficients
+        return made if form is None or isinstance(kind, Mask) else _coefficients(made, form)
+
+    def _picture(self, kind: Kind, picture: Picture) -> Picture:
+        size = _size_of(picture)
+        target = self._target(size)
+        if isinstance(kind, Mask):
+            return picture if target == size else Picture(png_file(_pixels(kind, picture, size, target)))
+        assert isinstance(kind, Image)
+        if self.options.raw or (target != size and kind.channels not in (1, 3)):
+            return raw_picture(kind, _pixels(kind, picture, size, target))
+        if target == size:
+            return _baseline(picture) if self.options.baseline else picture
+        if kind.bits == 16 or _flags_of(picture) & SIXTEEN_BIT:  # a JPEG has 8, and Pillow clips 16
+            return Picture(png_file(_pixels(kind, picture, size, target)))
+        # Pillow fills with gray what is missing.
+        pixels = thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
+        assert self.options.max_side is not None
+        small = smaller_jpeg(_bytes_of(picture), pixels, self.options.max_side, self.options.quality)
+        return Picture(small.tobytes())
+
+
+def _moved(kind: Kind, value: bytes, size: Size, target: Size) -> bytes:
+    """What lies in a picture of one size, in pixels of it scaled to another."""
+    if isinstance(kind, Boxes):
+        points, relative = kind.format, kind.relative
+    elif isinstance(kind, Keypoints):
+        points, relative = "xyv" if kind.visibility else "xy", False
+    elif isinstance(kind, Polygons) and kind.format == "mixed":
+        return _moved_mixed(value, size, target)
+    elif isinstance(kind, Polygons):
+        points, relative = kind.format, False
+    else:
+        return value
+    return _viewed(points, relative, value, size, target)
+
+
+def _moved_mixed(value: bytes, size: Size, target: Size) -> bytes:
+    """Outlines by their scale, areas as the engine moves them."""
+    objects = decode_mixed(value)
+    areas = encode_rle([one for one in objects if isinstance(one, dict)], "areas")
+    moved = iter(decode_rle(_viewed("rle", False, areas, size, target)))
+    scale = np.divide(target, size)
+    return encode_mixed(
+        [next(moved) if isinstance(one, dict) else [part * scale for part in one] for one in objects], "mixed"
+    )
+
+
+def _viewed(points: str, relative: bool, value: bytes, size: Size, target: Size) -> bytes:
+    held = np.frombuffer(value, np.uint8)
+    moved = _C.view_points(_whole(size, target), *size, points, relative, held)
+    return bytes(cast("npt.NDArray[np.uint8]", moved))
+
+
+def _whole(size: Size, target: Size) -> Any:
+    """The view of a whole picture, resized."""
+    return (0, 0, *size), target, (0, 0, *target), False
+
+
+def _bytes_of(picture: Picture) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(picture.data, np.uint8)
+
+
+def _flags_of(picture: Picture) -> int:
+    return picture.raw["flags"] if picture.raw is not None else _C.probe(_bytes_of(picture))[4]
+
+
+def _size_of(picture: Picture) -> Size:
+    if picture.raw is not None:
+        return picture.raw["width"], picture.raw["height"]
+    _, width, height, *_ = _C.probe(_bytes_of(picture))
+    if width and height:
+        return width, height
+    decoded = thread_decoder().decode_rgb(_bytes_of(picture))  # only Pillow knows its size
+    return decoded.shape[1], decoded.shape[0]
+
+
+def _pixels(kind: Image | Mask, picture: Picture, size: Size, target: Size) -> npt.NDArray[Any]:
+    """The pixels, (height, width, channels), resized as the engine resizes: images as Pillow does."""
+    wanted = wanted_format(kind)
+    raw = None
+    if picture.raw is not None:
+        bits = 16 if picture.raw["flags"] & SIXTEEN_BIT else 8
+        raw = (*size, picture.raw["channels"], bits)
+    pixels = np.ascontiguousarray(thread_decoder().decode(_bytes_of(picture), wanted, raw))
+    if target != size:
+        stored = (*size, wanted[0], wanted[1])
+        store = _C.StoreSpec(dtype="uint8" if kind.bits == 8 else "int32")
+        is_mask = isinstance(kind, Mask)
+        cut = _C.cut(
+            pixels.reshape(-1).view(np.uint8), _whole(size, target), wanted, store, is_mask, raw=stored
+        )
+        pixels = cut.view(np.uint8 if kind.bits == 8 else np.int32).astype(pixels.dtype, copy=False)
+    return pixels.reshape(target[1], target[0], wanted[0])
+
+
+def _baseline(picture: Picture) -> Picture:
+    """A progressive JPEG as a baseline one of the same coefficients; what cannot be one stays as it is."""
+    if picture.raw is not None:
+        return picture
+    codec, *_, flags = _C.probe(_bytes_of(picture))
+    if codec != CODECS[JPEG].name or not flags & PROGRESSIVE:
+        return picture
+    try:
+        return Picture(bytes(cast("npt.NDArray[np.uint8]", _C.jpeg_to_baseline(_bytes_of(picture)))))
+    except FastloadError:
+        return picture  # its entry in the index says that it is progressive
+
+
+def _coefficients(picture: Picture, form: str) -> Picture:
+    """A JPEG as a coefficient record; what cannot be one stays as it is, and its outcome says why."""
+    if picture.raw is not None or _C.probe(_bytes_of(picture))[0] != CODECS[JPEG].name:
+        return picture
+    data, outcome = to_record(picture.data, form)
+    return Picture(data, outcome=outcome)

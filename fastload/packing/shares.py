@@ -1,0 +1,227 @@
+"""Shares of a plan: ranges of shards, the job that packs them beside others, and the pieces of entry
+points that they leave."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.errors import PackError
+from fastload.machine.paths import exists
+from fastload.packing.entries import Made, entries_of
+from fastload.packing.files import claim, printable, publish, remove, temporary_of, unreadable
+from fastload.packing.folders import Listing
+from fastload.packing.plan import WORK_NAME, PackPlan
+from fastload.packing.work import Advance, Closes, Job, ShardPart, part_path
+from fastload.shard.formats import format_of
+from fastload.shard.index import write_index
+
+# ---- The entry points of one shard, made where it is packed, kept beside it until all are there -----
+
+
+def piece_path(part: Path) -> Path:
+    """Where the entry points of the shard with this part are."""
+    return part.with_suffix(".entries")
+
+
+def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int) -> None:
+    """Make the entry points of a finished shard's records, and publish them beside its part.
+
+    Args:
+        part_path: where the part is, or will be.
+        part: the shard's entries and keys.
+        data_file: where its records are.
+        spacing: pixels between entry points, 0: one for each row of MCUs.
+    """
+    index_path = temporary_of(part_path.with_suffix(".fli"))
+    try:
+        write_index(index_path, [part.records], [part.keys])
+        index = _C.Index(str(index_path))
+        reader = _C.Reader(index, [(str(data_file), part.shard_bytes)])
+        made = list(entries_of(reader, range(len(part.records)), spacing, 1))
+    finally:
+        remove(index_path)
+    final = piece_path(part_path)
+    packed = np.frombuffer(b"".join(packed for packed, _ in made), np.uint8)
+    sizes: npt.NDArray[Any] = np.concatenate([np.zeros((0, 2), "<u4"), *(sizes for _, sizes in made)])
+    facts = np.array([spacing, part.shard_bytes, _checksum(part)], np.int64)
+    with open(temporary_of(final), "wb") as file:
+        np.savez(file, packed=packed, sizes=sizes.astype("<u4"), facts=facts)
+    publish(temporary_of(final), final)
+
+
+def read_piece(part_path: Path, part: ShardPart, spacing: int) -> Made | None:
+    """What :func:`write_piece` wrote for this very part; None: nothing, or with another spacing."""
+    try:
+        with np.load(piece_path(part_path)) as arrays:
+            if arrays["facts"].tolist() != [spacing, part.shard_bytes, _checksum(part)]:
+                return None
+            if arrays["sizes"].ndim != 2:
+                return None  # an earlier version's
+            return arrays["packed"].tobytes(), arrays["sizes"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None  # made again, from the records
+
+
+def _checksum(part: ShardPart) -> int:
+    return int(_C.crc32c(np.ascontiguousarray(part.records).view(np.uint8)))
+
+
+# ---- Which shards of a plan one of several packs writes, as the command line says it ----------------
+
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shards by number, counted from 0 through all splits: some ranges, or one of so many equal shares.
+
+    Args:
+        ranges: first and last of each; both belong to it.
+        share: this one, counted from 0, of so many; None: the ranges count.
+    """
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    share: tuple[int, int] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Shares:
+        """Shares as ``0-99``, ``7``, ``0-9,40-49`` or ``3/16`` (the fourth of sixteen).
+
+        Raises:
+            PackError: anything else.
+        """
+        number, slash, count = text.partition("/")
+        if slash:
+            if not (number.isdigit() and count.isdigit() and int(number) < int(count)):
+                raise PackError(
+                    f"--shards {text}: share I of N is written I/N, with I from 0 to N - 1, as 0/16 to 15/16."
+                )
+            return cls(share=(int(number), int(count)))
+        found = [_RANGE.fullmatch(part.strip()) for part in text.split(",")]
+        pairs = [(int(match[1]), int(match[2] or match[1])) for match in found if match]
+        if len(pairs) < len(found) or any(first > last for first, last in pairs):
+            raise PackError(
+                f"--shards {text}: write ranges of shards, counted from 0, with their last (0-99, or "
+                "0-9,40-49), or one share (3/16: the fourth of sixteen)."
+            )
+        return cls(tuple(pairs))
+
+    def numbers(self, count: int) -> list[int]:
+        """Those of ``count`` shards that are meant, ascending; a range may reach beyond the last.
+
+        Raises:
+            PackError: a range begins beyond it.
+        """
+        if self.share is not None:
+            number, of = self.share
+            return list(range(count * number // of, count * (number + 1) // of))
+        for first, last in self.ranges:
+            if first >= count:
+                raise PackError(
+                    f"--shards {first}-{last}: the plan has {count} shards; legal are 0 to {count - 1}."
+                )
+        return sorted({n for first, last in self.ranges for n in range(first, min(last + 1, count))})
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as :meth:`Shares.parse` takes them: ``3,7-12``."""
+    pairs: list[list[int]] = []
+    for number in numbers:
+        if pairs and pairs[-1][1] == number - 1:
+            pairs[-1][1] = number
+        else:
+            pairs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+
+
+# ---- Writing shards of a plan that other processes, here and on other machines, write shards of, too ---
+
+
+ShardState = Literal["whole", "missing", "of another plan"]
+
+
+def claim_path(output: Path, shard: str) -> Path:
+    """The file that is locked by who writes this shard."""
+    return part_path(output, shard).with_suffix(".lock")
+
+
+def shard_state(output: Path, plan: PackPlan, number: int) -> ShardState:
+    """Whether shard ``number`` is there as the plan wants it."""
+    final = output / plan.shards[number].name
+    path = part_path(output, final.name)
+    if not exists(path):
+        return "missing"
+    part = ShardPart.read(path)
+    if part.plan != plan.digest:
+        return "of another plan"
+    if not len(part.records):  # all of its files were left out: publishing removes it
+        return "whole"
+    try:
+        size = os.stat(format_of(str(plan.identity["format"])).data_file(final)).st_size
+    except FileNotFoundError:
+        return "missing"
+    return "whole" if size == part.shard_bytes else "missing"
+
+
+@dataclass(frozen=True)
+class ShareJob(Job):
+    """A job whose shards are claimed one by one, each with its entry points, which one machine alone would
+    make last."""
+
+    def is_finished(self, number: int) -> bool:
+        return shard_state(self.output, self.plan, number) == "whole"
+
+    def claim(self, number: int) -> Closes | None:
+        held = claim(claim_path(self.output, self.plan.shards[number].name))
+        if held is None:
+            return None
+        try:
+            finished = self.is_finished(number)
+        except BaseException:
+            held.close()
+            raise
+        if finished:
+            held.close()
+            return None
+        return held
+
+    def write(self, number: int, advance: Advance) -> ShardPart:
+        if self.store is None:  # what is fetched is compared when it comes
+            self._require_unchanged(number)
+        return super().write(number, advance)
+
+    def _accompany(self, number: int, part: ShardPart) -> None:
+        final = self.output / self.plan.shards[number].name
+        if self.options.entries is not None and len(part.records):
+            path = part_path(self.output, final.name)
+            write_piece(path, part, self.format.data_file(final), self.options.entries)
+
+    def _require_unchanged(self, number: int) -> None:
+        """Raise PackError if a file of the shard differs from what the plan found."""
+        shard = self.plan.shards[number]
+        for path, size, mtime_ns, _ in Listing(self.output / WORK_NAME).rows(shard.start, shard.stop):
+            place = os.path.join(self.root, path)
+            try:
+                status = os.stat(place)
+                found, words = (status.st_size, status.st_mtime_ns), f"has {status.st_size}, or another time"
+            except (FileNotFoundError, NotADirectoryError):
+                found, words = None, "is not there"
+            except OSError as error:
+                raise unreadable(place, error) from error
+            if found != (size, mtime_ns):
+                raise PackError(
+                    f"the source has changed since this pack of {self.output} was planned: {printable(path)} "
+                    f"had {size} bytes, and {words}. --plan-only --restart throws the unfinished pack away "
+                    "and plans anew."
+                )

@@ -1,0 +1,639 @@
+"""Which kind of field a column holds, by its values, and how its values become the field's."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.errors import PackError
+from fastload.machine.paths import open_regular
+from fastload.machine.sizes import counted
+from fastload.packing.files import said_later
+from fastload.packing.pictures import is_path, is_picture
+from fastload.packing.sample_rows import Given
+from fastload.packing.tables import NUMBER, WHOLE, is_beyond_floats, label_sort, labels_of
+from fastload.sample.fields import (
+    DTYPES,
+    MISSING,
+    Array,
+    Boxes,
+    Bytes,
+    Image,
+    Json,
+    Keypoints,
+    Kind,
+    Label,
+    Mask,
+    Polygons,
+    Scalar,
+    Text,
+)
+from fastload.sample.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from fastload.packing.arrow_rows import Typed
+
+
+# ---- Which fields samples have, guessed from some of them -------------------------------------------
+
+
+LABELS = ("label", "class", "target", "category", "category_id", "label_id", "y")
+_MASKS = ("mask", "seg", "annotation_image", "labelmap")
+_BOXES = ("box", "bbox")
+_POINTS = ("keypoint", "landmark", "joint")
+_SNIFFED = 64  # bytes of a file that tell its codec
+_EXACT = 2**53  # float64 holds all integers up to it
+
+
+def guess_schema(source: Given) -> Schema:
+    """The schema of samples.
+
+    Raises:
+        PackError: there are none, or what they have is no sample.
+    """
+    samples = source.first()
+    if not samples:
+        raise PackError("there are no samples to pack.")
+    wrong = next((sample for sample in samples if not isinstance(sample, Mapping)), None)
+    if wrong is not None:
+        raise PackError(f"a sample must be a dict of values by field name. Found: {type(wrong).__name__}.")
+    names = list(dict.fromkeys(name for sample in samples for name in sample))
+    fields = []
+    for name in names:
+        values = [sample[name] for sample in samples if sample.get(name) is not None]
+        try:
+            kind = guess_kind(str(name), values, source.root)
+            fields.append(Field(name, kind if len(values) == len(samples) else with_gaps(kind)))
+        except ValueError as error:
+            raise PackError(f"{error} Name its kind, or leave it out: schema={{...}} or --field.") from None
+    try:
+        return Schema(tuple(fields))
+    except ValueError as error:
+        raise PackError(f"{error} Give a schema, or --field name=image.") from None
+
+
+def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -> Kind:
+    """The kind of a field from its name and some of its values that are not None.
+
+    Args:
+        dtype: of the numbers in lists, where their type says it.
+
+    Raises:
+        ValueError: nothing fits.
+    """
+    if not values:
+        return Json()
+    if all(is_picture(value) or _is_encoded(value) for value in values):
+        return picture_kind(name, values)
+    if all(isinstance(value, str) for value in values):
+        files = all(is_image_file(value, root) for value in values)
+        return picture_kind(name, ()) if files else Text()
+    if all(is_path(value) for value in values):
+        return picture_kind(name, ())
+    if all(isinstance(value, (bytes, bytearray, memoryview)) for value in values):
+        return Bytes()
+    if all(isinstance(value, (bool, np.bool_)) for value in values):
+        return Scalar("bool")
+    if all(isinstance(value, (int, float, np.number)) and type(value) is not bool for value in values):
+        return _number(name, values)
+    return _rows(name, values, dtype)
+
+
+def with_gaps(found: Kind) -> Kind:
+    """What a field is, of some of whose values there are none: what has no place for that is JSON, which has.
+
+    A float has: it is NaN. Of boxes, points and outlines it means no objects, of a label no class.
+    """
+    if isinstance(found, Text):
+        return Text(null=True)
+    if isinstance(found, Array) or (isinstance(found, Scalar) and not found.dtype.startswith("float")):
+        return Json()
+    return found
+
+
+def is_image_file(text: str, root: bytes) -> bool:
+    """Whether a path (relative to ``root``) is an image file's, by its contents."""
+    if "\0" in text or not text:
+        return False
+    try:
+        with open_regular(path := os.path.join(root, os.fsencode(text))) as file:
+            data = file.read(_SNIFFED)
+            return _sniffed(data) or data.startswith(b"\x93NUMPY")
+    except OSError as error:
+        said_later(path, error)
+        return False
+
+
+def _sniffed(data: bytes) -> bool:
+    return bool(data) and _C.sniff(np.frombuffer(data[:_SNIFFED], np.uint8)) != "unknown"
+
+
+def _is_encoded(value: Any) -> bool:
+    if isinstance(value, Mapping) and set(value) == {"bytes", "path"}:
+        value = value["bytes"] or b""
+    return isinstance(value, (bytes, bytearray, memoryview)) and _sniffed(bytes(value))
+
+
+def picture_kind(name: str, values: Sequence[Any]) -> Kind:
+    """The kind of a field of pictures."""
+    pixels = [np.asarray(value) for value in values if is_picture(value)]
+    bits = 16 if any(found.dtype.itemsize > 1 for found in pixels) else 8
+    if any(word in name.lower() for word in _MASKS):
+        return Mask(bits, ignore=(1 << bits) - 1)
+    channels = {found.shape[2] if found.ndim == 3 else 1 for found in pixels}
+    if channels and channels.isdisjoint({3, 4}):
+        return Image(channels.pop() if len(channels) == 1 else 3, bits)
+    return Image(3, bits)
+
+
+def _number(name: str, values: Sequence[Any]) -> Kind:
+    whole = [int(value) for value in values if isinstance(value, (int, np.integer))]
+    if len(whole) < len(values):
+        wrong = next((value for value in whole if not is_exact(value)), None)
+        if wrong is not None:
+            raise ValueError(
+                f"{name!r} has fractions, and the integer {wrong}, which no float64 is: no type of numbers "
+                "has both."
+            )
+    elif max(map(abs, whole)) >= 1 << 64:
+        raise ValueError(
+            f"{name!r} has the integer {max(whole, key=abs)}, beyond 64 bits, which no field can hold."
+        )
+    elif name.lower() in LABELS and min(whole) >= -1 and max(whole) < 1 << 31:
+        return Label()
+    return Scalar(_legal(name, _common(name, [np.asarray(value) for value in values], whole)))
+
+
+def _common(name: str, found: Sequence[npt.NDArray[Any]], whole: Sequence[int]) -> np.dtype[Any]:
+    """The dtype that holds all numbers; ``whole``: the integers among them, and only where all are."""
+    dtype = np.result_type(*(array.dtype for array in found))
+    if dtype.kind == "f" and all(array.dtype.kind in "iu" for array in found):
+        # NumPy makes floats of signed and unsigned 64 bits, which are not exact.
+        signed = min(whole) < 0
+        if signed and max(whole) >= 1 << 63:
+            raise ValueError(
+                f"{name!r} has integers from {min(whole)} to {max(whole)}, which no field can hold: neither "
+                "int64 nor uint64 has both."
+            )
+        return np.dtype(np.int64 if signed else np.uint64)
+    return dtype
+
+
+def is_exact(value: int) -> bool:
+    """Whether a float64 is this very integer."""
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _legal(name: str, dtype: np.dtype[Any]) -> str:
+    if dtype.name not in DTYPES:
+        raise ValueError(f"{name!r} has numbers of the type {dtype}, which no field can hold.")
+    return str(dtype.name)
+
+
+def _rows(name: str, values: Sequence[Any], dtype: str = "") -> Kind:
+    """Arrays and lists; what is neither is JSON if JSON can say it."""
+    low = name.lower()
+    if any(word in low for word in ("polygon", "segmentation", "outline")) and _are_polygons(values):
+        return Polygons()
+    if all(_are_areas(value) for value in values) and any(values):
+        return Polygons("rle")
+    arrays = [array_of(value) for value in values]
+    found = [array for array in arrays if array is not None]
+    filled = [array for array in found if array.size]
+    shapes = {array.shape[1:] for array in filled}
+    hollow = any(len(array) and not array.size for array in found)  # lists of empty lists
+    if len(found) < len(arrays) or len(shapes) > 1 or hollow or _is_mixed(filled):
+        return _json_kind(name, values)
+    row = shapes.pop() if shapes else ()
+    if any(word in low for word in _BOXES) and (row == (4,) or not filled):
+        return Boxes(_box_format(filled))
+    if any(word in low for word in _POINTS) and len(row) == 2 and row[1] in (2, 3):
+        return Keypoints(row[0], row[1] == 3)
+    lengths = {len(array) for array in found}
+    rows = None if len(lengths) > 1 or lengths == {0} else lengths.pop()
+    if dtype:
+        return Array(dtype, (rows, *row))
+    whole = [int(edge) for array in filled for edge in (array.min(), array.max()) if array.dtype.kind in "iu"]
+    common = _common(name, filled, whole) if filled else np.dtype(np.float32)
+    return Array(_legal(name, common), (rows, *row))
+
+
+def _is_mixed(filled: Sequence[npt.NDArray[Any]]) -> bool:
+    """Whether no dtype holds all these numbers as they are: truths and numbers, or large integers beside
+    fractions or negative ones."""
+    kinds = {array.dtype.kind for array in filled}
+    whole = [array for array in filled if array.dtype.kind in "iu"]
+    large = any(is_beyond(array) for array in whole)
+    unsigned = any(array.dtype == np.uint64 and array.max() >= 1 << 63 for array in whole)
+    return (
+        ("b" in kinds and len(kinds) > 1)
+        or ("f" in kinds and large)
+        or (unsigned and any(array.min() < 0 for array in whole))
+    )
+
+
+def is_beyond(found: npt.NDArray[Any]) -> bool:
+    """Whether integers reach beyond those that float64 holds all of."""
+    return found.size > 0 and (int(found.max()) > _EXACT or int(found.min()) < -_EXACT)
+
+
+def array_of(value: Any) -> npt.NDArray[Any] | None:
+    """A value as numbers of at least one dimension, the very ones; None: it is none, or NumPy has no such."""
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        try:
+            found = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            return None
+        if not found.ndim or (found.dtype.kind not in "biuf" and found.size):
+            return None
+        if not isinstance(value, (list, tuple)) or not found.size:
+            return found
+        if found.dtype.kind in "iuf":
+            parts = np.asarray(value, object).ravel().tolist()
+            if any(isinstance(part, (bool, np.bool_)) for part in parts):  # which NumPy makes numbers of
+                return None
+            if found.dtype.kind == "f" and (np.abs(found) >= _EXACT).any():
+                whole = [int(part) for part in parts if isinstance(part, (int, np.integer))]
+                if len(whole) == len(parts):
+                    in_range = min(whole) >= 0 and max(whole) < 1 << 64
+                    return np.asarray(value, object).astype(np.uint64) if in_range else None
+                return found if all(map(is_exact, whole)) else None
+        return found
+    return None
+
+
+def _box_format(filled: Sequence[npt.NDArray[Any]]) -> str:
+    """Corners, unless one lies before the other: then left, top, width and height."""
+    return "xyxy" if all((rows[:, 2:] >= rows[:, :2]).all() for rows in filled) else "xywh"
+
+
+def _are_polygons(values: Sequence[Any]) -> bool:
+    def is_one(value: Any) -> bool:
+        return isinstance(value, (list, tuple)) and all(
+            isinstance(polygons, (list, tuple)) and all(array_of(polygon) is not None for polygon in polygons)
+            for polygons in value
+        )
+
+    return all(is_one(value) for value in values) and any(polygons for value in values for polygons in value)
+
+
+def _are_areas(value: Any) -> bool:
+    """Whether a value is run lengths of objects, as COCO's."""
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(area, Mapping) and set(area) == {"size", "counts"} for area in value
+    )
+
+
+def _json_kind(name: str, values: Sequence[Any]) -> Kind:
+    try:
+        for value in values:
+            json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name!r} has values of the type {type(values[0]).__name__} that fit no kind of field, also not "
+            f"json: {error}."
+        ) from None
+    return Json()
+
+
+# ---- What a table's columns hold --------------------------------------------------------------------
+#
+# Seen once as a whole, so that the last row counts as the first does.
+
+
+_POINT_ZERO = re.compile(r"([-+]?\d+)\.0*", re.ASCII)  # a whole number all the same
+_BOOLS = {"true": True, "false": False}
+_KEPT, _SHAPES = 16, 64  # values that are kept in any case, and of those that look different from all before
+# By Arrow's type, what a column is whose values that were looked at are all null.
+_EMPTY: dict[str, Kind] = {
+    **dict.fromkeys(("string", "large_string", "string_view"), Text()),
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), Bytes()),
+}
+_LABELS_TYPES = ("string", "large_string", "int", "uint")  # names of Arrow's types begin so
+_MOST_CLASSES = 10_000_000
+_MOST_DIGITS = 400  # of a number; a float has 309 before its point
+
+
+class Column:
+    """One column of a table, while its rows are walked.
+
+    Args:
+        name: its name.
+        texts: whether its values are CSV's texts.
+        kind: what it is said to be; None: to be guessed.
+        whole: whether that is all there is to say: a label without classes has none.
+        typed: what its type says, where it has one.
+    """
+
+    def __init__(
+        self, name: str, texts: bool, kind: Kind | None, whole: bool = False, typed: Typed | None = None
+    ) -> None:
+        self.name, self._texts, self._kind, self._typed = name, texts, kind, typed
+        if kind is None:
+            self._wants_classes = name.lower() in LABELS
+        else:
+            self._wants_classes = isinstance(kind, Label) and not kind.classes and not whole
+        self._kept: list[tuple[Any, Any, int]] = []  # as it is written, as it is meant, row
+        self._looks: set[Any] = set()
+        self._distinct: set[str | int] = set()  # classes
+        self._sorts: dict[str, str] = {}  # of labels, and the first of each with its row
+        self._only_texts = False
+        self._whole: dict[str, tuple[int, int]] = {}  # the least and the largest integer, and one that no
+        # float64 is, with their rows
+        self.gaps: list[int] = [0, 0]  # rows without a value, and the first of them
+        self.rows = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether no value can change what it is."""
+        return self._kind is not None and not self._wants_classes
+
+    def skip(self, rows: int) -> None:
+        """The first rows, which have no such column."""
+        self.rows = rows
+        self.gaps = [rows, 1] if rows else [0, 0]
+
+    def see(self, value: Any) -> None:
+        """A value of the next row; None: there is none."""
+        self.rows += 1
+        if value is None:
+            self.gaps = [self.gaps[0] + 1, self.gaps[1] or self.rows]
+            return
+        if self._wants_classes:
+            self._see_class(value)
+        if self._kind is not None or (self._typed is not None and self._typed.kind is not None):
+            return
+        text = value
+        if self._texts:
+            value = parsed(text)
+            self._only_texts = self._only_texts or value is text
+        if type(value) is int:
+            self._see_integer(value)
+        look = _look(value)
+        if len(self._kept) < _KEPT or (look not in self._looks and len(self._looks) < _SHAPES):
+            self._looks.add(look)
+            self._kept.append((text, value, self.rows))
+
+    def _see_integer(self, value: int) -> None:
+        if value < self._whole.get("low", (value + 1, 0))[0]:
+            self._whole["low"] = value, self.rows
+        if value > self._whole.get("high", (value - 1, 0))[0]:
+            self._whole["high"] = value, self.rows
+        if "inexact" not in self._whole and not is_exact(value):
+            self._whole["inexact"] = value, self.rows
+
+    def _see_class(self, value: Any) -> None:
+        if isinstance(value, str):
+            value = value.strip() if self._texts else value
+            if not value or value in self._distinct:
+                return
+        elif not isinstance(value, (int, float)) or len(self._distinct) > _MOST_CLASSES:
+            self._wants_classes = False
+            self._distinct.clear()
+            return
+        sort = label_sort(value, self._texts and self._kind is None)
+        if sort not in self._sorts:
+            self._sorts[sort] = f"{value!r:.80} in row {self.rows}"
+        if self._sorts.keys().isdisjoint({"fraction", "truth"}):
+            self._distinct.add(value)
+        else:  # these are no classes
+            self._distinct.clear()
+
+    def kind(self, root: bytes, where: str) -> Kind:
+        """What it holds.
+
+        Args:
+            where: the table, for messages.
+
+        Raises:
+            PackError: nothing that a field can hold; the message names the column.
+        """
+        if self._wants_classes and (self._sorts or self._has_no_labels()):
+            classes = self._classes(where)
+            if classes is not None:
+                return classes
+        if self._kind is not None:
+            return self._kind
+        try:
+            found = self._guessed(root)
+        except ValueError as error:
+            json_can = (
+                f"--field {self.name}=json keeps them, " if all(map(_says_json, self._values())) else ""
+            )
+            advice = f"{json_can}--field {self.name}=none leaves the column out."
+            raise PackError(f"{where}: the column {error}{self._rows_of(str(error))} {advice}") from None
+        if not self.gaps[0]:
+            return found
+        if not self._texts:
+            if isinstance(found, Bytes):
+                raise PackError(
+                    f"{where}: the column {self.name!r} has bytes, and null in row {self.gaps[1]}, which "
+                    f"bytes have no place for. Leave the column out, --field {self.name}=none, or those rows."
+                )
+            return with_gaps(found)
+        if isinstance(found, Scalar) and found.dtype.startswith(("int", "uint")):
+            # CSV has no types: what is not there is NaN, where a float holds all that is there.
+            return Text() if "inexact" in self._whole else Scalar("float64")
+        return found if isinstance(found, Text) else with_gaps(found)
+
+    def _guessed(self, root: bytes) -> Kind:
+        if self._typed is not None and self._typed.kind is not None:
+            return self._typed.kind
+        if not self._kept and self._typed is not None and self._typed.name in _EMPTY:
+            return _EMPTY[self._typed.name]
+        values = self._values()
+        if self._only_texts or (self._texts and not _agree(values)):
+            values = [text for text, _, _ in self._kept]
+        try:
+            return guess_kind(self.name, values, root, "" if self._typed is None else self._typed.dtype)
+        except ValueError:
+            if not self._texts:
+                raise
+            return Text()  # what is written is kept, where no type of numbers has all of it
+
+    def _values(self) -> list[Any]:
+        """Values that stand for all, as they are meant."""
+        return [value for _, value, _ in self._kept] + [value for value, _ in self._whole.values()]
+
+    def _has_no_labels(self) -> bool:
+        """Whether a column of labels has none at all, so that all are -1."""
+        name = "null" if self._typed is None else self._typed.name
+        return self._kind is None and (name == "null" or name.startswith(_LABELS_TYPES))
+
+    def _classes(self, where: str) -> Label | None:
+        """The classes; None: these are none."""
+        try:
+            labels = labels_of(self._distinct, self._sorts, self.name, self._texts)
+        except ValueError as error:
+            raise PackError(f"{where}: the column {self.name!r} {error}") from None
+        return None if labels is None else Label(labels.classes)
+
+    def _rows_of(self, words: str) -> str:
+        """In which rows the values are that a message is about."""
+        named = set(re.findall(r"-?\d+", words))
+        rows = {row for value, row in self._whole.values() if str(value) in named}
+        rows = rows or {row for _, value, row in self._kept if not _says_json(value)}
+        return f" Found in row {', '.join(map(str, sorted(rows)[:3]))}." if rows else ""
+
+    def note(self, found: Kind) -> str:
+        """What became of values that are not in the field as they were; "": all are.
+
+        Args:
+            found: the kind.
+        """
+        words = []
+        if self._typed is not None and self._typed.converted:
+            words.append(f"{self._typed.name} as {_called(found)}")
+        if self._texts and isinstance(found, Text) and not self._only_texts and self._kept:
+            words.append("values that no other kind has as they are written, so text")
+        count, first = self.gaps
+        if count and not isinstance(found, (Image, Mask)):
+            what = "empty" if self._texts else "null"
+            rows = f"{what} in {counted(count, 'row')} (the first: row {first})"
+            words.append(f"{rows}: {_without(found, self._texts)}")
+        return f"{self.name}: {'; '.join(words)}" if words else ""
+
+
+def _called(kind: Kind) -> str:
+    return str(kind.dtype) if isinstance(kind, Scalar) else kind.name
+
+
+def _without(kind: Kind, texts: bool) -> str:
+    """What a batch has where a row has no value."""
+    if isinstance(kind, Scalar):
+        return "NaN"
+    if isinstance(kind, Text) and texts and not kind.null:
+        return '""'
+    if isinstance(kind, (Text, Json)):
+        return f"None ({kind.name})"
+    return "-1, no class" if isinstance(kind, Label) else "no objects" if kind.has_rows else "none"
+
+
+def _agree(values: list[Any]) -> bool:
+    """Whether values of CSV are of one sort: texts of truths beside numbers stay texts."""
+    sorts = {bool: "truth", int: "number", float: "number", list: "json", dict: "json"}
+    return len({sorts.get(type(value), "text") for value in values}) <= 1
+
+
+def _says_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def parsed(text: str) -> Any:
+    """What a text of a CSV file says if it is a number, a truth or JSON, else itself; a whole number is the
+    one that is written, a fraction its nearest float."""
+    if len(text) > _MOST_DIGITS and text[:1] not in ("[", "{"):
+        return text
+    if WHOLE.fullmatch(text):
+        return int(text)
+    if NUMBER.fullmatch(text):
+        whole = _POINT_ZERO.fullmatch(text)
+        is_lost = whole is not None and not is_exact(int(whole[1]))
+        return text if is_lost or is_beyond_floats(text) else float(text)
+    if text.lower() in _BOOLS:
+        return _BOOLS[text.lower()]
+    if text[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def value_of(kind: Kind, value: Any, texts: bool, json_texts: bool) -> Any:
+    """The value of a cell, as a field of that kind takes it.
+
+    Raises:
+        ValueError: a text that cannot be one; null, and the field has no place for it.
+    """
+    if value is None:
+        return _nothing(kind, texts)
+    if isinstance(kind, (Image, Mask, Text)):
+        return value
+    if isinstance(kind, Label):
+        return _class(kind, value, texts)
+    if isinstance(kind, Bytes):
+        return _bytes(value) if isinstance(value, str) else value
+    if isinstance(kind, Json) and isinstance(value, str):
+        return _parsed_json(value) if json_texts else value
+    if texts:
+        found = parsed(value)
+        if isinstance(found, str):
+            raise ValueError(f"{value!r:.80} is no {kind.name}")
+        return found
+    return value
+
+
+def _nothing(kind: Kind, texts: bool) -> Any:
+    """What a field has of a row without a value."""
+    if isinstance(kind, Scalar):
+        if kind.dtype in MISSING:
+            return MISSING[kind.dtype]
+        raise ValueError(
+            f"there is no value, and {kind.dtype} has none that says so: float64 has NaN, json None"
+        )
+    if isinstance(kind, Text):
+        if kind.null or texts:
+            return None if kind.null else ""
+        raise ValueError("it is null; text(null=True) keeps that")
+    if isinstance(kind, Bytes):
+        if texts:
+            return b""
+        raise ValueError("it is null, which bytes have no place for")
+    if isinstance(kind, Array):
+        raise ValueError("it is null, and an array has no null: json keeps it")
+    return None
+
+
+def _parsed_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _class(kind: Label, value: Any, texts: bool) -> Any:
+    if isinstance(value, str) and value not in kind.indices:
+        value = value.strip() if texts else value
+        if value not in kind.indices and WHOLE.fullmatch(value):
+            return int(value)
+        return value or None
+    return value
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r:.40} is no base64: {error}") from None
+
+
+def _look(value: Any) -> Any:
+    """What two values have in common that a field cannot tell from each other."""
+    if isinstance(value, (list, tuple)):
+        found = array_of(value)
+        if found is None:
+            return "no numbers"
+        rows = len(found) if len(found) < 4 else -1
+        is_negative = found.dtype.kind in "if" and found.size > 0 and bool(found.min() < 0)
+        beyond = found.dtype.kind in "iu" and is_beyond(found)
+        return found.shape[1:], found.dtype.kind, rows, is_negative, beyond, not found.size
+    if isinstance(value, Mapping):
+        return tuple(sorted(map(str, value)))
+    return type(value)

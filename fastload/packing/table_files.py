@@ -1,0 +1,484 @@
+"""Tables as sources: CSV, JSONL, Parquet and Arrow files, folders of them, and the rows that they have."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastload.errors import PackError, ShardError
+from fastload.machine.paths import exists, is_dir
+from fastload.packing.files import walk
+from fastload.packing.folders import splits_among
+from fastload.packing.tables import is_beyond_floats
+from fastload.remote.http import RangeFile
+from fastload.remote.location import Location, is_url
+from fastload.remote.store import Store
+from fastload.sample.schema import Field
+from fastload.shard.manifest import MANIFEST_NAME
+from fastload.shard.suffixes import TABLES, TEXT_TABLES, is_image
+
+if TYPE_CHECKING:
+    from fastload.packing.arrow_rows import ArrowRows, Typed
+
+
+# ---- The rows of a table, from any of them on -------------------------------------------------------
+#
+# CSV, JSONL, and what arrow_rows has.
+#
+# CSV gives texts (None for an empty cell), the others what JSON and Arrow say.
+
+
+Row = dict[str, Any]
+_BLOCK = 1024  # rows from one known place to the next
+_SUFFIXES = (*TEXT_TABLES, *TABLES)
+_AT_ONCE = 1 << 20  # bytes hashed at a time
+
+
+def table_suffix(path: Path) -> str | None:
+    """The suffix of a file that is a table; None: it is none."""
+    suffix = path.suffix.lower()
+    return suffix if suffix in _SUFFIXES else None
+
+
+class Rows(Protocol):
+    """A table; pickles, and opens its file where it is read."""
+
+    texts: bool  # values are CSV's
+    json_texts: bool  # JSON is written as text
+
+    @property
+    def path(self) -> Path | None:
+        """Its file, if it is one file of this machine."""
+
+    @property
+    def where(self) -> str:
+        """What stands for it in messages."""
+
+    @property
+    def root(self) -> bytes:
+        """The folder that relative paths in it start from."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files that it names are on this machine."""
+
+    def names(self) -> list[str]:
+        """The columns, in their order; of JSONL those of the rows that have been walked."""
+
+    def classes(self) -> dict[str, list[str]]:
+        """Class names by column, where it has some."""
+
+    def pictures(self) -> list[str]:
+        """Columns that hold images, where it says so."""
+
+    def objects(self) -> Mapping[str, Field]:
+        """Fields of objects, by the columns that stand for them."""
+
+    def types(self, left: Container[str]) -> Mapping[str, Typed]:
+        """What the columns' types say, but for those that are ``left`` out; of formats without types nothing.
+
+        Raises:
+            PackError: a type that no field can hold, naming the column.
+        """
+
+    def unsure(self) -> str:
+        """Which of these is of a form that its values do not tell, and that must be said; "": none."""
+
+    def large(self) -> frozenset[str]:
+        """Columns whose first values must do to tell what they hold."""
+
+    def count(self) -> int | None:
+        """How many rows there are; None: who wants to know walks them."""
+
+    def size(self) -> int:
+        """Bytes of its files."""
+
+    def digest(self) -> str:
+        """What tells it from other tables."""
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        """The rows from number ``start`` on, with these columns at least.
+
+        Raises:
+            PackError: a damaged table, naming the place.
+        """
+
+    def paths(self, column: str) -> Iterator[Any]:
+        """What a column says of files."""
+
+
+class _OneFile:
+    """What CSV and JSONL have in common."""
+
+    path: Path
+    is_local = True
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def root(self) -> bytes:
+        return os.fsencode(self.path.parent)
+
+    def classes(self) -> dict[str, list[str]]:
+        return {}
+
+    def pictures(self) -> list[str]:
+        return []
+
+    def objects(self) -> Mapping[str, Field]:
+        return {}
+
+    def types(self, left: Container[str]) -> Mapping[str, Typed]:
+        return {}
+
+    def unsure(self) -> str:
+        return ""
+
+    def large(self) -> frozenset[str]:
+        return frozenset()
+
+    def count(self) -> int | None:
+        return None
+
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def digest(self) -> str:
+        hashed = hashlib.blake2b(digest_size=16)
+        with open(self.path, "rb") as file:
+            while part := file.read(_AT_ONCE):
+                hashed.update(part)
+        return hashed.hexdigest()
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def paths(self, column: str) -> Iterator[Any]:
+        return (row.get(column) for row in self.walk())
+
+
+def open_rows(path: Path) -> Rows:
+    """A table by its suffix; nothing of its rows is read yet.
+
+    Raises:
+        PackError: it is none, or has no columns.
+    """
+    suffix = table_suffix(path)
+    if suffix == ".csv":
+        return _Csv(path)
+    if suffix == ".jsonl":
+        return _Jsonl(path)
+    if suffix is not None:
+        from fastload.packing.arrow_rows import ArrowRows
+
+        status = path.stat()
+        file = TableFile(str(path), status.st_size, str(path), None, str(status.st_mtime_ns))
+        return ArrowRows([file], str(path), os.fsencode(path.parent))
+    raise PackError(f"{path} is no table: a table's name ends with {', '.join(_SUFFIXES)}.")
+
+
+class _Lines:
+    """The lines of a file, and where the next one begins."""
+
+    def __init__(self, path: Path, offset: int) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115 (closed by close)
+        self._file.seek(offset)
+        self.offset = offset
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.offset += len(line)
+            yield line.decode("utf-8", "surrogateescape")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@dataclass
+class _Csv(_OneFile):
+    path: Path
+    texts: bool = True
+    json_texts: bool = True
+    _places: dict[int, int] = field(default_factory=dict)  # where every 1024th row begins, once it was walked
+
+    def names(self) -> list[str]:
+        with open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            header = next(csv.reader(file), [])
+        names = [name.strip() for name in header]
+        if not names or len(set(names)) < len(names) or "" in names:
+            raise PackError(
+                f"{self.path}: the first line must name the columns, each its own. Found: {header}."
+            )
+        return names
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        names = self.names()
+        first = max((number for number in self._places if number <= start), default=-1)
+        lines = _Lines(self.path, self._places.get(first, 0))
+        try:
+            reader = csv.reader(iter(lines))
+            if first < 0:
+                next(reader)
+            number = max(first, 0)
+            place = lines.offset
+            for cells in self._checked(reader):
+                if not cells:
+                    place = lines.offset
+                    continue
+                if number % _BLOCK == 0:
+                    self._places[number] = place
+                if len(cells) != len(names):
+                    raise PackError(f"{self.path}: record {number + 1} has {len(cells)} columns: {cells!r}.")
+                if number >= start:
+                    yield {name: cell or None for name, cell in zip(names, cells, strict=True)}
+                number += 1
+                place = lines.offset
+        finally:
+            lines.close()
+
+    def _checked(self, reader: Any) -> Iterator[list[str]]:
+        try:
+            yield from reader
+        except csv.Error as error:
+            raise PackError(f"{self.path}, line {reader.line_num}: {error}.") from None
+
+
+def _finite(text: str) -> float:
+    """A number of JSON with a fraction or an exponent."""
+    if is_beyond_floats(text):
+        raise ValueError(f"{text} is beyond float64; as a text, in quotes, it is kept")
+    return float(text)
+
+
+@dataclass
+class _Jsonl(_OneFile):
+    path: Path
+    texts: bool = False
+    json_texts: bool = False
+    _places: dict[int, int] = field(default_factory=dict)
+    _names: dict[str, None] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        return list(self._names)
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        number = max((number for number in self._places if number <= start), default=0)
+        lines = _Lines(self.path, self._places.get(number, 0))
+        try:
+            place = lines.offset
+            for line in lines:
+                if line.strip():
+                    if number % _BLOCK == 0:
+                        self._places[number] = place
+                    if number >= start:
+                        yield self._parsed(line, number)
+                    number += 1
+                place = lines.offset
+        finally:
+            lines.close()
+
+    def _parsed(self, line: str, number: int) -> Row:
+        try:
+            row = json.loads(line, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            raise PackError(f"{self.path}, record {number + 1}: {error}.") from None
+        if not isinstance(row, dict):
+            raise PackError(f"{self.path}, record {number + 1} is no object: {line[:80]!r}.")
+        self._names |= dict.fromkeys(row)
+        return row
+
+
+# ---- One file of a table, on this machine or in a store ---------------------------------------------
+#
+# pyarrow is imported when one is opened.
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table.
+
+    Args:
+        name: for messages: its path or URL.
+        size: bytes.
+        path: on this machine; of a store its key.
+        store: what has it; None: this machine.
+        version: with name and size it tells one file from another: a commit, a time.
+    """
+
+    name: str
+    size: int
+    path: str
+    store: Store | None = None
+    version: str = ""
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is Parquet, by its name; else Arrow IPC."""
+        return self.path.lower().endswith(".parquet")
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """As pyarrow reads it.
+
+        Raises:
+            PackError: it cannot be read, or is damaged.
+        """
+        import pyarrow as pa
+
+        try:
+            if self.store is None:
+                with pa.OSFile(self.path) as local:
+                    yield local
+            else:
+                with RangeFile(self.store, self.path, self.size) as remote:
+                    yield pa.PythonFile(remote, mode="r")
+        except (OSError, ValueError) as error:  # pyarrow's are some of these
+            kind = "Parquet" if self.is_parquet else "Arrow IPC"
+            of_system = isinstance(error, ShardError) or (isinstance(error, OSError) and error.errno)
+            what = "cannot be read" if of_system else f"is not a whole {kind} file"
+            raise PackError(f"{self.name} {what}: {str(error).rstrip('.')}.") from error
+
+
+# ---- Parquet and Arrow files as sets of samples -----------------------------------------------------
+#
+# A folder of them, files of the Hub, one set a split.
+
+
+_DEPTH = 4  # folders below the one that is given
+# train-00000-of-00004.parquet, as datasets writes them, perhaps with a hash; 0000.parquet of the Hub's own
+_NUMBERED = re.compile(r"(?:(.+?)[-_])?(\d{5}-of-\d{5}(?:-[0-9a-f]{16})?|\d+)")
+_UNNAMED = ("", "data", "dataset")  # before a number: the folder's name says which split it is
+_ONE_SET = "Give the tables of one set: a folder of them alone, or a URL with * in its last part."
+_NO_FOLDER = b"/dev/null"  # no relative path leads from there to a file
+
+
+def table_sets(
+    source: str | os.PathLike[str], storage_options: Mapping[str, Any] | None
+) -> list[tuple[str, ArrowRows]]:
+    """Split ("": there is one only) and rows of each set that a folder of tables or a URL stands for; none:
+    it is something else.
+
+    Raises:
+        PackError: tables that are no set together.
+        RemoteError: the store does not tell.
+    """
+    if is_url(source):
+        return _in_store(str(source), storage_options)
+    place = Path(source).absolute()
+    if not is_dir(place) or exists(place / MANIFEST_NAME):
+        return []
+    names = _below(place)
+    files = {}
+    for name in names:
+        status = (place / name).stat()
+        found = str(place / name)
+        files[name] = TableFile(found, status.st_size, found, None, str(status.st_mtime_ns))
+    return split_sets(str(place), files, os.fsencode(place))
+
+
+def _below(place: Path) -> list[str]:
+    """The tables below a folder; none if there is an image as well."""
+    found = []
+    for folder, folders, names in walk(str(place)):
+        below = os.path.relpath(folder, place)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if below.count(os.sep) >= _DEPTH:
+            folders.clear()
+        if any(map(is_image, names)):
+            return []
+        found += [os.path.normpath(os.path.join(below, name)) for name in names if _is_table(name)]
+    return found
+
+
+def _is_table(name: str) -> bool:
+    """Whether it is one, and not what ``datasets`` keeps of its work."""
+    last = name.rpartition("/")[2]
+    return last.lower().endswith(TABLES) and not last.startswith((".", "cache-"))
+
+
+def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple[str, ArrowRows]]:
+    from fastload.remote.opening import open_store
+
+    try:
+        location = Location.parse(url)
+    except ValueError as error:
+        raise PackError(str(error)) from None
+    pattern = location.path if set("*?[") & set(location.name) else ""
+    if location.scheme != "hf" and not pattern and not _is_table(location.path):
+        return []
+    store = open_store(location, None if location.scheme == "file" else storage_options)
+    commit = getattr(store, "commit", "")
+    if not pattern and _is_table(location.path):
+        facts = store.head(location.path)
+        if facts is None:
+            raise PackError(f"{location} does not exist.")
+        file = TableFile(str(location), facts.size, location.path, store, commit or facts.etag)
+        return [("", _rows(str(location), [file], _NO_FOLDER))]
+    folder = location.parent.path if pattern else location.path
+    prefix = f"{folder}/" if folder else ""
+    listed = list(store.list(prefix))
+    if not pattern and any(each.path == prefix + MANIFEST_NAME for each in listed):
+        raise PackError(f"{location} is packed already: DataLoader, info and verify take its URL.")
+    if not pattern and any(is_image(each.path) for each in listed):
+        return []
+    names = {each.path: each.size for each in listed if _is_table(each.path)}
+    files = {
+        path[len(prefix) :]: TableFile(str(store.root / path), size, path, store, commit)
+        for path, size in names.items()
+        if not pattern or fnmatchcase(path, pattern)
+    }
+    if not files:
+        raise PackError(f"{location} has no {' or '.join(TABLES)} files, and no images.")
+    return split_sets(str(location), files, _NO_FOLDER)
+
+
+def split_sets(where: str, files: Mapping[str, TableFile], root: bytes) -> list[tuple[str, ArrowRows]]:
+    """Files by their paths below what was given, as sets, one a split.
+
+    Raises:
+        PackError: files of several sets.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in sorted(files):
+        groups.setdefault(_split_of(name), []).append(name)
+    numbered = all("-of-" in name for name in files)
+    if len(groups) > 1 and not numbered and not splits_among(list(groups), where, advice=_ONE_SET):
+        groups = {"": sorted(files)}  # parts of one table, each with a name of its own
+    for names in groups.values():
+        folders = sorted({name.rpartition("/")[0] for name in names})
+        if len(folders) > 1:
+            raise PackError(
+                f"{where} has tables of several sets, in the folders {', '.join(map(repr, folders))}. Give "
+                "one of them."
+            )
+    return [
+        (split if len(groups) > 1 else "", _rows(where, [files[name] for name in names], root))
+        for split, names in groups.items()
+    ]
+
+
+def _split_of(name: str) -> str:
+    """What a file's name says, or else its folder's."""
+    folder, _, last = name.rpartition("/")
+    stem = last.rpartition(".")[0]
+    found = _NUMBERED.fullmatch(stem)
+    if found is None:
+        return stem
+    return (found[1] or "") if found[1] not in (None, *_UNNAMED) else folder.rpartition("/")[2]
+
+
+def _rows(where: str, files: Sequence[TableFile], root: bytes) -> ArrowRows:
+    from fastload.packing.arrow_rows import ArrowRows
+
+    return ArrowRows(files, files[0].name if len(files) == 1 else where, root)

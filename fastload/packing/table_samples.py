@@ -1,0 +1,317 @@
+"""A table of any columns as samples with fields."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastload.errors import PackError
+from fastload.machine.paths import exists
+from fastload.packing.arrow_rows import without_bad
+from fastload.packing.files import said_later
+from fastload.packing.pictures import path_of
+from fastload.packing.sample_rows import Encoder, Failed, Lessened, at_least
+from fastload.packing.table_columns import Column, picture_kind, value_of
+from fastload.packing.table_files import Row, Rows, open_rows, table_suffix
+from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
+from fastload.sample.fields import Image, Json, Kind, Label, Mask
+from fastload.sample.schema import Field, Schema, field_of
+from fastload.shard.suffixes import TABLES
+
+if TYPE_CHECKING:
+    from fastload.packing.arrow_rows import Typed
+SCHEMA_SUFFIX = ".schema.json"  # a.jsonl's schema is in a.schema.json, if there is such a file
+_LOOKED_AT = 16  # values of a large column
+
+
+def has_fields(path: Path) -> bool:
+    """Whether a table has more than paths and labels that are classes; those alone are what ``source.py``
+    packs."""
+    suffix = table_suffix(path)
+    if suffix in TABLES or (suffix and exists(schema_file(path))):
+        return True
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            if suffix == ".csv":
+                names = {name.strip().lower() for name in next(csv.reader(file), [])}
+                known = names & {*PATH_NAMES, *LABEL_NAMES}
+                if len(names) > len(known) and (bool(known & {*PATH_NAMES}) or len(names) > 2):
+                    return True
+            elif suffix == ".jsonl":
+                rows = (json.loads(line) for line in file if line.strip())
+                if any(isinstance(row, dict) and not set(row) <= {"path", "label"} for row in rows):
+                    return True
+        return suffix in (".csv", ".jsonl") and has_header(path) and has_number_labels(path)
+    except (ValueError, RecursionError, csv.Error):
+        return False  # said where it is read
+
+
+def schema_file(path: Path) -> Path:
+    """Where the schema of a table may lie."""
+    return path.with_name(path.stem + SCHEMA_SUFFIX)
+
+
+class Told(NamedTuple):
+    """What is said of a column, as of a field; see :class:`fastload.Field`."""
+
+    kind: Kind
+    of: str | None = None
+    source: Any = None
+
+    @classmethod
+    def by(cls, field: Field) -> Told:
+        """What a field says."""
+        return cls(field.kind, field.of, field.source)
+
+
+def told_by(words: Mapping[str, str]) -> dict[str, Told | None]:
+    """What ``--field NAME=KIND`` says: of columns by their names; None: left out.
+
+    Raises:
+        PackError: no such kind.
+    """
+    try:
+        return {
+            name: None if word.strip() == "none" else Told.by(field_of("column", word))
+            for name, word in words.items()
+        }
+    except (ValueError, TypeError) as error:
+        raise PackError(str(error)) from None
+
+
+@dataclass
+class Table:
+    """The samples of a table; see :class:`fastload.packing.sample_rows.Given`."""
+
+    rows: Rows
+    schema: Schema
+    columns: tuple[str, ...]  # the field's column
+    count: int
+    notes: tuple[str, ...] = ()  # what became of columns whose values are not in the field as they were
+
+    @property
+    def root(self) -> bytes:
+        """The table's folder."""
+        return self.rows.root
+
+    def __len__(self) -> int:
+        return self.count
+
+    def first(self) -> list[Mapping[str, Any]]:
+        found = (one.sample if isinstance(one, Lessened) else one for one in self.samples(0, 16))
+        return [sample for sample in found if not isinstance(sample, Failed)]
+
+    def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed | Lessened]:
+        end = self.count if stop is None else min(stop, self.count)
+        rows = islice(self.rows.walk(start, self.columns), max(end - start, 0))
+        for number, row in enumerate(rows, start + 1):
+            yield self._sample(row, number)
+
+    def _sample(self, row: Row, number: int) -> Mapping[str, Any] | Failed | Lessened:
+        found = {}
+        for field, column in zip(self.schema, self.columns, strict=True):
+            value = row.get(column)
+            if not self.rows.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
+                return Failed(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
+            try:
+                found[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
+            except ValueError as error:
+                return Failed(ValueError(f"field {field.name!r}, row {number}: {error}"))
+        return without_bad(found, self.schema) if self.rows.objects() else found
+
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+        files = hashlib.blake2b(digest_size=16)
+        for path, status in self._files():
+            size = status.st_size if status is not None else -1
+            files.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
+        return {"samples": self.count, "table": self.rows.digest(), "files": files.hexdigest()}
+
+    def compared(self) -> int:
+        return self.count
+
+    def newest_ns(self) -> int:
+        return max((status.st_mtime_ns for _, status in self._files() if status is not None), default=0)
+
+    def about_bytes(self, encoder: Encoder) -> int:
+        if encoder.transcoder is not None:
+            return at_least(encoder, self.first(), self.count)
+        return self.file_bytes()  # what the table has as text or pixels may become fewer bytes
+
+    def file_bytes(self) -> int:
+        """Bytes of the files that it names."""
+        return sum(status.st_size for _, status in self._files() if status is not None)
+
+    def needed_bytes(self) -> int:
+        """Bytes of the table and of the files that it names."""
+        return self.file_bytes() + self.rows.size()
+
+    def _files(self) -> Iterator[tuple[bytes, os.stat_result | None]]:
+        """The files that the table names, and what the system says of them."""
+        pairs = zip(self.schema, self.columns, strict=True)
+        columns = [column for field, column in pairs if field.storage == "record"]
+        for column in columns:
+            for value in islice(self.rows.paths(column), self.count):
+                path = path_of(value)
+                if path is not None:
+                    try:
+                        yield path, os.stat(os.path.join(self.root, path))
+                    except (OSError, ValueError) as error:
+                        said_later(path, error)
+                        yield path, None
+
+
+def _is_a_path(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, Mapping) and value.get("bytes") is None)
+
+
+def open_table(
+    path: Path | Rows,
+    named: Mapping[str, Told | None],
+    limit: int | None = None,
+    wanted: Schema | None = None,
+) -> Table:
+    """Look through a table, all its rows, for what its columns hold.
+
+    Args:
+        path: the table, or its rows.
+        named: columns that are not to be guessed (None: leave the column out).
+        limit: only this number of rows, the first ones, are samples.
+        wanted: the fields, each from the column of its name; all other columns are left out.
+
+    Raises:
+        PackError: a damaged table, columns that no field can hold, or no column of pictures.
+    """
+    rows = open_rows(path) if isinstance(path, Path) else path
+    said = _said_by(rows)
+    fields_of = _columns_of(wanted, rows) if wanted is not None else {}
+    unsure = rows.unsure() if wanted is None else ""
+    if unsure and unsure not in named:
+        raise PackError(
+            f"{rows.where}: boxes of objects are left, top, width, height in most sets, and these may as "
+            f"well be corners. Say which: --field {unsure}='boxes(xywh)' or --field {unsure}='boxes(xyxy)'."
+        )
+    named = {**said, **named} if wanted is None else {name: Told.by(f) for name, f in fields_of.items()}
+
+    types = rows.types(named.keys()) if wanted is None else {}
+
+    def column_of(name: str) -> Column:
+        told = named.get(name)
+        kind = None if told is None else told.kind
+        return Column(name, rows.texts, kind, told == said.get(name), types.get(name))
+
+    columns = {name: column_of(name) for name in rows.names()}
+    count = _look_through(rows, columns, column_of, limit)
+    missing = sorted(set(named) - set(columns))
+    if missing:
+        raise PackError(f"{rows.where} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
+    taken = [name for name in columns if named.get(name, ...) is not None] if wanted is None else fields_of
+    kinds = {name: columns[name].kind(rows.root, rows.where) for name in taken}
+
+    def field_name(column: str) -> str:
+        if wanted is not None:
+            return fields_of[column].name
+        return column if column in said else _field_name(column, kinds[column], kinds)
+
+    def field(column: str) -> Field:
+        told = named.get(column) or Told(kinds[column], source=_type_of(types.get(column), kinds[column]))
+        return Field(field_name(column), kinds[column], told.of, told.source)
+
+    try:
+        schema = Schema(tuple(map(field, kinds)))
+    except (ValueError, TypeError) as error:
+        raise PackError(f"{rows.where}: {error} Say which column is what: --field NAME=image.") from None
+    notes = (columns[name].note(kind) for name, kind in kinds.items())
+    return Table(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
+
+
+def _type_of(typed: Typed | None, kind: Kind) -> Any:
+    """What a field's ``source`` says: the type of a table's column that its kind is not, for unpacking."""
+    if typed is None or not typed.restored or isinstance(kind, (Image, Mask, Label)):
+        return None
+    is_other = typed.converted or (isinstance(kind, Json) and typed.name not in ("string", "null"))
+    return {"arrow": typed.name} if is_other or typed.name.startswith("fixed_size_binary") else None
+
+
+def of_same_classes(tables: list[Table]) -> list[Table]:
+    """Tables of splits, whose labels with the names that one of them has in any mean the same in all."""
+    for name in tables[0].schema.names:
+        kinds = [table.schema[name].kind for table in tables if name in table.schema.names]
+        found = [kind.classes for kind in kinds if isinstance(kind, Label)]
+        if len(set(found)) < 2:
+            continue
+        numbers = all(text.isdecimal() for text in found[0])
+        names = max(found, key=len) if numbers else tuple(sorted({text for each in found for text in each}))
+        for table in tables:
+            label = Label(names)
+            fields = (replace(each, kind=label) if each.name == name else each for each in table.schema)
+            table.schema = Schema(tuple(fields))
+    return tables
+
+
+def _look_through(
+    rows: Rows, columns: dict[str, Column], column_of: Callable[[str], Column], limit: int | None
+) -> int:
+    """Show the columns their values, those of large ones the first; gives how many rows are samples."""
+    known = rows.count()
+    if known is None:
+        count = 0
+        for row in islice(rows.walk(), limit):
+            for name in row:
+                if name not in columns:
+                    columns[name] = column_of(name)
+                    columns[name].skip(count)
+            for name, column in columns.items():
+                column.see(row.get(name))
+            count += 1
+        return count
+    open_ones = [name for name, column in columns.items() if not column.is_known]
+    large = [name for name in open_ones if name in rows.large()]
+    for names, most in ((large, _LOOKED_AT), ([name for name in open_ones if name not in large], limit)):
+        if names:
+            for row in islice(rows.walk(0, names), most):
+                for name in names:
+                    columns[name].see(row[name])
+    return known if limit is None else min(known, limit)
+
+
+def _columns_of(schema: Schema, rows: Rows) -> dict[str, Field]:
+    """The columns of a schema's fields, in its order; the first image's may be called ``path``."""
+    names = rows.names() or list(next(rows.walk(), {}))
+    paths = [name for name in names if name.lower() in PATH_NAMES and name not in schema.names]
+    columns = {}
+    for field in schema:
+        is_path = field.name not in names and field is schema.index_field and bool(paths)
+        columns[paths[0] if is_path else field.name] = field
+    return columns
+
+
+def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
+    """The column's name; ``image`` for pictures in a column called ``path`` or the like."""
+    is_first = isinstance(kind, Image) and column.lower() in PATH_NAMES and "image" not in kinds
+    others = [
+        name for name, other in kinds.items() if isinstance(other, Image) and name.lower() in PATH_NAMES
+    ]
+    return "image" if is_first and others[0] == column else column
+
+
+def _said_by(rows: Rows) -> Mapping[str, Told | None]:
+    """What a schema beside the table says, or class names in it."""
+    beside = None if rows.path is None else schema_file(rows.path)
+    if beside is not None and exists(beside):
+        try:
+            return {
+                field.name: Told.by(field) for field in Schema.from_json(beside.read_text(encoding="utf-8"))
+            }
+        except (ValueError, TypeError) as error:
+            raise PackError(f"{beside} is no schema: {error}") from None
+    pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
+    kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
+    objects = {name: Told.by(field) for name, field in rows.objects().items()}
+    return {name: Told(kind) for name, kind in kinds.items()} | objects
