@@ -6,8 +6,6 @@ from importlib import import_module
 
 from fastload.errors import LibraryMissing
 
-__all__ = ["LIBRARIES", "library_missing", "need", "pip_line", "words"]
-
 #: Each library by the name that it is imported by: what it is called, and the extra of pyproject.toml.
 LIBRARIES = {
     "PIL": ("Pillow", "pil"),

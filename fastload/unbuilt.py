@@ -14,8 +14,6 @@ from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["advice", "give_way"]
-
 
 def give_way(package: ModuleType) -> None:
     """Make ``package``, a folder named fastload without an extension, the installed one. Its code ends here.

@@ -29,14 +29,14 @@ from fastload.backends.stats import Counts
 from fastload.backends.tail import CallableError, Renderer, Request, Stopped, Tail, failed
 from fastload.backends.worker_processes import (
     FORKED,
-    Beginning,
     Parent,
+    WorkerInit,
     disown,
     has_dead_worker,
-    lack_of,
+    named_shortage,
     raise_if_not_delivered,
-    said_in_words,
     share,
+    shared_memory_error,
 )
 from fastload.dataset.mixture import Packed
 from fastload.errors import StateError
@@ -60,7 +60,7 @@ from fastload.transforms.plan import Plan
 
 
 @dataclass(frozen=True)
-class Parts:
+class TailParts:
     """What both stages need.
 
     ``source`` decodes whole batches, or pictures of different sizes one by one.
@@ -87,7 +87,7 @@ class Parts:
 class InlineStage:
     """The consumer's thread runs the callables, when it asks for a batch: ``num_workers=0``."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: TailParts) -> None:
         self._parts = parts
 
     @property
@@ -189,7 +189,7 @@ class _Failure(NamedTuple):
 class _Bench(Dataset[Any]):
     """What the worker processes have: a torch Dataset whose "samples" are whole batches, by their work."""
 
-    def __init__(self, parts: Parts, slots: SharedSlots | None, ready: list[Any], parent: Parent) -> None:
+    def __init__(self, parts: TailParts, slots: SharedSlots | None, ready: list[Any], parent: Parent) -> None:
         self._parent = parent
         self._tail = parts.tail
         self._renderer = parts.source if isinstance(parts.source, Renderer) else None
@@ -215,11 +215,11 @@ class _Bench(Dataset[Any]):
         except Stopped:
             return _Done(None, faults)
         except CallableError as error:
-            if error.__cause__ is not None and lack_of(error.__cause__) is not None:
+            if error.__cause__ is not None and shared_memory_error(error.__cause__) is not None:
                 return _Done(None, faults, lack=str(error.__cause__))
             return _Done(None, faults, _Failure.of(error))
         except RuntimeError as error:
-            if lack_of(error) is None:
+            if shared_memory_error(error) is None:
                 raise
             return _Done(None, faults, lack=str(error))
 
@@ -269,13 +269,13 @@ class WorkerStage:
         slots: what the feeder's engine writes into.
     """
 
-    def __init__(self, parts: Parts, workers: int, slots: SharedSlots | None) -> None:
+    def __init__(self, parts: TailParts, workers: int, slots: SharedSlots | None) -> None:
         self._parts = parts
         self._slots = slots
         context = parts.options.multiprocessing_context
         if isinstance(context, str) or context is None:
             context = multiprocessing.get_context(context or "fork")
-        with said_in_words():
+        with named_shortage():
             self._ready = [context.Semaphore(0) for _ in range(slots.count if slots is not None else 0)]
         # Waits for the engine, so that neither the consumer nor a worker has to.
         self._watcher = started_pool(1, "fastload-watcher") if slots is not None else None
@@ -293,7 +293,7 @@ class WorkerStage:
                 persistent_workers=options.persistent_workers,
                 pin_memory=options.pin_memory and torch.cuda.is_available(),
                 timeout=options.timeout,
-                worker_init_fn=Beginning(parent, options.worker_init_fn),
+                worker_init_fn=WorkerInit(parent, options.worker_init_fn),
                 multiprocessing_context=context,
                 generator=torch.Generator(),  # else it draws from the model's
             )
@@ -337,7 +337,7 @@ class WorkerStage:
     def _begin(self, key: BatchKey) -> None:
         self._first = key
         try:
-            with _quiet(), interrupts_kept(), said_in_words():
+            with _quiet(), interrupts_kept(), named_shortage():
                 self._iterator = iter(self._loader)
         except BaseException as error:  # persistent workers are asked whether they are there
             asked, self._loader._iterator = self._loader._iterator, None  # they would answer to the next one
@@ -353,7 +353,7 @@ class WorkerStage:
 
     def _delivered(self, key: BatchKey, done: _Done) -> Any:
         self._parts.policy.note(key, done.faults)
-        lack = lack_of(RuntimeError(done.lack))
+        lack = shared_memory_error(RuntimeError(done.lack))
         if lack is not None:
             raise lack from RuntimeError(done.lack)
         if done.failure is None:
@@ -490,7 +490,7 @@ class PythonBackend:
             handed = HandOver(dataset.schema, delivery.layout, plan, options.objects)
         tail = Tail(plan, options.collate_fn, options.seed, delivery, handed)
         source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
-        parts = Parts(dataset, sampler, options, self._decoding.policy, tail, source)
+        parts = TailParts(dataset, sampler, options, self._decoding.policy, tail, source)
         self._stage = WorkerStage(parts, workers, shared) if workers else InlineStage(parts)
         self._goes_on = bool(workers) and options.unbatched
         if isinstance(self._decoding, NativeBackend):

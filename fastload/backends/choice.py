@@ -25,7 +25,7 @@ from fastload.cache.opening import planned_bytes
 from fastload.cache.tiers import tier_of
 from fastload.dataset import views
 from fastload.dataset.mixture import Packed
-from fastload.dataset.views import Kind
+from fastload.dataset.views import SourceKind
 from fastload.errors import StateError
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.engine_calls import plan_read_ahead
@@ -91,7 +91,7 @@ def of_core(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> Plan:
 
 def make_backend(
     dataset: Any,
-    kind: Kind,
+    kind: SourceKind,
     sampler: Sampler,
     plan: Plan,
     options: Options,
@@ -117,12 +117,12 @@ def make_backend(
         return ScheduledBackend(make, plan)
     gpu = find_gpu(options.device)
     sampler = views.read_by(dataset, sampler)
-    pairs = kind is Kind.PACKED and delivers_pairs(dataset, options.fields, options.sizes, plan)
+    pairs = kind is SourceKind.PACKED and delivers_pairs(dataset, options.fields, options.sizes, plan)
     parts = batch_parts(plan, options, gpu is not None, pairs)
     plan = of_core(plan, options, gpu is not None, pairs)
-    of = dataset if kind is Kind.PACKED and not pairs else None
+    of = dataset if kind is SourceKind.PACKED and not pairs else None
     augmenter = _augmenter(sampler, parts, plan, options, gpu, of)
-    if kind is Kind.PACKED:
+    if kind is SourceKind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
         pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)
@@ -135,7 +135,12 @@ def make_backend(
 
 
 def _of_torch(
-    dataset: Any, kind: Kind, sampler: Sampler, options: Options, arguments: Mapping[str, Any], pin: bool
+    dataset: Any,
+    kind: SourceKind,
+    sampler: Sampler,
+    options: Options,
+    arguments: Mapping[str, Any],
+    pin: bool,
 ) -> Backend:
     from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
 
@@ -143,7 +148,7 @@ def _of_torch(
     if pin:
         passed["pin_memory"] = True
     every = arguments["snapshot_every_n_steps"]
-    if kind is Kind.STREAM:
+    if kind is SourceKind.STREAM:
         sizes = {"batch_size": arguments["batch_size"], "drop_last": options.drop_last}
         return StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
     return TorchBackend(dataset, sampler, passed, options.unbatched, every)

@@ -18,8 +18,6 @@ from fastload.dataset.mixture import Packed
 from fastload.prefetch.feeder import BatchKey, Fault, Feeder, Pending
 from fastload.sampler import BatchIds, Sampler
 
-__all__ = ["ON_ERROR", "SAMPLE_ERRORS", "FaultPolicy", "SampleReport"]
-
 ON_ERROR = ("raise", "skip", "replace")
 _MAX_REPORTS = 10_000
 _MAX_TRIES = 16  # substitutes tried for one bad sample

@@ -27,16 +27,9 @@ from fastload.sampler import Sampler
 from fastload.sampler.partners import reach
 from fastload.transfer.augment import Named, check_parts, needs, parts_of
 from fastload.transfer.mixing import known
-from fastload.transforms.batch import (
-    ColorJitter,
-    CutMix,
-    MixUp,
-    OfFields,
-    RandomChoice,
-    RandomErasing,
-    TimmMixup,
-)
+from fastload.transforms.batch import ColorJitter, CutMix, MixUp, OfFields, RandomChoice, TimmMixup
 from fastload.transforms.callables import calls_v2, is_v2, look
+from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing, MosaicUse, Plan
 
 # ---- What batches that differ in size have at most --------------------------------------------------

@@ -40,7 +40,7 @@ _RESTARTED = (
 )
 
 
-class _Lane:
+class _BackendSlot:
     """One back end, and whose batches it makes."""
 
     def __init__(self, backend: Backend) -> None:
@@ -55,7 +55,7 @@ class _Lane:
         return self.user() if self.user is not None else None
 
 
-class Lanes:
+class Iterations:
     """Hands each iteration a back end of its own.
 
     Args:
@@ -69,7 +69,7 @@ class Lanes:
         self.movable = movable
         self._single = single
         self._lock = ForkSafeLock()
-        self._lanes: list[_Lane] = []
+        self._lanes: list[_BackendSlot] = []
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # iterations that have had a lane
         self._alternate = False  # an iteration came back after another one had taken its lane
         self._pending: tuple[BatchKey, dict[str, Any]] | None = None
@@ -109,7 +109,7 @@ class Lanes:
                 cast("PlacedBackend", lane.backend).load_place_state(*pending)
             return lane.backend.batch(key)
 
-    def _lane_of(self, user: Any) -> _Lane:
+    def _lane_of(self, user: Any) -> _BackendSlot:
         with self._lock.held():
             self._check_open()
             self._takes += 1
@@ -128,10 +128,10 @@ class Lanes:
             lane.used = self._takes
             return lane
 
-    def _free(self) -> _Lane | None:
+    def _free(self) -> _BackendSlot | None:
         return next((lane for lane in self._lanes if lane.user_now() is None), None)
 
-    def _taken(self) -> _Lane | None:
+    def _taken(self) -> _BackendSlot | None:
         """A lane that is in use, if another one shall not be opened."""
         if not self._lanes or not (self.movable or self._single):
             return None
@@ -139,10 +139,10 @@ class Lanes:
             return min(self._lanes, key=lambda lane: lane.used)
         return None if self._alternate else max(self._lanes, key=lambda lane: lane.used)
 
-    def _open(self) -> _Lane:
+    def _open(self) -> _BackendSlot:
         backend = self._start()
         weakref.finalize(self, backend.close)
-        self._lanes.append(_Lane(backend))
+        self._lanes.append(_BackendSlot(backend))
         if self._closed:  # meanwhile, by another thread
             backend.close()
         return self._lanes[-1]

@@ -10,8 +10,6 @@ from typing import Any
 
 from fastload.cache.settings import CacheSetting
 
-__all__ = ["Options", "default_prefetch", "least_prefetch", "warn_ignored"]
-
 AUTO = CacheSetting()
 #: Of batches in work ahead of the consumer, if they differ in size and nobody asked for a number. With
 #: masks of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.

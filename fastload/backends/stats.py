@@ -11,9 +11,6 @@ from typing import Any
 from fastload.machine.threads import ForkSafeLock
 from fastload.sample.layout import VALID
 
-__all__ = ["ConsumerClock", "Counts", "batch_length", "stage_stats"]
-
-
 _OF_ONE_CACHE_USER = ("hits", "misses", "stored", "damaged", "failed")
 
 

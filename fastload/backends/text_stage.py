@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fastload.backends.faults import SampleReport
     from fastload.backends.protocol import Backend
 
-__all__ = ["TextStage", "drawn_texts"]
 
 _POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
 _OPERATION = 18  # DrawOp::kText in csrc/core/base/philox.h, where no two operations share a number

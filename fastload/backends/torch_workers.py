@@ -21,22 +21,20 @@ from fastload.backends.state import has_state, stateful_loader
 from fastload.backends.stats import Counts
 from fastload.backends.worker_processes import (
     FORKED,
-    Beginning,
     Parent,
     Sharing,
+    WorkerInit,
     disown_after_fork,
     has_dead_worker,
-    lack_of,
+    named_shortage,
     raise_if_not_delivered,
-    said_in_words,
+    shared_memory_error,
 )
 from fastload.errors import NotDelivered, StateError
 from fastload.extras import words
 from fastload.machine.interrupts import interrupts_kept
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
-
-__all__ = ["StreamBackend", "TorchBackend", "torch_arguments"]
 
 
 def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if passed["num_workers"]:
         passed["prefetch_factor"] = arguments["prefetch_factor"]
         passed["persistent_workers"] = arguments["persistent_workers"]
-        passed["worker_init_fn"] = Beginning(
+        passed["worker_init_fn"] = WorkerInit(
             Parent.by(passed["multiprocessing_context"]), passed["worker_init_fn"]
         )
     if not arguments["in_order"]:
@@ -125,7 +123,7 @@ class _Passes:
                     self.cancel()
                 raise
             self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
-            lack = lack_of(error)
+            lack = shared_memory_error(error)
             if lack is not None:
                 raise lack from error
             raise
@@ -193,7 +191,7 @@ class _TorchsLoader:
         """torch's iterator. Where it forks its workers, and waits for nothing, signals wait."""
         forks = self._loader.num_workers and not self._is_stateful and self._loader._iterator is None
         try:
-            with interrupts_kept() if forks else nullcontext(), said_in_words():
+            with interrupts_kept() if forks else nullcontext(), named_shortage():
                 iterator: Iterator[Any] = iter(self._loader)
         except BaseException:
             # Persistent workers have been told of an epoch, and their answers would be taken for batches.

@@ -20,8 +20,6 @@ from fastload.sampler import Sampler
 from fastload.sampler.upcoming import NOT_NEEDED, Levels, level_of, needs_all, use_levels
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["Upcoming", "disk_plan", "node_ranks"]
-
 _log = logging.getLogger("fastload")
 
 _ORDER_BYTES = 4 + 2 + 2  # a sample: what the tiers know, and what is being computed

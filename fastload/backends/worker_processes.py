@@ -61,7 +61,7 @@ class Parent:
         return not parent.is_alive() or (not self._by_server and os.getppid() != parent.pid)
 
 
-class Beginning:
+class WorkerInit:
     """What a worker process does first: ``given``, if it has a parent that could want anything.
 
     Args:
@@ -175,7 +175,7 @@ _SHARED_MEMORY_WORDS = re.compile(
 )
 
 
-def no_room(number: int) -> OSError:
+def no_room_error(number: int) -> OSError:
     """The error about what cannot be put there, by the system's number for the reason."""
     size = ""
     if number in (errno.ENOSPC, errno.EDQUOT):
@@ -197,31 +197,31 @@ def no_room(number: int) -> OSError:
 
 
 @contextmanager
-def said_in_words() -> Iterator[None]:
+def named_shortage() -> Iterator[None]:
     """For what makes semaphores and starts workers.
 
     Raises:
-        OSError: as :func:`no_room`, in place of one that names no file.
+        OSError: as :func:`no_room_error`, in place of one that names no file.
     """
     try:
         yield
     except OSError as error:
         if error.filename is None and error.errno in _LACKS:
-            raise no_room(error.errno) from error
+            raise no_room_error(error.errno) from error
         raise
 
 
-def lack_of(error: BaseException) -> OSError | None:
+def shared_memory_error(error: BaseException) -> OSError | None:
     """An error of torch's about that file system, in words; None: it is about something else."""
     found = _SHARED_MEMORY_WORDS.search(str(error)) if isinstance(error, RuntimeError) else None
-    return None if found is None else no_room(int(found[3]))
+    return None if found is None else no_room_error(int(found[3]))
 
 
 def share(batch: Any) -> None:
     """Put the tensors of a batch where other processes see them, as torch would when it sends them.
 
     Raises:
-        RuntimeError: torch's, see :func:`lack_of`.
+        RuntimeError: torch's, see :func:`shared_memory_error`.
     """
     if isinstance(batch, torch.Tensor):
         if batch.device.type == "cpu" and batch.layout is torch.strided and not batch.is_nested:

@@ -18,21 +18,6 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME
 
-__all__ = [
-    "ENTRY",
-    "HEADER",
-    "Contents",
-    "Layout",
-    "NoRoom",
-    "check_sizes",
-    "choose_room",
-    "encoded",
-    "header_of",
-    "padding",
-    "plan",
-    "table_of",
-]
-
 MAGIC = b"FLCACHE1"
 VERSION = (1, 0)
 HEADER_BYTES = 8192  # with the source folder and the CRC-32C

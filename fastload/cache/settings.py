@@ -12,8 +12,6 @@ from typing import Any
 from fastload.machine.paths import absolute_folder
 from fastload.machine.sizes import parse_size
 
-__all__ = ["CacheSetting", "DiskSetting", "parse_setting"]
-
 _LEGAL = (
     'Legal: "auto", "off", None, a size ("64GB", "1.5TiB"), a share of the available memory ("50%"), or the '
     'folder of a memory file system ("/dev/shm"); a folder on a local disk with the size of a tier below '

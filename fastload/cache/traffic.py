@@ -7,8 +7,6 @@ from typing import Literal
 
 from fastload.cache.disk import expected_hits
 
-__all__ = ["CachePlace", "Job", "Link", "Traffic", "epoch_traffic", "first_batch_seconds", "job_traffic"]
-
 CachePlace = Literal["none", "node", "shared"]
 
 # Requests that wait for each other before the first batch: the manifest, index and entry points, records.
@@ -17,7 +15,7 @@ _STEADY = 1000  # an epoch so late that the caches have what they ever will
 
 
 @dataclass(frozen=True)
-class Job:
+class TrafficJob:
     """A training job, as far as storage sees it.
 
     Args:
@@ -76,7 +74,7 @@ class Traffic:
     seconds: float
 
 
-def _hits(job: Job, cache_bytes: float, place: CachePlace, epoch: int) -> float:
+def _hits(job: TrafficJob, cache_bytes: float, place: CachePlace, epoch: int) -> float:
     """The share of an epoch (the first is 1) that a cache has: what was read before, as far as it fits."""
     if place == "none" or epoch < 2 or not job.data_bytes:
         return 0.0
@@ -88,7 +86,7 @@ def _hits(job: Job, cache_bytes: float, place: CachePlace, epoch: int) -> float:
     return min(seen, expected_hits(share, part))
 
 
-def epoch_traffic(job: Job, link: Link, cache_bytes: float, place: CachePlace, epoch: int) -> Traffic:
+def epoch_traffic(job: TrafficJob, link: Link, cache_bytes: float, place: CachePlace, epoch: int) -> Traffic:
     """What an epoch costs.
 
     Every sample is read once an epoch, in another random order each time, by a random node.
@@ -106,7 +104,7 @@ def epoch_traffic(job: Job, link: Link, cache_bytes: float, place: CachePlace, e
 
 
 def job_traffic(
-    job: Job, link: Link, cache_bytes: float, place: CachePlace, epochs: int
+    job: TrafficJob, link: Link, cache_bytes: float, place: CachePlace, epochs: int
 ) -> dict[str, Traffic]:
     """Of the first epoch, the second and the last one, as far as they differ; and of all, by name."""
     each = [epoch_traffic(job, link, cache_bytes, place, n) for n in range(1, min(epochs, _STEADY) + 1)]
@@ -124,7 +122,7 @@ def job_traffic(
     return found | {f"all {epochs}": every}
 
 
-def first_batch_seconds(job: Job, link: Link) -> float:
+def first_batch_seconds(job: TrafficJob, link: Link) -> float:
     """From opening a set that no node has anything of to the first batch's bytes."""
     trips = _REQUESTS + link.connecting
     return trips * link.latency + (job.table_bytes + job.batch * job.record) / link.bandwidth

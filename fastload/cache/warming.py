@@ -29,8 +29,6 @@ from fastload.errors import CacheError
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
-
 PAGE_CACHE = "page cache"
 _POLL_SECONDS = 0.1
 _TABLE_SECONDS = 0.005  # between two looks whether another process has copied a table

@@ -9,15 +9,6 @@ from typing import Any
 from fastload.errors import FastloadError, PackError
 from fastload.shard.manifest import Manifest
 
-__all__ = [
-    "add_storage_options",
-    "at_least_one",
-    "at_least_zero",
-    "field_argument",
-    "options_for",
-    "place",
-]
-
 _STORAGE_OPTION = "--storage-option"
 
 

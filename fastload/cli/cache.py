@@ -21,8 +21,6 @@ from fastload.machine.sizes import counted, human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.node_sets import NodeSet, node_sets, remove_node_set
 
-__all__ = ["add", "run"]
-
 _WHERE = "folder of the cache in memory, or of a disk tier (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from fastload.extras import need, pip_line
 
-__all__ = ["add", "run"]
-
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _HOW = {
     "bash": 'eval "$(fastload completion bash)"   in ~/.bashrc',

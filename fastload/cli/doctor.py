@@ -18,7 +18,6 @@ from fastload.cli.output import print_lines
 if TYPE_CHECKING:
     from fastload.diagnose.facts import Verdict
 
-__all__ = ["add", "run"]
 
 _OF_A_DATASET = ("batch_size", "transform", "num_workers", "shuffle", "cache", "step_rate", "storage_option")
 _NAMED = ("train", "eval", "trivial_augment", "rand_augment", "auto_augment")

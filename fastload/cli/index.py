@@ -29,8 +29,6 @@ from fastload.packing.ray import ray_entries
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 
-__all__ = ["add", "run"]
-
 _UNSET = -1
 
 

@@ -25,8 +25,6 @@ from fastload.packing.facts import IndexRuns, Summary, entry_facts, field_facts
 from fastload.packing.verify import sets_in
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["add", "run"]
-
 
 def add(verbs: Any) -> None:
     """Declare the verb."""

@@ -13,8 +13,6 @@ import signal
 import sys
 from types import FrameType
 
-__all__ = ["EXIT_CODE", "arrived", "leave", "raise_in_command", "report"]
-
 EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 
 _arrived = False

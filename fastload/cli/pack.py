@@ -26,14 +26,14 @@ from fastload.cli.output import (
 )
 from fastload.cli.progress import PackProgress
 from fastload.machine.sizes import counted, human_bytes
-from fastload.packing.cluster import Share, pack_shares, plan_shares, publish_shares
+from fastload.packing.cluster import PackShare, pack_shares, plan_shares, publish_shares
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import EXIF, LAYOUTS, PackOptions, parse_bytes, parse_pixels
-from fastload.packing.packer import DryRun, PackResult, dry_run, pack
-from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.packer import DryRun, dry_run, pack
+from fastload.packing.publish import SKIPPED_NAME, PackResult
 from fastload.packing.ray import RayCluster, pack_on_ray
-from fastload.packing.shares import Shares, ranges
+from fastload.packing.shares import ShardRanges, ranges
 from fastload.shard.formats import FORMATS
 
 # ---- Ray in commands --------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def run_share(arguments: argparse.Namespace, options: PackOptions) -> int:
         if arguments.plan_only:
             share = plan_shares(arguments.source, arguments.output, options, progress)
         else:
-            shares = Shares.parse(arguments.shards)
+            shares = ShardRanges.parse(arguments.shards)
             share = pack_shares(arguments.source, arguments.output, shares, options, progress)
     if arguments.json:
         facts = {**asdict(share), "output": str(share.output), "asked": ranges(share.asked)}
@@ -96,7 +96,7 @@ def run_share(arguments: argparse.Namespace, options: PackOptions) -> int:
     return 0
 
 
-def _share_rows(share: Share, plan_only: bool) -> list[tuple[str, str]]:
+def _share_rows(share: PackShare, plan_only: bool) -> list[tuple[str, str]]:
     rows = [
         ("plan", f"{counted(share.files, 'file')}, {human_bytes(share.bytes)}, in "
                  f"{counted(share.shards, 'shard')}, 0 to {share.shards - 1}"),

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fastload.cache.opening import all_streams, stream_bytes
-from fastload.cache.traffic import CachePlace, Job, Link, Traffic, first_batch_seconds, job_traffic
+from fastload.cache.traffic import CachePlace, Link, Traffic, TrafficJob, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import print_json, print_table
 from fastload.machine.sizes import counted, human_bytes, parse_size
@@ -19,7 +19,6 @@ from fastload.shard.dataset import PackedFiles
 if TYPE_CHECKING:
     from fastload import PackedDataset
 
-__all__ = ["add", "run"]
 
 # What the core's client keeps in flight at most, and round trips to connect (TCP; with TLS 1.3 one more).
 _IN_FLIGHT = 256
@@ -248,8 +247,8 @@ def _mixing_body(blocks: tuple[int, int], mixing: Mapping[str, Quality]) -> dict
     return {"block": blocks[0], "window": blocks[1], "orders": orders}
 
 
-def _job(dataset: PackedFiles, arguments: argparse.Namespace, blocks: tuple[int, int] | None) -> Job:
-    return Job(
+def _job(dataset: PackedFiles, arguments: argparse.Namespace, blocks: tuple[int, int] | None) -> TrafficJob:
+    return TrafficJob(
         len(dataset),
         sum(stream_bytes(dataset, stream) for stream in all_streams([dataset])),
         # The manifest is small, and of a set in a store perhaps still on its way to the node's disk.
@@ -315,7 +314,7 @@ def _lines(epochs: Mapping[str, Traffic], arguments: argparse.Namespace) -> Iter
 
 
 def _verdict(
-    job: Job, found: Mapping[str, Mapping[str, Traffic]], arguments: argparse.Namespace
+    job: TrafficJob, found: Mapping[str, Mapping[str, Traffic]], arguments: argparse.Namespace
 ) -> Iterator[str]:
     """Whether steps that take so many samples per second wait for the link."""
     step = job.records / (arguments.rate * arguments.ranks)
@@ -329,7 +328,7 @@ def _verdict(
 
 def _body(
     arguments: argparse.Namespace,
-    job: Job,
+    job: TrafficJob,
     found: Mapping[str, Mapping[str, Traffic]],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:

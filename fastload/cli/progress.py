@@ -13,8 +13,6 @@ from fastload.errors import harmless
 from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.progress import Observer, Place, Work
 
-__all__ = ["LookProgress", "PackProgress", "WarmProgress"]
-
 _MANY = 1_000_000  # index entries; fewer take no time
 _LOG_SECONDS = 10.0  # between two lines where there is no terminal
 T = TypeVar("T", bound="_Shown")

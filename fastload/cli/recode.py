@@ -12,8 +12,6 @@ from fastload.machine.sizes import human_bytes
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.recode import RecodeResult, recode
 
-__all__ = ["add", "run"]
-
 
 def add(verbs: Any) -> None:
     """Declare the verb."""

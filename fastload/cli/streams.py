@@ -16,8 +16,6 @@ from typing import Any, TextIO, cast
 
 from fastload.errors import harmless
 
-__all__ = ["Stream", "fill", "guarded", "raw"]
-
 
 def fill() -> None:
     """Give /dev/null to those of the descriptors 0 to 2 that this process was started without: the next files

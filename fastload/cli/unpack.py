@@ -10,8 +10,6 @@ from fastload.cli.output import print_json, print_lines
 from fastload.machine.sizes import counted
 from fastload.packing.unpack import LAYOUTS, TABLES, unpack
 
-__all__ = ["add", "run"]
-
 
 def add(verbs: Any) -> None:
     """Declare the verb."""

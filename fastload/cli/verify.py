@@ -16,8 +16,6 @@ from fastload.machine.sizes import counted
 from fastload.packing.verify import Problem, Spread, has_entries, manifest_at, sets_in, verify
 from fastload.shard.manifest import ENTRIES_NAME
 
-__all__ = ["add", "run"]
-
 
 def add(verbs: Any) -> None:
     """Declare the verb."""

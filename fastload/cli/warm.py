@@ -28,8 +28,6 @@ from fastload.machine.sizes import counted, human_bytes, parse_size
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["add", "run"]
-
 PARTLY, UNREADABLE = 3, 4
 _READERS = 16  # threads that wait for storage
 _SHOWN_FAILURES = 5

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from fastload.collate.planned import Collation, Delivered
+from fastload.collate.planned import Collated, Collation
 from fastload.extras import need
 from fastload.sample.fields import Boxes, Image, Keypoints, Polygons
 from fastload.sample.layout import IDS, VALID, VIEW, sizes_name
@@ -234,7 +234,7 @@ class Samples:
     numbers: dict[str, Any]
 
 
-def samples_only(delivered: Delivered, roles: Roles) -> Samples:
+def samples_only(delivered: Collated, roles: Roles) -> Samples:
     """The samples of a batch."""
     batch, host = delivered.batch, delivered.host
     kept: list[bool] = host[VALID].tolist()
@@ -279,7 +279,7 @@ def objects_of(samples: Samples, roles: Roles) -> Objects:
     return replace(found, boxes=boxes, area=_areas(boxes) if roles.area is None else area)
 
 
-def masks_of(samples: Samples, found: Objects, delivered: Delivered) -> list[torch.Tensor] | None:
+def masks_of(samples: Samples, found: Objects, delivered: Collated) -> list[torch.Tensor] | None:
     """The masks of the objects that there still are, of each sample; None: none are delivered."""
     masks = samples.masks
     if masks is None or all(len(one) == count for one, count in zip(masks, found.lengths, strict=True)):
@@ -354,7 +354,7 @@ def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
 # Padded pictures, their mask and normalised boxes, as DETR and its like take them.
 
 
-def for_detr(delivered: Delivered, roles: Roles, fixed: bool = False) -> dict[str, Any]:
+def for_detr(delivered: Collated, roles: Roles, fixed: bool = False) -> dict[str, Any]:
     """A batch as ``transformers.DetrForObjectDetection`` and its like take it.
 
     The rules are those of its image processor (``models/detr/image_processing_detr.py``,
@@ -430,7 +430,7 @@ RatioPad: TypeAlias = "tuple[tuple[float, float], tuple[float, float]]"
 _MOST_UINT8 = 255  # objects that a map of bytes can tell apart
 
 
-def for_yolo(delivered: Delivered, roles: Roles) -> dict[str, Any]:
+def for_yolo(delivered: Collated, roles: Roles) -> dict[str, Any]:
     """A batch with the keys, shapes and dtypes that Ultralytics' trainers take (detect, segment, pose).
 
     Args:
@@ -519,7 +519,7 @@ def _with_maps(
 
 
 def listed(
-    delivered: Delivered, roles: Roles, tv_tensors: bool = False
+    delivered: Collated, roles: Roles, tv_tensors: bool = False
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
     """The pictures and targets of a batch's samples.
 
@@ -643,5 +643,5 @@ class Detection(Names):
         return Collation(partial(_made, make, roles, more), changes, self, True)
 
 
-def _made(make: Callable[..., Any], roles: Roles, more: Mapping[str, Any], delivered: Delivered) -> Any:
+def _made(make: Callable[..., Any], roles: Roles, more: Mapping[str, Any], delivered: Collated) -> Any:
     return make(delivered, roles, **more)

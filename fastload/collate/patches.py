@@ -9,12 +9,10 @@ from typing import Any
 
 import torch
 
-from fastload.collate.planned import Collation, Delivered
+from fastload.collate.planned import Collated, Collation
 from fastload.sample.fields import Image
 from fastload.sample.layout import VALID
 from fastload.sample.schema import Field
-
-__all__ = ["Patches"]
 
 _FORMS = ("naflex", "siglip2")
 #: Integers of as many bytes, by which NumPy copies numbers that it does not know.
@@ -82,7 +80,7 @@ class Patches:
             )
         return Collation(partial(self._made, images[0]), {"sizes": "list"}, needs_origins=True)
 
-    def _made(self, image: str, delivered: Delivered) -> dict[str, Any]:
+    def _made(self, image: str, delivered: Collated) -> dict[str, Any]:
         pictures: list[torch.Tensor] = delivered.batch[image]
         there = delivered.host[VALID].tolist()
         grids = [self._grid(one, place) for place, one in enumerate(pictures)]

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Collate", "Collation", "Delivered", "Device"]
-
 T = TypeVar("T")
 
 
@@ -32,7 +30,7 @@ class _Host:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class Collated:
     """A batch as it is delivered, and what else a collate may know of it.
 
     What depends on numbers, such as how many objects there are, is decided by ``host``: to read them on a
@@ -53,7 +51,7 @@ class Delivered:
 
 
 #: Makes of a batch what the consumer gets.
-Collate: TypeAlias = "Callable[[Delivered], Any]"
+Collate: TypeAlias = "Callable[[Collated], Any]"
 
 
 @dataclass(frozen=True)

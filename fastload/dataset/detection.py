@@ -12,7 +12,7 @@ import numpy as np
 import torch.utils.data
 
 from fastload.collate.detection import Names, Roles, listed
-from fastload.collate.planned import Delivered
+from fastload.collate.planned import Collated
 from fastload.dataset.packed import checked_index
 from fastload.dataset.samples import read_sample
 from fastload.extras import need
@@ -67,7 +67,7 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         batch[roles.image] = [found[roles.image]]
         batch[VALID] = torch.ones(1, dtype=torch.bool)
         batch[IDS] = torch.tensor([sample])
-        images, targets = listed(Delivered(batch, batch, self._keys), roles)
+        images, targets = listed(Collated(batch, batch, self._keys), roles)
         return images[0], targets[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:

@@ -15,8 +15,6 @@ from fastload.transforms.callables import Called
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
-__all__ = ["FieldTarget", "TargetCollate", "with_field_target", "with_targets"]
-
 
 class TargetCollate:
     """A collate function that gives each label to ``transform`` first.

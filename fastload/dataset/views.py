@@ -32,7 +32,7 @@ _OF_DATASETS = ("__getitem__", "__getitems__", "__len__")
 _OF_PACKED = (*_OF_DATASETS, "read", "record", "label", "labels", "locate")
 
 
-class Kind(enum.Enum):
+class SourceKind(enum.Enum):
     """Who reads a dataset, and who decides its order."""
 
     PACKED = "packed"  # our own threads read it
@@ -40,12 +40,12 @@ class Kind(enum.Enum):
     STREAM = "stream"  # a torch IterableDataset: it decides its own order
 
 
-def kind_of(dataset: Any) -> Kind:
+def kind_of(dataset: Any) -> SourceKind:
     """The kind of a dataset, as :func:`fastload.dataset.views.open_dataset` returned it."""
     dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
     if isinstance(dataset, Packed) and (isinstance(dataset, Selection) or not own_code(dataset)):
-        return Kind.PACKED
-    return Kind.STREAM if isinstance(dataset, IterableDataset) else Kind.MAPPED
+        return SourceKind.PACKED
+    return SourceKind.STREAM if isinstance(dataset, IterableDataset) else SourceKind.MAPPED
 
 
 def own_code(dataset: Any) -> str:
@@ -205,7 +205,7 @@ def given_transform(dataset: Any, transform: Any) -> Any:
     Raises:
         ValueError: both are given.
     """
-    if kind_of(dataset) is not Kind.PACKED:
+    if kind_of(dataset) is not SourceKind.PACKED:
         return transform
     own = getattr(dataset, "transform", None)
     if own is not None and transform is not None:
@@ -225,7 +225,7 @@ def read_by(dataset: Any, sampler: Sampler) -> Sampler:
 
 def transforms_of(dataset: Any) -> list[Any]:
     """The transforms and target_transforms of the packed datasets in one that the engine reads."""
-    members = _members(dataset) if kind_of(dataset) is Kind.PACKED else ()
+    members = _members(dataset) if kind_of(dataset) is SourceKind.PACKED else ()
     return [getattr(one, name, None) for one in members for name in ("transform", "target_transform")]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastload.backends.batch_form import python_workers
 from fastload.dataset.views import given_transform
-from fastload.diagnose.trial import Runner, Subject, quiet
+from fastload.diagnose.trial import LoaderUnderTest, Runner, quiet
 from fastload.diagnose.usage import cpu_delay
 from fastload.transforms import Compose
 from fastload.transforms.compiler import flattened, name_of
@@ -63,13 +63,13 @@ class _Timed:
             self.samples += len(sample) if isinstance(sample, list) else 1
 
 
-def lanes(subject: Subject) -> int:
+def lanes(subject: LoaderUnderTest) -> int:
     """How many samples are in Python at once: worker processes, or the consumer's thread."""
-    arranged = subject.loader._arranged
+    arranged = subject.loader._loader_plan
     return max(1, python_workers(subject.plan, subject.options, arranged.threads))
 
 
-def python_functions(subject: Subject, seconds: float) -> tuple[Function, ...]:
+def python_functions(subject: LoaderUnderTest, seconds: float) -> tuple[Function, ...]:
     """All of them, the slowest first; none where the core does everything."""
     plan, collate = subject.plan, subject.arguments["collate_fn"]
     if not plan.tail and collate is None:
@@ -93,7 +93,7 @@ def python_functions(subject: Subject, seconds: float) -> tuple[Function, ...]:
     return tuple(sorted(functions, key=lambda function: -function.seconds))
 
 
-def without(subject: Subject, function: Function) -> dict[str, Any]:
+def without(subject: LoaderUnderTest, function: Function) -> dict[str, Any]:
     """The changes of a loader's arguments that leave a function out."""
     if function.collates:
         return {"collate_fn": None}
@@ -101,7 +101,7 @@ def without(subject: Subject, function: Function) -> dict[str, Any]:
     return _transformed(subject, [one for one in items if one is not function.given])
 
 
-def _transformed(subject: Subject, items: list[Any]) -> dict[str, Any]:
+def _transformed(subject: LoaderUnderTest, items: list[Any]) -> dict[str, Any]:
     if getattr(subject.dataset, "transform", None) is None:
         return {"transform": Compose(items)}
     import copy

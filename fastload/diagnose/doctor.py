@@ -16,12 +16,12 @@ import numpy as np
 from fastload.cache.disk import planned_disk_bytes
 from fastload.cache.opening import FIRST, planned_bytes
 from fastload.diagnose.callables import lanes, python_functions
-from fastload.diagnose.examination import Case, cpus_here, proposals, shown
+from fastload.diagnose.examination import Examination, cpus_here, digits, proposals
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
 from fastload.diagnose.storage import Storage, measure_line, measure_storage
 from fastload.diagnose.torch_loader import examine_torch
-from fastload.diagnose.trial import Budget, Runner, Subject, Trial, in_turns, quiet
+from fastload.diagnose.trial import Budget, LoaderUnderTest, Runner, Trial, in_turns, quiet
 from fastload.diagnose.verdict import judge
 from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
@@ -29,20 +29,20 @@ from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 # ---- What each stage of a loader could do if nothing else limited it --------------------------------
 
 
-def measured_stages(case: Case) -> tuple[Stage, ...]:
+def measured_stages(case: Examination) -> tuple[Stage, ...]:
     """The capacities, from storage to step."""
     return tuple(_stages(case))
 
 
-def _stages(case: Case) -> Iterator[Stage]:
+def _stages(case: Examination) -> Iterator[Stage]:
     base, storage = case.base, case.storage
     if storage is not None:
-        warm = f"; {shown(storage.warm)} by one thread from memory" if not storage.line else ""
+        warm = f"; {digits(storage.warm)} by one thread from memory" if not storage.line else ""
         yield Stage(
             "storage",
             storage.random,
-            evidence=f"{'Cold' if not storage.line else storage.line}: {shown(storage.random)} records/s at "
-            f"random, {shown(storage.orderly)} in order, one takes {1000 * storage.latency:.2f} ms{warm}. "
+            evidence=f"{'Cold' if not storage.line else storage.line}: {digits(storage.random)} records/s at "
+            f"random, {digits(storage.orderly)} in order, one takes {1000 * storage.latency:.2f} ms{warm}. "
             f"{storage.evidence}.",
         )
     for name in ("decode", "transform"):
@@ -54,7 +54,7 @@ def _stages(case: Case) -> Iterator[Stage]:
                 usable / seconds,
                 seconds,
                 f"{1000 * seconds:.2f} ms a sample in each of {base.threads} threads, in the loader's own "
-                f"run: {shown(1 / seconds)} images/s of one.",
+                f"run: {digits(1 / seconds)} images/s of one.",
             )
     for name, collates in (("python", False), ("collate", True)):
         functions = [one for one in case.functions if one.collates == collates]
@@ -70,8 +70,8 @@ def _stages(case: Case) -> Iterator[Stage]:
         "loader",
         base.rate,
         base.cpu,
-        f"Without a step, on records in memory: {shown(base.rate)} images/s, {1000 * base.cpu:.2f} ms of CPU "
-        f"time a sample, threads at {base.busy:.2f} of their time.",
+        f"Without a step, on records in memory: {digits(base.rate)} images/s, {1000 * base.cpu:.2f} ms of "
+        f"CPU time a sample, threads at {base.busy:.2f} of their time.",
     )
     if case.step is not None:
         yield case.step
@@ -105,9 +105,9 @@ def examine(
     budget = Budget(seconds)
     with _folders() as (folder, memory), quiet(), kept():
         step = step or _step_of(loop)
-        if not hasattr(loader, "_arranged") or not loader._arranged.packed:
+        if not hasattr(loader, "_loader_plan") or not loader._loader_plan.packed:
             return examine_torch(loader, loop, step, budget, folder)
-        subject = Subject(loader, memory)
+        subject = LoaderUnderTest(loader, memory)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
@@ -116,7 +116,7 @@ def examine(
         cold = _cold_share(subject, loop)
         storage = _as_watched(storage, subject, loop, base) if cold > 0 else storage
         functions = python_functions(subject, budget.run)
-        case = Case(
+        case = Examination(
             budget, folder, *cpus_here(budget), base, loop, step, subject, memory, functions, storage, cold
         )
         stages = measured_stages(case)
@@ -141,7 +141,7 @@ def _step_of(loop: Loop | None) -> Stage | None:
     )
 
 
-def _first_rate(subject: Subject, budget: Budget) -> float:
+def _first_rate(subject: LoaderUnderTest, budget: Budget) -> float:
     """About how fast the loader is, in small batches."""
     runner = Runner(subject.make(batch_size=min(8, subject.trial_batch)), subject.trial_batch)
     try:
@@ -151,13 +151,13 @@ def _first_rate(subject: Subject, budget: Budget) -> float:
     return first.rate
 
 
-def _storage_of(subject: Subject, budget: Budget) -> Storage | None:
+def _storage_of(subject: LoaderUnderTest, budget: Budget) -> Storage | None:
     if subject.in_store:
         return measure_line(subject, _LINE * budget.run) if subject.dataset is not subject.given else None
     return measure_storage(subject, budget.run)
 
 
-def _cold_share(subject: Subject, loop: Loop | None) -> float:
+def _cold_share(subject: LoaderUnderTest, loop: Loop | None) -> float:
     """The share of the records that comes from storage: as watched, or as the memory will have it."""
     if subject.in_store:
         return _fetched_share(subject)
@@ -169,7 +169,7 @@ def _cold_share(subject: Subject, loop: Loop | None) -> float:
     return 0.0 if subject.data_bytes <= room else 1 - room / subject.data_bytes
 
 
-def _fetched_share(subject: Subject) -> float:
+def _fetched_share(subject: LoaderUnderTest) -> float:
     """The share that a store is asked for: as the loader's caches have counted, or have room."""
     cache = subject.loader.stats()["cache"]
     disk = cache.get("disk", {})
@@ -184,7 +184,9 @@ def _fetched_share(subject: Subject) -> float:
     return max(0.0, 1 - kept / max(1, subject.data_bytes))
 
 
-def _as_watched(storage: Storage | None, subject: Subject, loop: Loop | None, base: Trial) -> Storage | None:
+def _as_watched(
+    storage: Storage | None, subject: LoaderUnderTest, loop: Loop | None, base: Trial
+) -> Storage | None:
     """What storage gave in the loop itself, if that waited for it."""
     if storage is None or subject.in_store or loop is None or not loop.read_bytes:
         return storage  # what comes from a store is no read of the system's

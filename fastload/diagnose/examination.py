@@ -15,7 +15,7 @@ from typing import TypeVar
 from fastload.diagnose.callables import Function, lanes
 from fastload.diagnose.facts import Fix, Loop, Stage
 from fastload.diagnose.storage import Storage
-from fastload.diagnose.trial import Budget, Subject, Trial
+from fastload.diagnose.trial import Budget, LoaderUnderTest, Trial
 from fastload.errors import FastloadError
 from fastload.machine.cpu import cgroup_quota
 
@@ -61,7 +61,7 @@ _AT_WORK = 0.9  # of the threads' time
 LEAST_GAIN = 0.03  # of a fix that is worth saying
 
 
-def shown(rate: float) -> str:
+def digits(rate: float) -> str:
     """A rate as it is written: three digits."""
     if rate >= 100:
         return f"{rate:.0f}"
@@ -152,8 +152,8 @@ class Examined:
         if base is not None and trial.with_step and base.with_step and not freed:
             gain = min(trial.with_step, stored) / min(base.with_step, self.storage_rate) - 1
             evidence += (
-                f" With the step's time behind each batch: {shown(trial.with_step)} instead of "
-                f"{shown(base.with_step)}."
+                f" With the step's time behind each batch: {digits(trial.with_step)} instead of "
+                f"{digits(base.with_step)}."
             )
         else:
             if base is not None:
@@ -195,7 +195,7 @@ def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:
 
 
 @dataclass
-class Case(Examined):
+class Examination(Examined):
     """A loader of packed data.
 
     Args:
@@ -206,7 +206,7 @@ class Case(Examined):
         cold: share of the records that come from storage.
     """
 
-    subject: Subject
+    subject: LoaderUnderTest
     memory_folder: Path
     functions: tuple[Function, ...]
     storage: Storage | None

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Fix", "Loop", "Sentence", "Stage", "Verdict"]
-
 
 @dataclass(frozen=True)
 class Loop:

@@ -280,7 +280,7 @@ def gathered_stats(
                 "by. Pass folder=, one that all ranks see."
             )
         store, members, _ = member
-        key = f"fastload/{','.join(map(str, members))}/{loader._arranged.site}/clocks/{name}"
+        key = f"fastload/{','.join(map(str, members))}/{loader._loader_plan.site}/clocks/{name}"
         found = _in_time(lambda given_up: _by_store(own, store, key, world.size, given_up))
     clocks = {own.rank: own} if found is None else found
     fresh = {rank: each for rank, each in sorted(clocks.items()) if own.at - each.at < _OLD}
@@ -290,7 +290,7 @@ def gathered_stats(
 
 def _processes(loader: DataLoader[Any]) -> tuple[World, Any]:
     """The ranks that have clocks, and their group: all processes, whichever of them have the same batches."""
-    beginning, group = loader._arranged.beginning, loader._arranged.given["process_group"]
+    beginning, group = loader._loader_plan.beginning, loader._loader_plan.given["process_group"]
     if not beginning.is_divided or beginning.world.has_peers:
         return beginning.processes, None
     return beginning.world, group
@@ -397,7 +397,7 @@ _NAME = "doctor"
 
 def gathered_of(loader: Any) -> Gathered | None:
     """Write this rank's clocks down, and read the others'; None: no others, or nothing to ask them by."""
-    if not hasattr(loader, "_arranged") or loader._arranged.known()[0].size < 2:
+    if not hasattr(loader, "_loader_plan") or loader._loader_plan.known()[0].size < 2:
         return None
     from fastload.errors import WorldError
 

@@ -699,7 +699,7 @@ class _Child:
         """With what the other ranks have written down in the meantime."""
         if self._ranks is None:
             return verdict
-        rank = loader._arranged.known()[0].rank
+        rank = loader._loader_plan.known()[0].rank
         return with_ranks(verdict, later(self._ranks, gathered_of(loader), rank), rank)
 
     def _nothing(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.diagnose.trial import Subject
+from fastload.diagnose.trial import LoaderUnderTest
 from fastload.machine.paths import read_at
 from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.transforms import RandomResizedCrop
@@ -64,7 +64,7 @@ class Storage:
 Range = tuple[Path, int, int]  # file, offset, bytes
 
 
-def measure_storage(subject: Subject, seconds: float) -> Storage | None:
+def measure_storage(subject: LoaderUnderTest, seconds: float) -> Storage | None:
     """Read records of files cold and warm; None for sets in memory, and in stores: see measure_line()."""
     if subject.in_store:
         return None
@@ -99,7 +99,7 @@ def measure_storage(subject: Subject, seconds: float) -> Storage | None:
     )
 
 
-def _ranges(subject: Subject, order: npt.NDArray[np.int64]) -> list[Range]:
+def _ranges(subject: LoaderUnderTest, order: npt.NDArray[np.int64]) -> list[Range]:
     """Where these records lie."""
     bounds = np.cumsum([0, *(len(part) for part in subject.parts)])
     found = []
@@ -112,7 +112,7 @@ def _ranges(subject: Subject, order: npt.NDArray[np.int64]) -> list[Range]:
     return found
 
 
-def _blocks(subject: Subject) -> list[Range]:
+def _blocks(subject: LoaderUnderTest) -> list[Range]:
     """Stretches of all shards, in order, from the middle of each."""
     shards = [
         (part.folder / shard.file, shard.size) for part in subject.parts for shard in part.manifest.shards
@@ -245,7 +245,7 @@ _ALONE = 8  # records that are asked for one by one
 _ALONE_SECONDS = 1.0
 
 
-def measure_line(subject: Subject, seconds: float) -> Storage | None:
+def measure_line(subject: LoaderUnderTest, seconds: float) -> Storage | None:
     """What the store of a set gives at random and in order; None: nothing came in ten seconds."""
     dataset = subject.given
     random = np.random.default_rng(0).permutation(subject.records).astype(np.int64)

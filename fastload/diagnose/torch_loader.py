@@ -13,11 +13,11 @@ import torch
 from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
-from fastload.diagnose.examination import Examined, cpus_here, proposals, shown
+from fastload.diagnose.examination import Examined, cpus_here, digits, proposals
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.loader import MACHINE
 from fastload.diagnose.fixes.step import of_the_step, pinned
-from fastload.diagnose.trial import Budget, Passes, Trial, in_turns, starting_seconds
+from fastload.diagnose.trial import Budget, FixedOrder, Trial, in_turns, starting_seconds
 from fastload.diagnose.verdict import (
     CLEAR,
     STEP_WORDS,
@@ -72,7 +72,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Part:
+class TorchPart:
     """A step of a sample's making: its name, and its seconds a sample in one process."""
 
     name: str
@@ -80,7 +80,7 @@ class Part:
     seconds: float
 
 
-class TorchSubject:
+class TorchLoaderUnderTest:
     """A torch DataLoader.
 
     Args:
@@ -112,7 +112,7 @@ class TorchSubject:
     def make(self, indices: Sequence[int] | None = None, **changes: Any) -> Any:
         """The same loader, with arguments changed, and of certain samples only."""
         given = {name: self.of(name) for name in _KEPT} | {"num_workers": self.workers}
-        given |= self._order() if indices is None else {"sampler": Passes(indices), "drop_last": True}
+        given |= self._order() if indices is None else {"sampler": FixedOrder(indices), "drop_last": True}
         if indices is not None or given["batch_size"] not in (None, 1):
             given["batch_size"] = self.trial_batch
         given |= changes
@@ -133,21 +133,21 @@ class TorchSubject:
             return {"batch_sampler": batches, "batch_size": 1, "drop_last": False}
         return {"sampler": self.loader.sampler}
 
-    def parts(self, seconds: float) -> list[Part]:
+    def parts(self, seconds: float) -> list[TorchPart]:
         """What a sample's making consists of, timed here."""
         if self.is_stream:
             return []
         files = self.files()
         if files is None or files.load is None:
-            return [Part("python", f"{type(self.dataset).__name__}[i]", self._item_seconds(seconds))]
+            return [TorchPart("python", f"{type(self.dataset).__name__}[i]", self._item_seconds(seconds))]
         pictures, load = _timed_calls(files.load, files.paths, seconds / 2)
-        found = [Part("decode", f"{type(self.dataset).__name__}'s loader", load)]
+        found = [TorchPart("decode", f"{type(self.dataset).__name__}'s loader", load)]
         for step in _steps(files.transform):
             pictures, taken = _timed_calls(step, pictures, seconds / 4)
             module = type(step).__module__.partition(".")[0]
             known = module in ("torchvision", "torch", "timm", "fastload")
             name = getattr(step, "__qualname__", type(step).__qualname__)
-            found.append(Part("transform" if known else "python", name, taken))
+            found.append(TorchPart("transform" if known else "python", name, taken))
         return found
 
     def _item_seconds(self, seconds: float) -> float:
@@ -234,7 +234,7 @@ _STARTS = 0.03  # of an epoch's time that begins with new workers
 
 
 @dataclass
-class TorchCase(Examined):
+class TorchExamination(Examined):
     """A loader of torch's.
 
     Args:
@@ -243,12 +243,12 @@ class TorchCase(Examined):
         collate: seconds a sample of the collate function.
     """
 
-    subject: TorchSubject
-    parts: tuple[Part, ...]
+    subject: TorchLoaderUnderTest
+    parts: tuple[TorchPart, ...]
     collate: float
 
 
-def more_workers(case: TorchCase) -> Iterator[Fix]:
+def more_workers(case: TorchExamination) -> Iterator[Fix]:
     """As many as there are CPUs, and twice as many where samples wait for something else than these."""
     subject, cpus = case.subject, max(1, int(case.cpus))
     waits = sum(part.seconds for part in case.parts) > 2 * case.base.cpu > 0
@@ -267,14 +267,14 @@ def more_workers(case: TorchCase) -> Iterator[Fix]:
         "workers",
         f"num_workers={wanted}",
         more,
-        f"num_workers={subject.workers} gave {shown(now.rate)} samples/s and num_workers={wanted} "
-        f"{shown(more.rate)}, in turns, without a step.",
+        f"num_workers={subject.workers} gave {digits(now.rate)} samples/s and num_workers={wanted} "
+        f"{digits(more.rate)}, in turns, without a step.",
         "memory of the processes",
         now,
     )
 
 
-def kept_workers(case: TorchCase) -> Iterator[Fix]:
+def kept_workers(case: TorchExamination) -> Iterator[Fix]:
     """``persistent_workers=True``, where epochs are short."""
     subject = case.subject
     if not subject.workers or subject.of("persistent_workers") or subject.is_stream:
@@ -294,7 +294,7 @@ def kept_workers(case: TorchCase) -> Iterator[Fix]:
     )
 
 
-def without_collate(case: TorchCase) -> Iterator[Fix]:
+def without_collate(case: TorchExamination) -> Iterator[Fix]:
     """A collate function of the user's that takes long."""
     collate = case.subject.of("collate_fn")
     sample = sum(part.seconds for part in case.parts)
@@ -317,11 +317,11 @@ def without_collate(case: TorchCase) -> Iterator[Fix]:
         )
         return
     then = found["without"]
-    evidence = f"{said} {shown(found['now'].rate)} samples/s with it, {shown(then.rate)} without, in turns."
+    evidence = f"{said} {digits(found['now'].rate)} samples/s with it, {digits(then.rate)} without, in turns."
     yield case.fix("collate_fn", words, then, evidence, "what it does has to be done elsewhere", found["now"])
 
 
-def by_fastload(case: TorchCase) -> Iterator[Fix]:
+def by_fastload(case: TorchExamination) -> Iterator[Fix]:
     """A sample of the files packed, and read by fastload's DataLoader with the same transform."""
     from fastload import DataLoader
     from fastload.dataset.packed import PackedDataset
@@ -337,9 +337,9 @@ def by_fastload(case: TorchCase) -> Iterator[Fix]:
     threads = max(1, int(case.cpus))
 
     def ours() -> Any:
-        from fastload.diagnose.trial import Passes
+        from fastload.diagnose.trial import FixedOrder
 
-        order: Any = Passes(np.arange(len(packed)))
+        order: Any = FixedOrder(np.arange(len(packed)))
         return DataLoader(
             packed,
             case.subject.trial_batch,
@@ -361,7 +361,7 @@ def by_fastload(case: TorchCase) -> Iterator[Fix]:
         "transform",
         then,
         f"{len(packed)} of its files, packed into a temporary folder, the same transform, {threads} threads: "
-        f"{shown(then.rate)} images/s, and {shown(now.rate)} by this loader, in turns, without a step.",
+        f"{digits(then.rate)} images/s, and {digits(now.rate)} by this loader, in turns, without a step.",
         "the files' bytes once more on disk",
         now,
     )
@@ -372,7 +372,7 @@ def _samples(files: Files) -> Iterator[dict[str, Any]]:
         yield {"image": path, "label": label}
 
 
-TORCH_REGISTRY: tuple[Callable[[TorchCase], Iterator[Fix]], ...] = (
+TORCH_REGISTRY: tuple[Callable[[TorchExamination], Iterator[Fix]], ...] = (
     more_workers,
     by_fastload,
     without_collate,
@@ -390,7 +390,7 @@ def examine_torch(
     loader: Any, loop: Loop | None, step: Stage | None, budget: Budget, folder: Path
 ) -> Verdict:
     """As :func:`fastload.diagnose.doctor.examine`."""
-    subject = TorchSubject(loader)
+    subject = TorchLoaderUnderTest(loader)
     parts = tuple(subject.parts(budget.run))
     collate = subject.collate_seconds(budget.run / 2)
     if parts:
@@ -398,7 +398,7 @@ def examine_torch(
     base = in_turns({"base": subject.make}, subject.trial_batch, 2 * budget.run, 2)["base"]
     if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
         base = replace(base, rate=loop.rate)
-    case = TorchCase(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
+    case = TorchExamination(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
     stages = tuple(_stages(case))
     fixes = proposals(TORCH_REGISTRY, case)
     limit = _limit(case, fixes)
@@ -409,7 +409,7 @@ def examine_torch(
     return Verdict(limit, case.now, case.loader_rate, rate, sentences, worth, stages, loop)
 
 
-def _stages(case: TorchCase) -> Iterator[Stage]:
+def _stages(case: TorchExamination) -> Iterator[Stage]:
     workers = min(max(1, case.subject.workers), max(1.0, case.cpus))
     names = dict.fromkeys(part.name for part in case.parts)
     for name in names:
@@ -426,14 +426,14 @@ def _stages(case: TorchCase) -> Iterator[Stage]:
         "loader",
         case.base.rate,
         case.base.cpu,
-        f"Without a step, {case.subject.workers} workers: {shown(case.base.rate)} samples/s, "
+        f"Without a step, {case.subject.workers} workers: {digits(case.base.rate)} samples/s, "
         f"{1000 * case.base.cpu:.2f} ms of CPU time a sample.",
     )
     if case.step is not None:
         yield case.step
 
 
-def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
+def _limit(case: TorchExamination, fixes: Sequence[Fix]) -> str:
     if found := step_or_copies(case, fixes):
         return found
     seconds = dict.fromkeys(("decode", "transform", "python"), 0.0)
@@ -453,13 +453,13 @@ def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
     return slowest if whole > 0 else "unknown"
 
 
-def _cause(case: TorchCase, limit: str) -> Sentence:
+def _cause(case: TorchExamination, limit: str) -> Sentence:
     workers = case.subject.workers
     count = f"{workers} worker{'s' if workers != 1 else ''}" if workers else "the loop's own thread"
     whole = sum(part.seconds for part in case.parts) + case.collate
     evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in case.parts)
     if limit == "step":
-        return Sentence(STEP_WORDS, f"The loop reached {shown(case.now)} samples/s.")
+        return Sentence(STEP_WORDS, f"The loop reached {digits(case.now)} samples/s.")
     if limit in ("quota", "neighbour"):
         return machine_sentence(case, limit)
     if limit == "threads":

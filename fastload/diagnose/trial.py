@@ -354,7 +354,7 @@ def _of_process(process: int) -> float:
 _PASSES = 64  # over the sample, in one epoch
 
 
-class Passes(Sequence[int]):
+class FixedOrder(Sequence[int]):
     """Some sample ids again and again, each time in an order of its own."""
 
     def __init__(self, ids: Any) -> None:
@@ -388,7 +388,7 @@ def can_be_replicated(dataset: Any) -> bool:
     return known and all(isinstance(part, PackedFiles) and part.is_plain for part in parts)
 
 
-class Replica:
+class LocalCopy:
     """Sparse files of the shards' sizes, with the records that were asked for.
 
     Args:
@@ -502,7 +502,7 @@ _ALONE = {
 }
 
 
-class Subject:
+class LoaderUnderTest:
     """A fastload DataLoader over packed data.
 
     Args:
@@ -514,7 +514,7 @@ class Subject:
         self.loader = loader
         self.kind = type(loader)
         self.arguments: dict[str, Any] = dict(loader._arguments)
-        arranged = loader._arranged
+        arranged = loader._loader_plan
         #: The user's dataset, and that of trials, which reads what is in memory.
         self.given = self.dataset = arranged.dataset
         self.plan = arranged.plan
@@ -555,7 +555,7 @@ class Subject:
         ids = changes.pop("ids", self.ids)
         no_cache = self.arguments["cache"] == "auto" or self.in_store
         cache: dict[str, Any] = {"cache": "off"} if no_cache else {}
-        order: dict[str, Any] = {"shuffle": None, "sampler": Passes(ids), "batch_sampler": None}
+        order: dict[str, Any] = {"shuffle": None, "sampler": FixedOrder(ids), "batch_sampler": None}
         order |= {"shuffle_block": None, "shuffle_window": None, "batch_size": self.trial_batch}
         given = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
         given["storage_options"] = None  # the dataset is open
@@ -588,7 +588,7 @@ class Subject:
             raise ValueError("The loader has no samples to examine.")
         began = time.monotonic()
         if self.in_store and folder is not None and can_be_replicated(self.given):
-            replica = Replica(self.given, folder / "records")
+            replica = LocalCopy(self.given, folder / "records")
             ids = replica.fill(ids, _READING, min(_MOST_FETCHED, _room(folder)))
             self.dataset = replica.dataset()
             self.parts = self.dataset.parts

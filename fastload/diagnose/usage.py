@@ -14,8 +14,6 @@ from pathlib import Path
 
 from fastload.machine.cpu import cgroup_folders
 
-__all__ = ["Meter", "Usage", "cpu_delay"]
-
 _TICK = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6)  # of /proc/stat: user, nice, system, irq, softirq
 _STOLEN = 7

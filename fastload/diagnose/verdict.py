@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fastload.diagnose.callables import lanes
-from fastload.diagnose.examination import LEAST_GAIN, Case, Examined, shown
+from fastload.diagnose.examination import LEAST_GAIN, Examination, Examined, digits
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.step import COPIES, STEP_HINTS
 
@@ -33,23 +33,23 @@ def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
 def rate_sentence(case: Examined, limit: str) -> Sentence:
     """What the step could take and what the loader gives."""
     run = f"The loader was run without a step, again and again for {case.budget.run:.1f} s: "
-    run += f"{shown(case.loader_rate)} images/s."
+    run += f"{digits(case.loader_rate)} images/s."
     if case.step is None and limit == "step" and case.loop is not None:
         waits = f"The loop waits for {case.loop.wait_share:.0%} of its time"
         return Sentence(f"{waits}: the data pipeline is not the bottleneck.", run)
     if case.step is None:
-        return Sentence(f"The loader gives {shown(case.loader_rate)} images/s.", run)
-    step = f"The step could take {shown(case.step_rate)} images/s"
+        return Sentence(f"The loader gives {digits(case.loader_rate)} images/s.", run)
+    step = f"The step could take {digits(case.step_rate)} images/s"
     evidence = f"{case.step.evidence} {run}"
     if limit == "step":
         enough = (
-            f"{step}, the loader could give {shown(case.loader_rate)}: the data pipeline is not the "
+            f"{step}, the loader could give {digits(case.loader_rate)}: the data pipeline is not the "
             "bottleneck."
         )
         return Sentence(enough, evidence)
     if limit == "transfer":
-        return Sentence(f"{step}, the loader could give {shown(case.loader_rate)}.", evidence)
-    return Sentence(f"{step}, the loader gives {shown(case.now)}.", evidence)
+        return Sentence(f"{step}, the loader could give {digits(case.loader_rate)}.", evidence)
+    return Sentence(f"{step}, the loader gives {digits(case.now)}.", evidence)
 
 
 def step_limits(case: Examined) -> bool:
@@ -102,7 +102,7 @@ def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
     for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
         price = f" Its price: {fix.price}." if fix.price else ""
         yield Sentence(
-            f"{fix.words}: {shown(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
+            f"{fix.words}: {digits(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
         )
     for fix in fixes:
         if fix.rate == 0:
@@ -126,7 +126,7 @@ _IDLE = 0.3  # of their time at work: threads that cannot be what limits
 _FULL = 0.8  # of their time at work: threads that something else may hold up
 
 
-def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
+def judge(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
     """The verdict.
 
     Args:
@@ -146,7 +146,7 @@ def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
     return Verdict(limit, case.now, case.loader_rate, step, sentences, worth, tuple(stages), case.loop)
 
 
-def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
+def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
     if found := step_or_copies(case, fixes):
         return found
     if case.storage_rate < ENOUGH * case.base.rate:
@@ -173,12 +173,12 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
     return min(of_threads, key=lambda name: rates[name], default="unknown")
 
 
-def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
+def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     base = case.base
     of = {stage.name: stage for stage in stages}
     threads = f"{base.threads} thread{'s' if base.threads != 1 else ''}"
     if limit == "step":
-        return Sentence(STEP_WORDS, f"The loop reached {shown(case.now)} images/s.")
+        return Sentence(STEP_WORDS, f"The loop reached {digits(case.now)} images/s.")
     if limit in ("quota", "neighbour"):
         return machine_sentence(case, limit)
     if limit == "storage":
@@ -193,7 +193,7 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
         what = "The collate function" if limit == "collate" else "Python"
         return Sentence(
             f"{what} is the bottleneck: {slowest.name} takes {1000 * slowest.seconds:.2f} ms per sample, and "
-            f"{_at_once(lanes(case.subject))}; the core's threads could give {shown(_of_threads(case))} "
+            f"{_at_once(lanes(case.subject))}; the core's threads could give {digits(_of_threads(case))} "
             "images/s.",
             of[limit].evidence,
         )
@@ -222,24 +222,26 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
     )
 
 
-def _of_storage(case: Case) -> str:
+def _of_storage(case: Examination) -> str:
     storage, wanted = case.storage, min(case.base.rate, case.step_rate)
     assert storage is not None
-    given = f"gives {shown(storage.bytes / 1e6)} MB/s of records at random, {shown(storage.random)} images/s"
+    given = (
+        f"gives {digits(storage.bytes / 1e6)} MB/s of records at random, {digits(storage.random)} images/s"
+    )
     if storage.line:
         needs = wanted * case.cold * storage.bytes / storage.random
         return (
             f"Storage is the bottleneck: the line to {storage.line} {given}; the loader needs "
-            f"{shown(needs / 1e6)} MB/s for {shown(wanted)}."
+            f"{digits(needs / 1e6)} MB/s for {digits(wanted)}."
         )
     where = "a network file system" if storage.remote else "the disk"
-    return f"Storage is the bottleneck: {where} {given}; from memory it would be {shown(case.base.rate)}."
+    return f"Storage is the bottleneck: {where} {given}; from memory it would be {digits(case.base.rate)}."
 
 
 def _at_once(count: int) -> str:
     return "one runs at a time" if count == 1 else f"{count} run at a time"
 
 
-def _of_threads(case: Case) -> float:
+def _of_threads(case: Examination) -> float:
     """Samples per second of the core's threads, if nobody held them up."""
     return case.base.threads / case.base.seconds if case.base.seconds > 0 else float("inf")

@@ -523,7 +523,7 @@ class Diagnosis:
             self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
             ranks = gathered_of(self.loader)  # in the meantime the others have left their loops, too
             if ranks is not None:
-                self._verdict = with_ranks(self._verdict, ranks, self.loader._arranged.known()[0].rank)
+                self._verdict = with_ranks(self._verdict, ranks, self.loader._loader_plan.known()[0].rank)
         return self._verdict
 
     def _busiest(self) -> Record:

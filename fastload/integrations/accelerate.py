@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
-from fastload.dataset.views import Kind
+from fastload.dataset.views import SourceKind
 from fastload.errors import StateError
 from fastload.loader.epochs import EpochIterator
 from fastload.loader.rank_sampler import RankBatches
@@ -128,7 +128,7 @@ class Companion:
         self, loader: DataLoader[Any], gradient_state: Any, device: torch.device | None, non_blocking: bool
     ) -> None:
         self._sampler = loader._sampler
-        self._arranged = loader._arranged
+        self._loader_plan = loader._loader_plan
         self.gradient_state = gradient_state
         self._device = device
         self._non_blocking = non_blocking
@@ -158,7 +158,7 @@ class Companion:
 
     def placed(self, batch: Any) -> Any:
         """The batch on Accelerate's device, if the loader's own transfer does not bring it there."""
-        if self._device is None or self._arranged.options.device is not None:
+        if self._device is None or self._loader_plan.options.device is not None:
             return batch
         send = sys.modules["accelerate.utils"].send_to_device  # it is there: it made this object
         return send(batch, self._device, non_blocking=self._non_blocking)
@@ -246,7 +246,7 @@ def is_prepared(loader: DataLoader[Any]) -> bool:
         ValueError: the Accelerator's configuration cannot be honoured.
         StateError: it asks for other batches than those that have been iterated over.
     """
-    if loader._arranged.kind is Kind.STREAM:
+    if loader._loader_plan.kind is SourceKind.STREAM:
         return False
     let_skip()
     frame = _asking()
@@ -280,7 +280,7 @@ def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> Non
     device = accelerator.device if placed else torch.device("cpu")
     _amend(loader, accelerator, device)
     stateful = bool(getattr(accelerator, "use_stateful_dataloader", False))
-    given = loader._arranged.given["device"]
+    given = loader._loader_plan.given["device"]
     to = device if placed and given is None and device.type != "cpu" else None
     non_blocking = bool(getattr(accelerator, "non_blocking", False))
     loader._companion = Companion(loader, accelerator.gradient_state, to, non_blocking)
@@ -290,7 +290,7 @@ def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> Non
 
 def _divide(loader: DataLoader[Any]) -> None:
     """Accelerate divides what it prepares, but a sampler that knows its rank has done that already."""
-    arranged = loader._arranged
+    arranged = loader._loader_plan
     order = arranged.given["sampler"] or arranged.given["batch_sampler"]
     if arranged.beginning.has_begun or hasattr(getattr(order, "sampler", order), "num_replicas"):
         return
@@ -305,7 +305,7 @@ def _check(loader: DataLoader[Any], accelerator: Any) -> None:
             "fastload.DataLoader reads each rank's share on that rank, every sample once an epoch. Found: "
             f"dispatch_batches={accelerator.dispatch_batches}. Leave it out."
         )
-    beginning, given = loader._arranged.beginning, loader._arranged.given
+    beginning, given = loader._loader_plan.beginning, loader._loader_plan.given
     world = beginning.world
     if given["rank"] is not None or given["process_group"] is not None or world.has_peers:
         return
@@ -319,7 +319,7 @@ def _check(loader: DataLoader[Any], accelerator: Any) -> None:
 
 def _amend(loader: DataLoader[Any], accelerator: Any, device: torch.device) -> None:
     """Let ``loader`` make the batches that Accelerate's configuration asks for."""
-    arranged = loader._arranged
+    arranged = loader._loader_plan
     size, given = arranged.beginning.world.size, loader._arguments
     changes: dict[str, Any] = {}
     if accelerator.split_batches and size > 1:
@@ -369,10 +369,10 @@ def _padding(given: dict[str, Any], even: bool) -> str:
 def warn_unprepared(loader: DataLoader[Any]) -> None:
     """Warn, once a loader, if Accelerate runs several ranks and does not know ``loader``."""
     state = sys.modules["accelerate.state"].AcceleratorState
-    if loader._told_accelerate or not state._shared_state or loader._arranged.kind is Kind.STREAM:
+    if loader._told_accelerate or not state._shared_state or loader._loader_plan.kind is SourceKind.STREAM:
         return
     loader._told_accelerate = True
-    beginning = loader._arranged.beginning
+    beginning = loader._loader_plan.beginning
     if beginning.processes.size == 1:
         return
     rows = (

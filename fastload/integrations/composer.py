@@ -12,8 +12,6 @@ try:
 except ImportError as error:
     raise library_missing("composer", "fastload.integrations.composer", error) from error
 
-__all__ = ["LoaderState"]
-
 
 class LoaderState(Callback):  # type: ignore[misc]
     """A callback that keeps the state of a :class:`fastload.DataLoader` in composer's checkpoints.

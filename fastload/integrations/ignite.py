@@ -7,8 +7,6 @@ from typing import Any
 from fastload.extras import need
 from fastload.loader.data_loader import DataLoader
 
-__all__ = ["auto_dataloader"]
-
 
 def auto_dataloader(dataset: Any, **arguments: Any) -> DataLoader[Any]:
     """``ignite.distributed.auto_dataloader``, with a loader of ours.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["epoch_of_fabric", "name_arguments"]
-
 _SAVED = "__pl_saved_"
 
 

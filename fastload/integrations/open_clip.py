@@ -9,8 +9,6 @@ import torch
 from fastload.extras import need
 from fastload.loader.data_loader import DataLoader
 
-__all__ = ["CaptionTokens", "data_info"]
-
 
 class CaptionTokens:
     """A ``batch_transform`` that puts each picture's caption in place of its label.

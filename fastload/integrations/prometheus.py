@@ -31,7 +31,6 @@ from prometheus_client.core import Metric  # noqa: E402
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["LoaderCollector", "StatsServer", "metrics", "serve"]
 
 _PATIENCE = 10.0  # seconds for a client that says nothing
 _FOUND = ("resident", "ahead", "late")  # of read_ahead
@@ -75,7 +74,7 @@ class LoaderCollector:
     def collect(self) -> Iterator[Metric]:
         """The families that have numbers; seconds and bytes, as Prometheus' conventions have it."""
         here = {name: found for name, kept in self._known.items() if (found := kept()) is not None}
-        stats = {name: (each.stats(), each._arranged.known()[0].rank) for name, each in here.items()}
+        stats = {name: (each.stats(), each._loader_plan.known()[0].rank) for name, each in here.items()}
         for name, make, words, label, find in _FAMILIES:
             family = make(f"fastload_{name}", words, labels=("loader", "rank", *((label,) if label else ())))
             for loader, (known, rank) in stats.items():

@@ -9,8 +9,6 @@ import torch
 from fastload.extras import need
 from fastload.loader.data_loader import DataLoader
 
-__all__ = ["prepare_data_loader"]
-
 
 def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
     """``ray.train.torch.prepare_data_loader`` for a loader of ours: batches come on Ray's device.

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["Every", "scalars"]
 
 _STAGES = {"shard": "read", "decode": "decode", "transform": "transform"}
 

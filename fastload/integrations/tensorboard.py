@@ -20,8 +20,6 @@ from fastload.integrations.stats_stream import Every
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["Scalars", "Writer"]
-
 
 class Writer(Protocol):
     """What scalars are written to: torch's SummaryWriter, tensorboardX's, or anything like it."""

@@ -10,8 +10,6 @@ from fastload.extras import need
 from fastload.integrations.torch_loader import from_torch
 from fastload.transforms.compiler import compile_plan
 
-__all__ = ["create_loader"]
-
 
 def create_loader(
     dataset: Any, *arguments: Any, engine: Mapping[str, Any] | None = None, **named: Any

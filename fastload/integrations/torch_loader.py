@@ -8,10 +8,8 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, def
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload.dataset.views import Kind, kind_of
+from fastload.dataset.views import SourceKind, kind_of
 from fastload.loader.data_loader import DataLoader
-
-__all__ = ["from_torch"]
 
 
 def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
@@ -46,7 +44,7 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
         "generator": loader.generator,
         **_order(loader),
     }
-    if kind_of(loader.dataset) is not Kind.PACKED:  # of worker processes, which packed sets do not have
+    if kind_of(loader.dataset) is not SourceKind.PACKED:  # of worker processes, which packed sets do not have
         found |= {
             "worker_init_fn": loader.worker_init_fn,
             "multiprocessing_context": loader.multiprocessing_context,

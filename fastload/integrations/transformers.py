@@ -18,10 +18,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from fastload.dataset.views import Kind, kind_of
+from fastload.dataset.views import SourceKind, kind_of
 from fastload.loader.data_loader import DataLoader
-
-__all__ = ["NamedBatch", "PackedLoaders"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class PackedLoaders:
         """
         trainer: Any = self
         dataset = _opened(trainer.train_dataset)
-        if kind_of(dataset) is not Kind.PACKED:
+        if kind_of(dataset) is not SourceKind.PACKED:
             return super().get_train_dataloader()  # type: ignore[misc]
         drop_last = trainer.args.dataloader_drop_last
         size = trainer._train_batch_size
@@ -82,7 +80,7 @@ class PackedLoaders:
         if isinstance(found, str) and isinstance(trainer.eval_dataset, Mapping):
             found = trainer.eval_dataset.get(found, found)
         found = _opened(found)
-        if kind_of(found) is not Kind.PACKED:
+        if kind_of(found) is not SourceKind.PACKED:
             return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
         return self._prepared(found, trainer.args.eval_batch_size, self.eval_transform)
 
@@ -93,7 +91,7 @@ class PackedLoaders:
             See :class:`fastload.DataLoader`.
         """
         found, trainer = _opened(test_dataset), self
-        if kind_of(found) is not Kind.PACKED:
+        if kind_of(found) is not SourceKind.PACKED:
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         return self._prepared(found, trainer.args.eval_batch_size, self.eval_transform)  # type: ignore[attr-defined]
 

@@ -18,7 +18,7 @@ from fastload.cache.settings import parse_setting
 from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
-    Kind,
+    SourceKind,
     check_unchanged,
     given_transform,
     is_named,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _FALLBACK_SEED = 0  # of torch's DistributedSampler
 
 
-class Beginning:
+class WorldBinding:
     """Rank, world size and seed of one loader: looked up until its first iteration begins, then fixed.
 
     A loader may be made before the process group is: by a script that a framework starts again on each rank,
@@ -97,9 +97,9 @@ class Beginning:
         self._generator = generator
         self._fixed: World | None = None
         self._began: World | None = None  # the processes that there were then
-        self._other: tuple[Beginning, Callable[[], Any]] | None = None
+        self._other: tuple[WorldBinding, Callable[[], Any]] | None = None
         #: The handshake with the other ranks, once they are fixed.
-        self.meeting: Handshake | None = None
+        self.agreement: Handshake | None = None
         #: The seed, if it is known.
         self.seed = seed
 
@@ -135,7 +135,7 @@ class Beginning:
             return "rank not known yet"
         return f"rank {world.rank} of {world.size}"
 
-    def go_with(self, other: Beginning, begin: Callable[[], Any]) -> None:
+    def go_with(self, other: WorldBinding, begin: Callable[[], Any]) -> None:
         """Begin when ``other`` does, with its seed. ``begin`` lets that one begin."""
         self._other = other, begin
 
@@ -177,20 +177,20 @@ class Beginning:
             self.seed = other.seed
         forget()
         world = self._find()
-        meeting = handshake(world)
-        self.seed = self._agreed(meeting, world, is_random)
+        agreement = handshake(world)
+        self.seed = self._agreed(agreement, world, is_random)
         # At once, also for a signal's handler that raises: who has begun has met.
-        self.meeting, self._fixed, self._began = meeting, world, self.processes
-        return meeting
+        self.agreement, self._fixed, self._began = agreement, world, self.processes
+        return agreement
 
     def _drawn(self) -> int:
         return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self._generator).item())
 
-    def _agreed(self, meeting: Handshake, world: World, is_random: bool) -> int:
-        if self.seed is None and not is_random and not meeting.is_alone:
+    def _agreed(self, agreement: Handshake, world: World, is_random: bool) -> int:
+        if self.seed is None and not is_random and not agreement.is_alone:
             self._drawn()  # torch's loader draws one, too
             return _FALLBACK_SEED  # nothing depends on it: no rank has to wait for another
-        agreed = meeting.agree(self.seed, self._drawn)
+        agreed = agreement.agree(self.seed, self._drawn)
         if agreed is not None:
             return agreed
         warnings.warn(
@@ -208,7 +208,7 @@ class Beginning:
 _PLAIN = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
 
 
-class Arrangement:
+class LoaderPlan:
     """The arguments of one DataLoader, checked, and what follows from them.
 
     Until iteration begins rank, world size and seed may still change; what depends on them is made when it is
@@ -230,7 +230,7 @@ class Arrangement:
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
         self.dataset = open_dataset(self.given["dataset"], self.given["storage_options"])
         self.kind = kind_of(self.dataset)
-        self.beginning = Beginning(
+        self.beginning = WorldBinding(
             self.given["rank"],
             self.given["world_size"],
             self.given["process_group"],
@@ -338,7 +338,7 @@ class Arrangement:
     @property
     def packed(self) -> bool:
         """Whether our own threads read the dataset."""
-        return self.kind is Kind.PACKED
+        return self.kind is SourceKind.PACKED
 
     @property
     def batch_size(self) -> int:
@@ -403,9 +403,9 @@ class Arrangement:
             n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
             shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
             return BlockSampler(BlockOrder(n, seed, *shape), partition)
-        grows = self.kind is Kind.MAPPED
+        grows = self.kind is SourceKind.MAPPED
         return make_sampler(
-            None if grows else 0 if self.kind is Kind.STREAM else len(self.dataset),
+            None if grows else 0 if self.kind is SourceKind.STREAM else len(self.dataset),
             partition,
             shuffle=bool(options.shuffle),
             seed=seed,
@@ -463,28 +463,28 @@ class Arrangement:
             WorldError: the world is not the one of the first iteration.
             StateError, ValueError: see :meth:`_check_epoch`.
         """
-        if (meeting := self.beginning.meeting) is None or self._fixed is None:
-            meeting = self.begin(sampler)
+        if (agreement := self.beginning.agreement) is None or self._fixed is None:
+            agreement = self.begin(sampler)
         else:
             self.beginning.check()
             self.check_dataset()
         epoch, position = sampler.place
-        if self.kind is not Kind.STREAM:
+        if self.kind is not SourceKind.STREAM:
             self._check_epoch(sampler.core, epoch, position)
-        return meeting
+        return agreement
 
     def begin(self, sampler: RankSampler) -> Handshake:
         """Fix rank, world size and seed.
 
         Raises:
-            WorldError: see :meth:`fastload.loader.assembly.Beginning.fix`.
+            WorldError: see :meth:`fastload.loader.assembly.WorldBinding.fix`.
         """
         self._see_dataset()
-        meeting = self.beginning.meeting  # one that a signal's handler left behind, which raised below
-        meeting = meeting or self.beginning.fix(partial(self._handshake, sampler), self.is_random)
+        agreement = self.beginning.agreement  # one that a signal's handler left behind, which raised below
+        agreement = agreement or self.beginning.fix(partial(self._handshake, sampler), self.is_random)
         self._say_whole()
         self._fixed = self._now()
-        return meeting
+        return agreement
 
     def _see_dataset(self) -> None:
         """Take the dataset's transforms as they are when the first iteration begins, as torch's loader."""
@@ -497,7 +497,7 @@ class Arrangement:
     def _say_whole(self) -> None:
         """Where there are several ranks, and each reads all of a dataset: say so, once for each loader."""
         processes, order = self.beginning.processes, self.given["sampler"] or self.given["batch_sampler"]
-        if self.beginning.is_divided or processes.size == 1 or self.kind is Kind.STREAM:
+        if self.beginning.is_divided or processes.size == 1 or self.kind is SourceKind.STREAM:
             return
         if order is not None and not _is_plain(order):
             return
@@ -580,7 +580,7 @@ class Arrangement:
         )
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
-        has_length = hasattr(self.dataset, "__len__") and self.kind is not Kind.STREAM
+        has_length = hasattr(self.dataset, "__len__") and self.kind is not SourceKind.STREAM
         length = len(self.dataset) if has_length else 0
 
         def described(epoch: int) -> dict[str, Any]:

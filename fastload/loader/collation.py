@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.backends.fields import check_moving
 from fastload.backends.options import Options
-from fastload.collate.planned import Collation, Delivered
-from fastload.dataset.views import Kind, read_by
+from fastload.collate.planned import Collated, Collation
+from fastload.dataset.views import SourceKind, read_by
 from fastload.sample.fields import PLACES, Boxes, Keypoints, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
@@ -22,8 +22,6 @@ from fastload.transforms.plan import Plan
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
     from fastload.transfer.streams import Gpu
-
-__all__ = ["after_engine", "of_pictures_and_targets", "planned_collation", "planned_text"]
 
 
 def of_pictures_and_targets(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,13 +65,13 @@ class _Samples:
         found = Detection("list", tv_tensors=of_v2, **fields).planned(schema, given, views, one_size)
         listed = found.collate
 
-        def collated(delivered: Delivered) -> Any:
+        def collated(delivered: Collated) -> Any:
             return self.collate_fn(list(zip(*listed(delivered), strict=True)))
 
         return replace(found, collate=collated)
 
 
-def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: Plan) -> Collation:
+def planned_collation(given: Mapping[str, Any], dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
     """The collate that a loader was given, fitted to what it reads.
 
     Args:
@@ -84,7 +82,7 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
     Raises:
         ValueError: a field that is needed is not there, or an argument does not go with it.
     """
-    if kind is not Kind.PACKED:
+    if kind is not SourceKind.PACKED:
         raise ValueError(
             f"collate is for packed datasets; a torch Dataset has its own samples. Found: collate="
             f"{given['collate']!r}. Pack it ('fastload pack') to use it, or pass a collate_fn."
@@ -123,14 +121,14 @@ def _delivered(field: Field, plan: Plan) -> Field:
 
 
 def planned_text(
-    given: Mapping[str, Any], dataset: Any, kind: Kind
+    given: Mapping[str, Any], dataset: Any, kind: SourceKind
 ) -> tuple[dict[str, Captions], dict[str, Any]]:
     """What is made of texts, by field, and the arguments of the loader that follow.
 
     Raises:
         ValueError: there is no such field of texts.
     """
-    if kind is not Kind.PACKED:
+    if kind is not SourceKind.PACKED:
         raise ValueError(
             "text is for packed datasets; a torch Dataset makes what it likes of its own. Pack it "
             "('fastload pack') to use it."
@@ -189,7 +187,7 @@ def after_engine(
 
     def collated(batch: Any) -> Any:
         host = batch.pop(HOST, batch) if isinstance(batch, dict) else {}
-        return collate(Delivered(batch, host, keys, **device))
+        return collate(Collated(batch, host, keys, **device))
 
     return CollatedBackend(backend, collated)
 

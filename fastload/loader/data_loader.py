@@ -15,19 +15,19 @@ import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
 from fastload.backends.faults import SampleReport
-from fastload.backends.iterations import Lanes
+from fastload.backends.iterations import Iterations
 from fastload.backends.state import LoaderState, check_kept, keeps_state
 from fastload.backends.stats import stage_stats
 from fastload.cache.settings import CacheSetting
-from fastload.dataset.views import Kind
+from fastload.dataset.views import SourceKind
 from fastload.errors import StateError
-from fastload.loader.assembly import Arrangement
+from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.keywords import refuse_unknown
 from fastload.loader.options import Block, Cache, Dali
 from fastload.loader.rank_sampler import RankBatches, sampler_class
 from fastload.loader.torch_compat import (
-    Found,
+    AutoWorkers,
     accelerate_asks,
     epoch_meant,
     let_skip,
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 # Bad samples, clocks, steps, charts, memory.
 
 
-class Told:
+class Introspection:
     """The part of a DataLoader that only looks."""
 
-    _arranged: Arrangement
+    _loader_plan: LoaderPlan
     _epochs: Epochs
     _sampler: RankSampler
 
@@ -67,15 +67,15 @@ class Told:
 
     def stats(self) -> dict[str, Any]:
         """Clocks and counts since the loader was made; see :func:`fastload.backends.stats.stage_stats`."""
-        parts = self._arranged.dataset.parts if self._arranged.packed else ()
+        parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
         return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
 
     def explain(self) -> Explanation:
         """Each step: where it runs, and why. To be printed."""
-        return self._arranged.explain(self._sampler.core)
+        return self._loader_plan.explain(self._sampler.core)
 
-    def report(self, verdict: Any = None, **more: Any) -> Shown:
+    def report(self, verdict: Any = None, **more: Any) -> ReportView:
         """Where the time goes, as charts, for a notebook or ``.save("report.html")``; takes some ten seconds.
 
         Args:
@@ -103,7 +103,7 @@ class Told:
             ValueError: for a torch Dataset, whose workers allocate as they like; a bound is not known.
             CacheError: an explicit ``cache`` that cannot be had.
         """
-        return self._arranged.plan_memory(self._sampler.core)
+        return self._loader_plan.plan_memory(self._sampler.core)
 
 
 # ---- data loader ------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Told, TorchDataLoader[T_co]):
+class DataLoader(Introspection, TorchDataLoader[T_co]):
     """Feeds a training loop with batches: ``torch.utils.data.DataLoader``'s parameters, packed data, threads.
 
     Args:
@@ -297,16 +297,16 @@ class DataLoader(Told, TorchDataLoader[T_co]):
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])
-        if isinstance(num_workers, Found):
+        if isinstance(num_workers, AutoWorkers):
             given["num_workers"] = None
         self._arguments: dict[str, Any] = given
         self._callbacks = Callbacks()
-        self._arrange(Arrangement(given, site_of_loader()))
+        self._arrange(LoaderPlan(given, site_of_loader()))
         lightning_made(self)
 
-    def _arrange(self, arranged: Arrangement) -> None:
+    def _arrange(self, arranged: LoaderPlan) -> None:
         """Become the loader of these arguments."""
-        self._arranged = arranged
+        self._loader_plan = arranged
         self._number = secrets.token_hex(8)
         source = partial(source_of, weakref.ref(self)) if arranged.packed else None
         kind = sampler_class(arranged.beginning.is_divided, arranged.given)
@@ -314,8 +314,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         single = not arranged.packed and arranged.given["persistent_workers"]
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
-            Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
-            arranged.kind is Kind.STREAM,
+            Iterations(partial(arranged.start, sampler), movable=arranged.packed, single=single),
+            arranged.kind is SourceKind.STREAM,
             arranged.batch_size,
             partial(arranged.before_iteration, sampler),
             arranged.gives_lists,
@@ -341,7 +341,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         A ``DistributedSampler`` where the ranks divide the samples, else a ``RandomSampler`` or a
         ``SequentialSampler``. Before the first batch a subclass may set it, as it may torch's.
         """
-        given = None if self._arranged.beginning.is_divided else self._arranged.given["sampler"]
+        given = None if self._loader_plan.beginning.is_divided else self._loader_plan.given["sampler"]
         return self._sampler if given is None else given
 
     @sampler.setter
@@ -352,7 +352,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
     def batch_sampler(self) -> Any:
         """The batch sampler that was given; else this rank's batches of sample ids in the epoch that comes
         next; None without batches. Before the first batch a subclass may set it, as it may torch's."""
-        arranged = self._arranged
+        arranged = self._loader_plan
         given = None if arranged.beginning.is_divided else arranged.given["batch_sampler"]
         if given is not None or arranged.unbatched:
             return given
@@ -370,7 +370,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         Raises:
             StateError: iteration has begun.
         """
-        before = self._arranged
+        before = self._loader_plan
         if value is self._sampler or (type(value) is RankBatches and value.sampler is self._sampler):
             return
         if before.beginning.has_begun:
@@ -384,15 +384,15 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             none["batch_size"] = 1
         arguments = {**self._arguments, **none, "shuffle_block": None, "shuffle_window": None}
         arguments |= {"dataset": before.dataset, "storage_options": None, name: value}
-        self._arrange(Arrangement(arguments, before.site))
-        self._arranged.beginning.go_with(before.beginning, begin_before)
+        self._arrange(LoaderPlan(arguments, before.site))
+        self._loader_plan.beginning.go_with(before.beginning, begin_before)
 
     def __repr__(self) -> str:
-        return self._arranged.described_in_words()
+        return self._loader_plan.described_in_words()
 
     def __len__(self) -> int:
         """Batches of this rank in an epoch; the same on all ranks."""
-        if self._arranged.kind is Kind.STREAM:
+        if self._loader_plan.kind is SourceKind.STREAM:
             return len(self._epochs.started())  # type: ignore[arg-type]
         return int(self._sampler.num_batches(self._sampler.epoch))
 
@@ -415,7 +415,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
 
     def _amend(self, changes: Mapping[str, Any]) -> None:
         """Change arguments that a framework decides; before iteration begins."""
-        self._arranged.amend(changes)
+        self._loader_plan.amend(changes)
         self._sampler.remake()
         shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
         self.__dict__.update(shown)  # torch refuses to set them
@@ -442,15 +442,15 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             StateError: not a loader state, one of another dataset, seed or order, or a position behind the
                 epoch's end.
         """
-        own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
+        own, kept = (state, {}) if self._loader_plan.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
-        self._arranged.check_rank(loaded.rank)
+        self._loader_plan.check_rank(loaded.rank)
         check_kept(self.dataset, kept)
-        if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
+        if loaded.seed is not None and self._loader_plan.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
-        manifest = getattr(self._arranged.dataset, "manifest", None)  # a mix has none
+        manifest = getattr(self._loader_plan.dataset, "manifest", None)  # a mix has none
         self._state(0, 0).check_fits(loaded, () if manifest is None else manifest.same_as)
-        if self._arranged.kind is not Kind.STREAM and not self._sampler.order.is_drawn:
+        if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         self._go_on_by(loaded)
         self._epochs.resume_at(loaded.epoch, loaded.position, kept)
@@ -494,7 +494,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
     @property
     def _keeps_state(self) -> bool:
         """Whether the dataset may know its place."""
-        return not self._arranged.packed and keeps_state(self._arranged.dataset)
+        return not self._loader_plan.packed and keeps_state(self._loader_plan.dataset)
 
     def _fetch(self, key: BatchKey) -> Any:
         """The batch ``key``, for a loader that a framework built from this one's attributes."""
@@ -509,7 +509,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             self._epochs.lanes.restart()  # what is in work is put together otherwise
 
     def _state(self, epoch: int, position: int) -> LoaderState:
-        arranged, sampler = self._arranged, self._sampler
+        arranged, sampler = self._loader_plan, self._sampler
         return LoaderState(
             dataset=arranged.dataset.id if arranged.packed else "",
             length=len(arranged.dataset) if arranged.packed else 0,
@@ -530,7 +530,7 @@ def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
 # ---- From a loader to its report, which stands above the loader and is named here, not imported -----
 
 
-class Shown(Protocol):
+class ReportView(Protocol):
     """What is shown as the last value of a notebook's cell."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -539,7 +539,7 @@ class Shown(Protocol):
     def _repr_html_(self) -> str: ...
 
 
-def reported(loader: Any, verdict: Any, more: Mapping[str, Any]) -> Shown:
+def reported(loader: Any, verdict: Any, more: Mapping[str, Any]) -> ReportView:
     """See :meth:`fastload.DataLoader.report`."""
-    shown: Shown = import_module("fastload.diagnose.report").Report(verdict, loader, **more)
+    shown: ReportView = import_module("fastload.diagnose.report").Report(verdict, loader, **more)
     return shown

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fastload.backends.iterations import Lanes
+from fastload.backends.iterations import Iterations
 from fastload.backends.protocol import Backend
 from fastload.backends.stats import ConsumerClock, batch_length
 from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
@@ -19,8 +19,6 @@ from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import Handshake
 from fastload.ranks.preemption import Callbacks
 from fastload.sampler import Sampler
-
-__all__ = ["EpochIterator", "Epochs"]
 
 _LABEL = "enumerate(DataLoader)#fastload.DataLoader.__next__"  # torch.profiler files it under DataLoader
 # Errors that say nothing about the batch: the next next() asks for the same one.
@@ -45,7 +43,7 @@ class Epochs:
     def __init__(
         self,
         sampler: Sampler,
-        lanes: Lanes,
+        lanes: Iterations,
         stream: bool,
         batch_size: int,
         begin: Callable[[], Handshake | None],

@@ -13,7 +13,7 @@ from fastload.backends.fields import Followers, viewed
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
 from fastload.dataset.targets import TargetCollate
-from fastload.dataset.views import Kind, why_not_native
+from fastload.dataset.views import SourceKind, why_not_native
 from fastload.errors import SlowPathWarning
 from fastload.machine.cpu import ThreadPlan
 from fastload.sample.fields import PLACES, Boxes, Image, Keypoints
@@ -140,10 +140,10 @@ class Explanation:
 
 
 def explain(
-    dataset: Any, kind: Kind, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
+    dataset: Any, kind: SourceKind, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> Explanation:
     """See :meth:`fastload.DataLoader.explain`."""
-    if kind is not Kind.PACKED:
+    if kind is not SourceKind.PACKED:
         return Explanation(tuple(_of_torch(dataset, kind, options)))
     return Explanation(tuple(_of_packed(dataset, sampler, plan, options, threads)))
 
@@ -231,8 +231,8 @@ def _fields(fields: Sequence[Field], plan: Plan) -> Iterator[Explained]:
         yield Explained("field", f"{field}: {what}", where)
 
 
-def _of_torch(dataset: Any, kind: Kind, options: Options) -> Iterator[Explained]:
-    stream = kind is Kind.STREAM
+def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Explained]:
+    stream = kind is SourceKind.STREAM
     yield Explained(
         "order", "the dataset's own" if stream else "ours, by seed and epoch", "Python, once a batch"
     )

@@ -12,17 +12,15 @@ from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.options import Options, warn_ignored
 from fastload.dataset.decoding import require_pil
 from fastload.dataset.mixture import Packed
-from fastload.dataset.views import Kind, why_not_native
+from fastload.dataset.views import SourceKind, why_not_native
 from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
-__all__ = ["check_fit"]
-
 _PACK = "transform. Pack the images ('fastload pack') to use these."
 
 
-def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Mapping[str, Any]) -> None:
+def check_fit(dataset: Any, kind: SourceKind, plan: Plan, options: Options, given: Mapping[str, Any]) -> None:
     """Check the arguments against the dataset before anything is started.
 
     Args:
@@ -36,8 +34,8 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
             is not installed.
     """
     _check_placement(kind, plan, options)
-    _check_fields(dataset if kind is Kind.PACKED else None, plan, options)
-    if kind is Kind.PACKED:
+    _check_fields(dataset if kind is SourceKind.PACKED else None, plan, options)
+    if kind is SourceKind.PACKED:
         slow = [step for step in plan.steps if not step.native]
         if slow:
             from fastload.loader.explain import warn_slow_path
@@ -67,8 +65,8 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
     _check_order(dataset, kind, given)
 
 
-def _check_order(dataset: Any, kind: Kind, given: Mapping[str, Any]) -> None:
-    if kind is Kind.STREAM:
+def _check_order(dataset: Any, kind: SourceKind, given: Mapping[str, Any]) -> None:
+    if kind is SourceKind.STREAM:
         _check_stream(given, dataset)
     elif given["shuffle"] == "block" and not (
         isinstance(dataset, PackedFiles) and given["sampler"] is None and given["batch_sampler"] is None
@@ -99,9 +97,9 @@ def _beyond_dali(plan: Plan) -> list[str]:
     return operations + [use.name for use in (*filled, *boxed, *turned)]
 
 
-def _check_kept(kind: Kind, options: Options) -> None:
+def _check_kept(kind: SourceKind, options: Options) -> None:
     """What the node cache is to keep."""
-    if kind is Kind.PACKED:
+    if kind is SourceKind.PACKED:
         return
     if options.cache_decoded is not None:
         raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
@@ -111,10 +109,10 @@ def _check_kept(kind: Kind, options: Options) -> None:
         )
 
 
-def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
-    if kind is Kind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
+def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
+    if kind is SourceKind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
-    native = kind is Kind.PACKED and not runs_python(plan, options)
+    native = kind is SourceKind.PACKED and not runs_python(plan, options)
     _check_mosaic(plan, options)
     if options.backend == "dali":
         if not native:
@@ -152,7 +150,8 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     if options.batch_transform is None:
         return
     from fastload.transfer.augment import check_parts, parts_of
-    from fastload.transforms.batch import ColorJitter, RandomErasing
+    from fastload.transforms.batch import ColorJitter
+    from fastload.transforms.operations.output import RandomErasing
 
     parts = parts_of(options.batch_transform)
     check_parts(parts, plan.dtype if native and not plan.views else None)
@@ -166,7 +165,7 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
             "ColorJitter works on pictures before normalisation, which only the core's transforms leave "
             "to the device: it needs a packed dataset, and neither callables in transform nor a collate_fn."
         )
-    if kind is Kind.STREAM:
+    if kind is SourceKind.STREAM:
         raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
 
 

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["refuse_unknown"]
-
 
 def refuse_unknown(init: Callable[..., Any], given: Iterable[str]) -> None:
     """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Python says which

@@ -11,8 +11,6 @@ from fastload._native import _C
 from fastload.sample.layout import VALID
 from fastload.sample.ragged import Ragged
 
-__all__ = ["valid"]
-
 Batch = TypeVar("Batch")
 _LABELS = ("labels", "label", "targets", "target")
 

@@ -26,8 +26,6 @@ from fastload.sampler import Sampler
 from fastload.sampler.sampler import is_shuffled
 from fastload.shard.tickets import SampleId, Source, Ticket
 
-__all__ = ["DividedSampler", "RankBatches", "RankSampler", "sampler_class"]
-
 
 class RankSampler(TorchSampler[int]):
     """The sample ids of this rank, batch by batch, and the epoch that comes next.

@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _DatasetKind
 
 from fastload.errors import StateError
-from fastload.loader.assembly import Arrangement
+from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import Epochs
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.shard.tickets import Delivered
@@ -138,7 +138,7 @@ def source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
     loader = owner()
     if loader is None:
         return None
-    return LoaderSource(loader._number, loader._fetch, loader._arranged.arguments_here, _open_again)
+    return LoaderSource(loader._number, loader._fetch, loader._loader_plan.arguments_here, _open_again)
 
 
 def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -153,11 +153,11 @@ def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
 # What frameworks read, and rebuild loaders from.
 
 
-class Found(int):
+class AutoWorkers(int):
     """A number of threads that nobody gave: a loader made from this one's attributes looks for it anew."""
 
 
-def set_attributes(loader: Any, arranged: Arrangement) -> None:
+def set_attributes(loader: Any, arranged: LoaderPlan) -> None:
     """Give ``loader`` every argument as an attribute, under its name, as torch's constructor does.
 
     Lightning and Fabric call ``type(loader)(**attributes)`` where they want another sampler: what lies here
@@ -196,14 +196,14 @@ def set_attributes(loader: Any, arranged: Arrangement) -> None:
             )
 
 
-def _num_workers(arranged: Arrangement) -> int:
+def _num_workers(arranged: LoaderPlan) -> int:
     given = arranged.given["num_workers"]
     if given is not None:
         return int(given)
-    return Found(arranged.threads.threads) if arranged.packed else 0
+    return AutoWorkers(arranged.threads.threads) if arranged.packed else 0
 
 
-def _collate(arranged: Arrangement, loader: Any) -> Any:
+def _collate(arranged: LoaderPlan, loader: Any) -> Any:
     own = arranged.given["collate_fn"]
     if own is None and arranged.unbatched and not arranged.packed:
         return torch.utils.data.default_convert

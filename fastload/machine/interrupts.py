@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["interrupts_kept", "raised_by_a_handler"]
-
 
 def _handlers() -> dict[int, Callable[..., Any]]:
     """Python's handlers by signal: default_int_handler, and those of the program."""

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from fastload.machine.cpu import cgroup_folders
 
-__all__ = ["PAGE_CACHE_SHARE", "MemoryRoom", "available_memory", "memory_rooms"]
-
 PAGE_CACHE_SHARE = 0.75  # of the available memory: what takes less stays in the page cache once it was read
 
 

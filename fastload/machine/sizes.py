@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-__all__ = ["counted", "human_bytes", "parse_size"]
-
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:([kmgtp])(i?)b?|(b?))\s*", re.IGNORECASE)
 _MOST = 2**63  # bytes

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fastload.errors import PackError
 from fastload.extras import need
-from fastload.packing.sample_rows import Lessened
+from fastload.packing.sample_rows import PartialSample
 from fastload.packing.table_files import TableFile
 from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Scalar, Text, Texts
 from fastload.sample.schema import Field, Schema
@@ -157,7 +157,7 @@ def format_of_boxes(cells: Iterable[Sequence[Any]]) -> str | None:
     return None if seen >= _ENOUGH else "xywh"
 
 
-def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] | Lessened:
+def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] | PartialSample:
     """A sample without the objects whose boxes or classes are none."""
     leaders = {field.of for field in schema if field.of is not None}
     leader = next((f for f in schema if f.name in leaders and isinstance(f.kind, Boxes)), None)
@@ -179,7 +179,7 @@ def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] 
         field.name: [value for number, value in enumerate(values) if number not in wrong]
         for field, values in zip(group, rows, strict=True)
     }
-    return Lessened({**sample, **kept}, [(f"object {number + 1}", why) for number, why in wrong.items()])
+    return PartialSample({**sample, **kept}, [(f"object {number + 1}", why) for number, why in wrong.items()])
 
 
 def _wrong(row: Mapping[str, Any], group: Sequence[Field], leader: Field) -> str | None:

@@ -41,7 +41,7 @@ from fastload.packing.plan import (
 )
 from fastload.packing.progress import Observer
 from fastload.packing.publish import PackResult, publish_dataset
-from fastload.packing.shares import ShareJob, Shares, claim_path, ranges, read_piece, shard_state
+from fastload.packing.shares import ShardRanges, ShareJob, claim_path, ranges, read_piece, shard_state
 from fastload.packing.source import Source, open_sources, planned_source
 from fastload.packing.work import BadFiles, ShardPart, part_path, write_shards
 from fastload.remote.location import Location, is_url
@@ -57,7 +57,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what some
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """One of the packed datasets that a pack makes: a split, or all there is."""
 
     source: Source
@@ -66,7 +66,7 @@ class Target:
 
 def targets_of(
     source: str | os.PathLike[str], output: str | os.PathLike[str], options: PackOptions
-) -> list[Target]:
+) -> list[Destination]:
     """The datasets that ``source`` becomes.
 
     Raises:
@@ -80,7 +80,7 @@ def targets_of(
     folder = Path(output).absolute()
     refuse_nesting(source, folder)
     parts = sources_of(source, options, _known(folder))
-    return [Target(part, folder / part.split if part.split else folder) for part in parts]
+    return [Destination(part, folder / part.split if part.split else folder) for part in parts]
 
 
 def _known(folder: Path) -> PackPlan | Manifest | None:
@@ -98,7 +98,7 @@ def sources_of(
 
 
 @contextmanager
-def opened(target: Target, options: PackOptions, observer: Observer) -> Iterator[PackPlan | Manifest]:
+def opened(target: Destination, options: PackOptions, observer: Observer) -> Iterator[PackPlan | Manifest]:
     """Hold a target together with others, and know its plan, made if there is none; a complete dataset's
     manifest, where all has been done.
 
@@ -123,13 +123,13 @@ def opened(target: Target, options: PackOptions, observer: Observer) -> Iterator
         yield plan
 
 
-def _complete(target: Target, options: PackOptions) -> Manifest:
+def _complete(target: Destination, options: PackOptions) -> Manifest:
     manifest = Manifest.read(target.output)
     check_options(manifest.options, options, target.output)
     return manifest
 
 
-def check_plan(plan: PackPlan, target: Target, options: PackOptions) -> None:
+def check_plan(plan: PackPlan, target: Destination, options: PackOptions) -> None:
     """See :func:`check_identity`."""
     check_identity(plan, target.source, target.output, options)
 
@@ -145,7 +145,7 @@ def check_identity(plan: PackPlan, source: Source, output: Path | Location, opti
         )
 
 
-def discard(target: Target) -> None:
+def discard(target: Destination) -> None:
     """Throw away what a pack has made in a target; nobody else may be at work there."""
     make_folder(target.output)
     with folder_lock(target.output):
@@ -160,7 +160,7 @@ def waited(done: Callable[[], bool]) -> None:
         pause = min(2 * pause, _LONGEST_WAIT)
 
 
-def _first(target: Target, options: PackOptions, observer: Observer) -> PackPlan:
+def _first(target: Destination, options: PackOptions, observer: Observer) -> PackPlan:
     """Make the plan, unless another pack is at it: then wait for that one's."""
     lock, work = target.output / PLAN_LOCK_NAME, OutputFolder(target.output).work
     held = claim(lock)
@@ -190,7 +190,7 @@ def _first(target: Target, options: PackOptions, observer: Observer) -> PackPlan
 
 
 @dataclass(frozen=True)
-class Share:
+class PackShare:
     """What a pack of some shards has come to; shards are counted through all splits."""
 
     output: Path | Location
@@ -208,7 +208,7 @@ def plan_shares(
     output: str | os.PathLike[str],
     options: PackOptions | None = None,
     observer: Observer | None = None,
-) -> Share:
+) -> PackShare:
     """Make the plan of a pack that several will share, and write no shard; a plan that is there stays.
 
     Raises:
@@ -227,10 +227,10 @@ def plan_shares(
 def pack_shares(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    shares: Shares,
+    shares: ShardRanges,
     options: PackOptions | None = None,
     observer: Observer | None = None,
-) -> Share:
+) -> PackShare:
     """Write some of a plan's shards, making the plan if nobody has. Others may do so at the same time.
 
     When it returns, all of these shards are there: what another pack is writing is waited for, and written
@@ -253,8 +253,8 @@ def pack_shares(
 
 
 def _in_store(
-    source: Any, output: Any, options: PackOptions, shares: Shares | None, observer: Observer
-) -> Share:
+    source: Any, output: Any, options: PackOptions, shares: ShardRanges | None, observer: Observer
+) -> PackShare:
     from fastload.packing.store_target import share_in_store
 
     return share_in_store(source, str(output), options, shares, observer)
@@ -272,8 +272,12 @@ def words_for_errors(output: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _pack(
-    targets: list[Target], output: Path, options: PackOptions, shares: Shares | None, observer: Observer
-) -> Share:
+    targets: list[Destination],
+    output: Path,
+    options: PackOptions,
+    shares: ShardRanges | None,
+    observer: Observer,
+) -> PackShare:
     with ExitStack() as stack:
         plans = [stack.enter_context(opened(target, options, observer)) for target in targets]
         total, files, size = totals_of(plans)
@@ -288,7 +292,7 @@ def _pack(
             finished += count
             first += len(plan.shards)
         published = all(isinstance(plan, Manifest) for plan in plans)
-        return Share(output, total, tuple(asked), written, finished, published, files, size)
+        return PackShare(output, total, tuple(asked), written, finished, published, files, size)
 
 
 def totals_of(plans: list[PackPlan | Manifest]) -> tuple[int, int, int]:
@@ -298,7 +302,7 @@ def totals_of(plans: list[PackPlan | Manifest]) -> tuple[int, int, int]:
     return sum(len(plan.shards) for plan in plans), files, size
 
 
-def asked_of(shares: Shares | None, total: int) -> list[int]:
+def asked_of(shares: ShardRanges | None, total: int) -> list[int]:
     """The numbers of the shards that a pack is to see to; without shares none."""
     return shares.numbers(total) if shares is not None else []
 
@@ -393,7 +397,7 @@ def _no_plan(output: Path) -> PackError:
     )
 
 
-def _plan(target: Target, options: PackOptions) -> PackPlan | None:
+def _plan(target: Destination, options: PackOptions) -> PackPlan | None:
     """A target's plan; None: it is published, and nothing of the plan is left.
 
     Raises:
@@ -414,7 +418,7 @@ def _plan(target: Target, options: PackOptions) -> PackPlan | None:
     return plan
 
 
-def _require_shards(targets: list[Target], plans: list[PackPlan | None]) -> None:
+def _require_shards(targets: list[Destination], plans: list[PackPlan | None]) -> None:
     missing, others, first = [], [], 0
     for target, plan in zip(targets, plans, strict=True):
         if plan is None or OutputFolder(target.output).state() == "complete":
@@ -439,7 +443,7 @@ def _require_shards(targets: list[Target], plans: list[PackPlan | None]) -> None
 class _Published:
     """The last steps of one dataset."""
 
-    target: Target
+    target: Destination
     plan: PackPlan | None
     options: PackOptions
 

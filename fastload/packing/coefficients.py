@@ -13,8 +13,6 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.sizes import counted
 
-__all__ = ["DEFAULT_FORM", "FACTS", "FORMS", "FORM_HELP", "NOTE", "Outcome", "Tally", "said_of", "to_record"]
-
 FORMS = ("fast", "small")  # what a record's masks are written for
 DEFAULT_FORM = "fast"
 FORM_HELP = (
@@ -33,7 +31,7 @@ _PREFIX = "cannot become a coefficient record: "
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecodeOutcome:
     """What came of one JPEG."""
 
     jpeg_bytes: int
@@ -41,7 +39,7 @@ class Outcome:
     reason: str = ""  # why
 
 
-def to_record(jpeg: bytes, form: str) -> tuple[bytes, Outcome]:
+def to_record(jpeg: bytes, form: str) -> tuple[bytes, RecodeOutcome]:
     """The coefficient record of a JPEG, or the JPEG itself where it cannot become one.
 
     Args:
@@ -52,11 +50,11 @@ def to_record(jpeg: bytes, form: str) -> tuple[bytes, Outcome]:
         record = _C.to_coefficients(np.frombuffer(jpeg, np.uint8), form)
     except FastloadError as error:
         reason = str(error).removeprefix(_PREFIX).rstrip(".")
-        return jpeg, Outcome(len(jpeg), 0, reason)
-    return record, Outcome(len(jpeg), len(record))
+        return jpeg, RecodeOutcome(len(jpeg), 0, reason)
+    return record, RecodeOutcome(len(jpeg), len(record))
 
 
-class Tally:
+class RecodeCounts:
     """What came of many JPEGs; the memory does not grow with their number."""
 
     def __init__(self) -> None:
@@ -69,7 +67,7 @@ class Tally:
         """How many stayed JPEGs."""
         return self._kept.total()
 
-    def add(self, key: str, outcome: Outcome) -> None:
+    def add(self, key: str, outcome: RecodeOutcome) -> None:
         """One more; ``key`` is its record's."""
         if not outcome.reason:
             self.made += 1

@@ -312,7 +312,7 @@ def unreadable(path: str | bytes | os.PathLike[str], error: OSError) -> PackErro
     return PackError(f"{os.fsdecode(path)} cannot be read: {error.strerror or error}.")
 
 
-def said_later(path: str | bytes | os.PathLike[str], error: Exception) -> None:
+def raise_if_transient(path: str | bytes | os.PathLike[str], error: Exception) -> None:
     """Of a file that was only looked at: who reads it says what is wrong with it, or leaves it out.
 
     Raises:
@@ -343,7 +343,7 @@ def walk(folder: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
     Raises:
         PackError: a folder cannot be read just now.
     """
-    return os.walk(folder, onerror=lambda error: said_later(error.filename or folder, error))
+    return os.walk(folder, onerror=lambda error: raise_if_transient(error.filename or folder, error))
 
 
 # ---- Record keys ------------------------------------------------------------------------------------

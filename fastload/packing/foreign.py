@@ -61,7 +61,7 @@ from fastload.packing.packer import fitting_processes
 from fastload.packing.plan import WORK_NAME
 from fastload.packing.progress import Observer, Work, entries_work
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
-from fastload.packing.work import Advance, Closes, Free, ShardPart, write_shards
+from fastload.packing.work import Advance, Claim, NoClaim, ShardPart, write_shards
 from fastload.remote.location import is_url
 from fastload.remote.opening import refuse_options
 from fastload.sample.fields import Image, Label, kind_of
@@ -137,9 +137,9 @@ class IndexJob:
         except PackError:
             return False
 
-    def claim(self, number: int) -> Closes | None:
+    def claim(self, number: int) -> Claim | None:
         """The right to index a file: who holds the folder has it."""
-        return Free()
+        return NoClaim()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Index a file.

@@ -23,7 +23,7 @@ from fastload.packing.files import encode_key
 from fastload.packing.folders import as_rows
 from fastload.packing.pictures import HEAD, is_any, unfit
 from fastload.packing.plan import MAX_LISTED
-from fastload.packing.sample_rows import Failed, Lessened
+from fastload.packing.sample_rows import FailedSample, PartialSample
 from fastload.packing.table_columns import picture_kind
 from fastload.packing.table_files import TableFile
 from fastload.packing.table_samples import open_table, told_by
@@ -363,9 +363,9 @@ class ForeignTable:
         bad, lessened = dict(foreign.bad), {}
         for number, sample in enumerate(self._table.samples(self._start, self._start + count)):
             try:
-                if isinstance(sample, Failed):
+                if isinstance(sample, FailedSample):
                     raise ValueError(str(sample.error))
-                if isinstance(sample, Lessened):
+                if isinstance(sample, PartialSample):
                     lessened[number] = sample.left_out
                     sample = sample.sample
                 found = {name: schema[name].encode(sample[name]) for name in values}

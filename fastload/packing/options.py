@@ -15,8 +15,6 @@ from fastload.packing.folders import FOLDERS_ARE
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
-__all__ = ["EXIF", "LAYOUTS", "PackOptions", "parse_bytes", "parse_pixels"]
-
 LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # but for the last, see packing/annotations
 EXIF = ("refuse", "ignore")
 MIN_SHARD = 4096

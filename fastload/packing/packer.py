@@ -41,18 +41,6 @@ from fastload.remote.location import is_url
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
-__all__ = [
-    "DryRun",
-    "Observer",
-    "PackResult",
-    "bad_files",
-    "dry_run",
-    "fitting_processes",
-    "known_samples",
-    "pack",
-    "refuse_nesting",
-]
-
 _PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fastload.dataset.decoding import raw_format, thread_decoder, wanted_format
 from fastload.errors import FastloadError
 from fastload.machine.paths import open_regular
-from fastload.packing.coefficients import Outcome
+from fastload.packing.coefficients import RecodeOutcome
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
 
@@ -78,7 +78,7 @@ class Picture:
 
     data: bytes
     raw: dict[str, int] | None = None
-    outcome: Outcome | None = None
+    outcome: RecodeOutcome | None = None
 
     def whole(self) -> bytes:
         """Its bytes."""

@@ -25,17 +25,6 @@ from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
 from fastload.shard.suffixes import IMAGES
 
-__all__ = [
-    "PLAN_NAME",
-    "WORK_NAME",
-    "PackPlan",
-    "ShardPlan",
-    "listed",
-    "make_plan",
-    "packing_work",
-    "resume_plan",
-]
-
 WORK_NAME = ".fastload-pack"
 PLAN_NAME = "plan.json"
 VERSION = 1

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from fastload.remote.location import Location
 
-__all__ = ["Observer", "Place", "Work", "entries_work"]
-
 Place = Path | Location  # where a dataset is made
 
 

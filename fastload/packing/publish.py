@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload._version import __version__
-from fastload.packing.coefficients import FACTS, NOTE, Tally
+from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts
 from fastload.packing.facts import EntryFacts, Summary
 from fastload.packing.files import publish, remove, temporary_of
 from fastload.packing.plan import PackPlan
@@ -51,7 +51,7 @@ def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
     format_name = str(plan.identity["format"])
     data_file = format_of(format_name).data_file
     parts = [part_path(output, shard.name) for shard in plan.shards]
-    summary, tally, transcoded = Summary(), Tally(), 0
+    summary, tally, transcoded = Summary(), RecodeCounts(), 0
     shards: list[Shard] = []
     skipped = list(plan.problems)
     empty: list[str] = []

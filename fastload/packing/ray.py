@@ -31,7 +31,7 @@ from fastload.packing.plan import PackPlan
 from fastload.packing.progress import Observer
 from fastload.packing.publish import PackResult
 from fastload.packing.shares import ShareJob
-from fastload.packing.work import BadFiles, Closes
+from fastload.packing.work import BadFiles, Claim
 from fastload.remote.location import is_url
 from fastload.shard.dataset import PackedFiles
 
@@ -267,7 +267,7 @@ def _write(cluster: RayCluster, job: ShareJob, observer: Observer) -> int:
 
 def _write_one(job: ShareJob, number: int) -> bool:
     """On a worker: write a shard, unless another pack does, or a worker of a driver that has died."""
-    held: list[Closes] = []
+    held: list[Claim] = []
 
     def settled() -> bool:
         claimed = job.claim(number)

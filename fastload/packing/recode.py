@@ -19,7 +19,7 @@ from fastload._version import __version__
 from fastload.errors import DecodeError, FastloadError, PackError
 from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
-from fastload.packing.coefficients import FACTS, FORMS, NOTE, Outcome, Tally, to_record
+from fastload.packing.coefficients import FACTS, FORMS, NOTE, RecodeCounts, RecodeOutcome, to_record
 from fastload.packing.entries import DEFAULT_SPACING, ensure_entries, remove_entries, spacing_of, tidy_entries
 from fastload.packing.facts import EntryFacts, Summary, entry_facts
 from fastload.packing.fetched import opened_once
@@ -38,7 +38,7 @@ from fastload.packing.output import RECODE_NAME, OutputFolder
 from fastload.packing.packer import fitting_processes
 from fastload.packing.progress import Observer, Work
 from fastload.packing.sample_shards import OpenShard, write_tables
-from fastload.packing.work import Advance, Closes, Free, ShardPart, write_shards
+from fastload.packing.work import Advance, Claim, NoClaim, ShardPart, write_shards
 from fastload.remote.location import is_url
 from fastload.sample.fields import Image
 from fastload.sample.schema import Field
@@ -166,7 +166,7 @@ def _spacing(dataset: PackedFiles) -> int | None:
 
 
 _SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
-Made = tuple[bytes, Outcome | None]
+Made = tuple[bytes, RecodeOutcome | None]
 
 
 @dataclass(frozen=True)
@@ -204,9 +204,9 @@ class RecodeJob:
             return False
         return ShardPart.read(path).plan == self.plan.identity
 
-    def claim(self, number: int) -> Closes | None:
+    def claim(self, number: int) -> Claim | None:
         """Everybody's: who recodes holds the whole folder."""
-        return Free()
+        return NoClaim()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Write shard ``number`` and its part, whole and on the device.
@@ -217,7 +217,7 @@ class RecodeJob:
         """
         dataset = opened_once(self.folder, self.plan.source)
         samples, manifest = _samples_of(dataset, number), dataset.manifest
-        final, tally = self.work / self.plan.shards[number], Tally()
+        final, tally = self.work / self.plan.shards[number], RecodeCounts()
         remove(final)
         shard = OpenShard(
             final, format_of(manifest.format), manifest.schema, manifest.shards[number].size,
@@ -311,7 +311,7 @@ class _Span:
         tally: hears what came of each JPEG.
     """
 
-    def __init__(self, dataset: PackedFiles, ids: range, form: str | None, tally: Tally) -> None:
+    def __init__(self, dataset: PackedFiles, ids: range, form: str | None, tally: RecodeCounts) -> None:
         self._dataset, self._ids, self._form, self._tally = dataset, ids, form, tally
         self._rows = np.arange(ids.start, ids.stop)
 
@@ -535,7 +535,7 @@ def _manifest(
     old: Manifest, plan: RecodePlan, paths: list[Path], entries: Entries, index: tuple[int, int]
 ) -> Manifest:
     """The manifest of the new shards, which have their names already."""
-    summary, tally, shards = Summary(), Tally(), []
+    summary, tally, shards = Summary(), RecodeCounts(), []
     for name, shard, path in zip(plan.shards, old.shards, paths, strict=True):
         part = ShardPart.read(path)
         summary.add(part.records)

@@ -17,7 +17,7 @@ from fastload.dataset.decoding import decode_with_pil, pillow_words, thread_deco
 from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.machine.threads import started_pool
-from fastload.packing.coefficients import Outcome, Tally, to_record
+from fastload.packing.coefficients import RecodeCounts, RecodeOutcome, to_record
 from fastload.packing.files import ESCAPED
 from fastload.packing.folders import Group, as_rows
 from fastload.packing.options import PackOptions
@@ -103,9 +103,9 @@ def _baseline_group(group: Group) -> Group:
 
 def _coefficients_group(form: str, threads: int, group: Group) -> Group:
     """JPEGs become coefficient records, by some threads; those that cannot stay as they are."""
-    tally, pieces = Tally(), []
+    tally, pieces = RecodeCounts(), []
 
-    def made(record: np.void) -> tuple[Pixels, Outcome | None]:
+    def made(record: np.void) -> tuple[Pixels, RecodeOutcome | None]:
         data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
         if record["codec"] != JPEG:
             return data, None

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.packing.coefficients import Outcome
+from fastload.packing.coefficients import RecodeOutcome
 from fastload.packing.files import ESCAPED, encode_key, outside_key
 from fastload.packing.folders import as_rows
 from fastload.packing.pictures import HEAD, NUMPY_SUFFIX, Picture, is_any, path_of, picture_of, unfit
@@ -41,7 +41,7 @@ _NO_FILE = b""
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedSample:
     """What a source gives in place of a sample that it cannot make."""
 
     error: Exception
@@ -49,7 +49,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Lessened:
+class PartialSample:
     """What a source gives in place of a sample some of whose annotations cannot be packed."""
 
     sample: Mapping[str, Any]  # without them
@@ -66,7 +66,7 @@ class Encoded:
     stop: int  # one past the last position that was looked at
     failures: list[tuple[int, str, str]] = field(default_factory=list)  # position, key, reason
     left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # with the annotation before it
-    outcomes: list[tuple[int, str, Outcome]] = field(default_factory=list)  # of JPEGs: position, key
+    outcomes: list[tuple[int, str, RecodeOutcome]] = field(default_factory=list)  # of JPEGs: position, key
 
     @property
     def sizes(self) -> npt.NDArray[np.uint64]:
@@ -93,7 +93,7 @@ class Encoder:
     transcoder: Transcoder | None = None
 
     def encode(
-        self, start: int, samples: Iterable[Mapping[str, Any] | Failed | Lessened]
+        self, start: int, samples: Iterable[Mapping[str, Any] | FailedSample | PartialSample]
     ) -> Iterator[Encoded]:
         """The samples from position ``start`` on, in pieces of bounded size."""
         piece = _Piece(self, start)
@@ -131,11 +131,11 @@ class Encoder:
         self.schema.check_rows([value if isinstance(value, bytes) else None for value in found])
         return found if self.transcoder is None else self.transcoder.values(found)
 
-    def digest(self, sample: Mapping[str, Any] | Failed) -> bytes:
+    def digest(self, sample: Mapping[str, Any] | FailedSample) -> bytes:
         """16 bytes that tell a sample from others; those that cannot be packed are all the same."""
         hashed = hashlib.blake2b(digest_size=16)
         try:
-            if isinstance(sample, Failed):
+            if isinstance(sample, FailedSample):
                 return hashed.digest()
             values = self.values(sample)
         except Exception:  # Pillow and users' code raise anything
@@ -145,10 +145,10 @@ class Encoder:
             hashed.update(len(data).to_bytes(8, "little") + data)
         return hashed.digest()
 
-    def size(self, sample: Mapping[str, Any] | Failed) -> int:
+    def size(self, sample: Mapping[str, Any] | FailedSample) -> int:
         """Bytes that a sample takes on disk until it is packed; 0 of one that cannot be."""
         try:
-            values = [] if isinstance(sample, Failed) else self.values(sample)
+            values = [] if isinstance(sample, FailedSample) else self.values(sample)
         except Exception:  # Pillow and users' code raise anything
             return 0
         # What is no picture lies in the shard, in its part of the index, and in the column's file.
@@ -180,13 +180,13 @@ class _Piece:
     def is_full(self) -> bool:
         return self.stop - self.start >= MOST_SAMPLES or self._bytes >= MOST_BYTES
 
-    def add(self, position: int, sample: Mapping[str, Any] | Failed | Lessened) -> None:
+    def add(self, position: int, sample: Mapping[str, Any] | FailedSample | PartialSample) -> None:
         self.stop = position + 1
-        path = sample.path if isinstance(sample, Failed) else _NO_FILE
-        left_out = sample.left_out if isinstance(sample, Lessened) else ()
-        sample = sample.sample if isinstance(sample, Lessened) else sample
+        path = sample.path if isinstance(sample, FailedSample) else _NO_FILE
+        left_out = sample.left_out if isinstance(sample, PartialSample) else ()
+        sample = sample.sample if isinstance(sample, PartialSample) else sample
         try:
-            if isinstance(sample, Failed):
+            if isinstance(sample, FailedSample):
                 raise sample.error
             if isinstance(sample, Mapping) and self._encoder.schema.index_field.name in sample:
                 path = self._encoder.key(sample)
@@ -308,7 +308,7 @@ class Given(Protocol):
     def first(self) -> list[Sample]:
         """Some samples to guess the schema from; they come again."""
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         """Those from position ``start`` to before ``stop`` (None: all)."""
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
@@ -333,7 +333,7 @@ class AnnotatedSource(Given, Protocol):
         """Bytes of the files that they are made of."""
 
 
-class Stream:
+class IterableRows:
     """Samples that come once, in their order."""
 
     def __init__(self, samples: Iterable[Sample], root: bytes, limit: int | None = None) -> None:
@@ -350,7 +350,7 @@ class Stream:
             self._first = list(islice(self._next(), _LOOKED_AT))
         return self._first
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample]:
         yield from self._first
         self._position = len(self._first)
         for sample in self._next():
@@ -379,7 +379,7 @@ class Stream:
             ) from error
 
 
-def at_least(encoder: Encoder, some: Iterable[Sample | Failed], count: int) -> int:
+def at_least(encoder: Encoder, some: Iterable[Sample | FailedSample], count: int) -> int:
     """Bytes that ``count`` samples have at least, by some of them: half of what they would have on average.
 
     A pack is refused for it, so it must not be too much where a few of those looked at are large.
@@ -388,7 +388,7 @@ def at_least(encoder: Encoder, some: Iterable[Sample | Failed], count: int) -> i
     return sum(sizes) * count // (2 * len(sizes)) if sizes else 0
 
 
-class Positions:
+class SequenceRows:
     """A sequence: anything with ``__getitem__`` and ``__len__``, as torch's map-style datasets are."""
 
     def __init__(self, samples: Any, root: bytes, limit: int | None = None) -> None:
@@ -401,9 +401,9 @@ class Positions:
 
     def first(self) -> list[Sample]:
         found = (self._one(position) for position in self._spread())
-        return [sample for sample in found if not isinstance(sample, Failed)]
+        return [sample for sample in found if not isinstance(sample, FailedSample)]
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample]:
         end = self._count if stop is None else min(stop, self._count)
         return (self._one(position) for position in range(start, end))
 
@@ -426,11 +426,11 @@ class Positions:
         """Positions over the whole sequence, the first and the last among them."""
         return sorted({int(p) for p in np.linspace(0, max(self._count - 1, 0), min(_LOOKED_AT, self._count))})
 
-    def _one(self, position: int) -> Sample | Failed:
+    def _one(self, position: int) -> Sample | FailedSample:
         try:
             found: Sample = self._samples[position]
         except Exception as error:  # a user's code
-            return Failed(error)
+            return FailedSample(error)
         return found
 
 
@@ -441,9 +441,9 @@ def given(samples: Any, root: bytes, limit: int | None) -> Given:
         TypeError: neither an iterable nor a sequence.
     """
     if hasattr(samples, "__getitem__") and hasattr(samples, "__len__") and not isinstance(samples, Mapping):
-        return Positions(samples, root, limit)
+        return SequenceRows(samples, root, limit)
     if isinstance(samples, Iterable) and not isinstance(samples, (str, bytes, Mapping)):
-        return Stream(samples, root, limit)
+        return IterableRows(samples, root, limit)
     raise TypeError(
         "samples must be an iterable of dicts, something with __getitem__ and __len__, or a path. "
         f"Found: {type(samples).__name__}."

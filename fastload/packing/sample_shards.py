@@ -19,7 +19,7 @@ from fastload._native import _C
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
-from fastload.packing.coefficients import FACTS, NOTE, Outcome, Tally
+from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts, RecodeOutcome
 from fastload.packing.entries import ensure_entries
 from fastload.packing.facts import Summary, entry_facts
 from fastload.packing.files import (
@@ -95,7 +95,7 @@ class Shards:
         self._raw, self._coefficients = raw, coefficients
         self._failures: list[tuple[int, str, str]] = []
         self._left_out: list[tuple[int, str, str, str]] = []
-        self._outcomes: list[tuple[int, str, Outcome]] = []
+        self._outcomes: list[tuple[int, str, RecodeOutcome]] = []
         self._open: OpenShard | None = None
         self.number = 0  # of the shard that comes next
 
@@ -198,7 +198,7 @@ class Shards:
         """What came of the JPEGs before ``stop`` that are in no earlier shard, where that was asked."""
         if not self._coefficients:
             return {}
-        tally = Tally()
+        tally = RecodeCounts()
         for position, key, outcome in self._outcomes:
             if position < stop:
                 tally.add(key, outcome)
@@ -381,7 +381,7 @@ def publish_samples(
     left_out: list[tuple[str, str, str]] = []
     kept: list[int] = []
     sizes: list[tuple[int, int]] = []
-    summary, tally = Summary(), Tally()
+    summary, tally = Summary(), RecodeCounts()
     for number in range(shards.number):
         part = ShardPart.read(shards.part_path(number))
         skipped += part.skipped

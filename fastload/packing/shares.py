@@ -21,7 +21,7 @@ from fastload.packing.entries import Made, entries_of
 from fastload.packing.files import claim, printable, publish, remove, temporary_of, unreadable
 from fastload.packing.folders import Listing
 from fastload.packing.plan import WORK_NAME, PackPlan
-from fastload.packing.work import Advance, Closes, Job, ShardPart, part_path
+from fastload.packing.work import Advance, Claim, Job, ShardPart, part_path
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 
@@ -83,7 +83,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True)
-class Shares:
+class ShardRanges:
     """Shards by number, counted from 0 through all splits: some ranges, or one of so many equal shares.
 
     Args:
@@ -95,7 +95,7 @@ class Shares:
     share: tuple[int, int] | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Shares:
+    def parse(cls, text: str) -> ShardRanges:
         """Shares as ``0-99``, ``7``, ``0-9,40-49`` or ``3/16`` (the fourth of sixteen).
 
         Raises:
@@ -135,7 +135,7 @@ class Shares:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as :meth:`Shares.parse` takes them: ``3,7-12``."""
+    """Ascending numbers as :meth:`ShardRanges.parse` takes them: ``3,7-12``."""
     pairs: list[list[int]] = []
     for number in numbers:
         if pairs and pairs[-1][1] == number - 1:
@@ -182,7 +182,7 @@ class ShareJob(Job):
     def is_finished(self, number: int) -> bool:
         return shard_state(self.output, self.plan, number) == "whole"
 
-    def claim(self, number: int) -> Closes | None:
+    def claim(self, number: int) -> Claim | None:
         held = claim(claim_path(self.output, self.plan.shards[number].name))
         if held is None:
             return None

@@ -16,7 +16,7 @@ from typing import Any
 from fastload._native import _C
 from fastload.errors import ObjectMissing, PackError
 from fastload.machine.paths import exists, write_at
-from fastload.packing.cluster import Share, asked_of, check_identity, sources_of, totals_of
+from fastload.packing.cluster import PackShare, asked_of, check_identity, sources_of, totals_of
 from fastload.packing.entries import Made, write_entries
 from fastload.packing.facts import Summary, entry_facts
 from fastload.packing.files import remove
@@ -26,9 +26,9 @@ from fastload.packing.packer import bad_files, fitting_processes, known_samples
 from fastload.packing.plan import PLAN_NAME, WORK_NAME, PackPlan, check_options, make_plan, packing_work
 from fastload.packing.progress import Observer, entries_work
 from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_dataset
-from fastload.packing.shares import ShareJob, Shares, piece_path, ranges, read_piece, write_piece
+from fastload.packing.shares import ShardRanges, ShareJob, piece_path, ranges, read_piece, write_piece
 from fastload.packing.source import Source
-from fastload.packing.work import Advance, BadFiles, Closes, ShardPart, part_path, write_shards
+from fastload.packing.work import Advance, BadFiles, Claim, ShardPart, part_path, write_shards
 from fastload.remote.location import Location
 from fastload.remote.opening import open_store
 from fastload.remote.store import Store
@@ -186,7 +186,7 @@ class StoreJob(ShareJob):
     def is_finished(self, number: int) -> bool:
         return self.target.store.head(self.target.key(self.target.part_name(self.plan, number))) is not None
 
-    def claim(self, number: int) -> Closes | None:
+    def claim(self, number: int) -> Claim | None:
         return None if self.is_finished(number) else _Nothing()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
@@ -413,8 +413,8 @@ def _plan(
 
 
 def share_in_store(
-    source: Any, output: str, options: PackOptions, shares: Shares | None, observer: Observer
-) -> Share:
+    source: Any, output: str, options: PackOptions, shares: ShardRanges | None, observer: Observer
+) -> PackShare:
     """See :func:`~fastload.packing.cluster.pack_shares` and ``plan_shares`` (``shares`` None)."""
     with _opened(source, output, options, observer) as splits:
         total, files, size = totals_of([split.plan for split in splits])
@@ -428,7 +428,7 @@ def share_in_store(
             first += count
         published = all(isinstance(split.plan, Manifest) for split in splits)
         where = Location.parse(output)
-        return Share(where, total, tuple(asked), written, finished, published, files, size)
+        return PackShare(where, total, tuple(asked), written, finished, published, files, size)
 
 
 def pack_into_store(

@@ -17,7 +17,7 @@ from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.paths import open_regular
 from fastload.machine.sizes import counted
-from fastload.packing.files import said_later
+from fastload.packing.files import raise_if_transient
 from fastload.packing.pictures import is_path, is_picture
 from fastload.packing.sample_rows import Given
 from fastload.packing.tables import NUMBER, WHOLE, is_beyond_floats, label_sort, labels_of
@@ -129,7 +129,7 @@ def is_image_file(text: str, root: bytes) -> bool:
             data = file.read(_SNIFFED)
             return _sniffed(data) or data.startswith(b"\x93NUMPY")
     except OSError as error:
-        said_later(path, error)
+        raise_if_transient(path, error)
         return False
 
 

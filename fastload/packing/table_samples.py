@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastload.errors import PackError
 from fastload.machine.paths import exists
 from fastload.packing.arrow_rows import without_bad
-from fastload.packing.files import said_later
+from fastload.packing.files import raise_if_transient
 from fastload.packing.pictures import path_of
-from fastload.packing.sample_rows import Encoder, Failed, Lessened, at_least
+from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, at_least
 from fastload.packing.table_columns import Column, picture_kind, value_of
 from fastload.packing.table_files import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
@@ -58,7 +58,7 @@ def schema_file(path: Path) -> Path:
     return path.with_name(path.stem + SCHEMA_SUFFIX)
 
 
-class Told(NamedTuple):
+class ColumnSpec(NamedTuple):
     """What is said of a column, as of a field; see :class:`fastload.Field`."""
 
     kind: Kind
@@ -66,12 +66,12 @@ class Told(NamedTuple):
     source: Any = None
 
     @classmethod
-    def by(cls, field: Field) -> Told:
+    def by(cls, field: Field) -> ColumnSpec:
         """What a field says."""
         return cls(field.kind, field.of, field.source)
 
 
-def told_by(words: Mapping[str, str]) -> dict[str, Told | None]:
+def told_by(words: Mapping[str, str]) -> dict[str, ColumnSpec | None]:
     """What ``--field NAME=KIND`` says: of columns by their names; None: left out.
 
     Raises:
@@ -79,7 +79,7 @@ def told_by(words: Mapping[str, str]) -> dict[str, Told | None]:
     """
     try:
         return {
-            name: None if word.strip() == "none" else Told.by(field_of("column", word))
+            name: None if word.strip() == "none" else ColumnSpec.by(field_of("column", word))
             for name, word in words.items()
         }
     except (ValueError, TypeError) as error:
@@ -105,25 +105,27 @@ class Table:
         return self.count
 
     def first(self) -> list[Mapping[str, Any]]:
-        found = (one.sample if isinstance(one, Lessened) else one for one in self.samples(0, 16))
-        return [sample for sample in found if not isinstance(sample, Failed)]
+        found = (one.sample if isinstance(one, PartialSample) else one for one in self.samples(0, 16))
+        return [sample for sample in found if not isinstance(sample, FailedSample)]
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed | Lessened]:
+    def samples(
+        self, start: int, stop: int | None
+    ) -> Iterator[Mapping[str, Any] | FailedSample | PartialSample]:
         end = self.count if stop is None else min(stop, self.count)
         rows = islice(self.rows.walk(start, self.columns), max(end - start, 0))
         for number, row in enumerate(rows, start + 1):
             yield self._sample(row, number)
 
-    def _sample(self, row: Row, number: int) -> Mapping[str, Any] | Failed | Lessened:
+    def _sample(self, row: Row, number: int) -> Mapping[str, Any] | FailedSample | PartialSample:
         found = {}
         for field, column in zip(self.schema, self.columns, strict=True):
             value = row.get(column)
             if not self.rows.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
-                return Failed(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
+                return FailedSample(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
             try:
                 found[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
             except ValueError as error:
-                return Failed(ValueError(f"field {field.name!r}, row {number}: {error}"))
+                return FailedSample(ValueError(f"field {field.name!r}, row {number}: {error}"))
         return without_bad(found, self.schema) if self.rows.objects() else found
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
@@ -163,7 +165,7 @@ class Table:
                     try:
                         yield path, os.stat(os.path.join(self.root, path))
                     except (OSError, ValueError) as error:
-                        said_later(path, error)
+                        raise_if_transient(path, error)
                         yield path, None
 
 
@@ -173,7 +175,7 @@ def _is_a_path(value: Any) -> bool:
 
 def open_table(
     path: Path | Rows,
-    named: Mapping[str, Told | None],
+    named: Mapping[str, ColumnSpec | None],
     limit: int | None = None,
     wanted: Schema | None = None,
 ) -> Table:
@@ -197,7 +199,7 @@ def open_table(
             f"{rows.where}: boxes of objects are left, top, width, height in most sets, and these may as "
             f"well be corners. Say which: --field {unsure}='boxes(xywh)' or --field {unsure}='boxes(xyxy)'."
         )
-    named = {**said, **named} if wanted is None else {name: Told.by(f) for name, f in fields_of.items()}
+    named = {**said, **named} if wanted is None else {name: ColumnSpec.by(f) for name, f in fields_of.items()}
 
     types = rows.types(named.keys()) if wanted is None else {}
 
@@ -220,7 +222,9 @@ def open_table(
         return column if column in said else _field_name(column, kinds[column], kinds)
 
     def field(column: str) -> Field:
-        told = named.get(column) or Told(kinds[column], source=_type_of(types.get(column), kinds[column]))
+        told = named.get(column) or ColumnSpec(
+            kinds[column], source=_type_of(types.get(column), kinds[column])
+        )
         return Field(field_name(column), kinds[column], told.of, told.source)
 
     try:
@@ -301,17 +305,18 @@ def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
     return "image" if is_first and others[0] == column else column
 
 
-def _said_by(rows: Rows) -> Mapping[str, Told | None]:
+def _said_by(rows: Rows) -> Mapping[str, ColumnSpec | None]:
     """What a schema beside the table says, or class names in it."""
     beside = None if rows.path is None else schema_file(rows.path)
     if beside is not None and exists(beside):
         try:
             return {
-                field.name: Told.by(field) for field in Schema.from_json(beside.read_text(encoding="utf-8"))
+                field.name: ColumnSpec.by(field)
+                for field in Schema.from_json(beside.read_text(encoding="utf-8"))
             }
         except (ValueError, TypeError) as error:
             raise PackError(f"{beside} is no schema: {error}") from None
     pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
     kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
-    objects = {name: Told.by(field) for name, field in rows.objects().items()}
-    return {name: Told(kind) for name, kind in kinds.items()} | objects
+    objects = {name: ColumnSpec.by(field) for name, field in rows.objects().items()}
+    return {name: ColumnSpec(kind) for name, kind in kinds.items()} | objects

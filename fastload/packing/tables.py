@@ -15,21 +15,6 @@ from fastload.errors import PackError
 from fastload.shard.manifest import MAX_NUMBERED
 from fastload.shard.suffixes import is_image
 
-__all__ = [
-    "LABEL_NAMES",
-    "NUMBER",
-    "PATH_NAMES",
-    "WHOLE",
-    "Labels",
-    "has_header",
-    "has_number_labels",
-    "is_beyond_floats",
-    "label_sort",
-    "labels_of",
-    "read_table",
-    "table_path",
-]
-
 PATH_NAMES = ("path", "file", "filename", "file_name", "image")
 LABEL_NAMES = ("label", "class", "target")
 MAX_LABEL = 10_000_000

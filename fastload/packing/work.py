@@ -29,7 +29,7 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
 from fastload.machine.threads import started_pool
-from fastload.packing.coefficients import FACTS, Tally
+from fastload.packing.coefficients import FACTS, RecodeCounts
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.packing.folders import GROUP_BYTES, Group, Listing, as_rows, read_groups
 from fastload.packing.options import PackOptions
@@ -216,14 +216,14 @@ def part_path(output: Path, shard: str) -> Path:
     return output / WORK_NAME / f"{shard}.part"
 
 
-class Closes(Protocol):
+class Claim(Protocol):
     """What a claim is to those who hold it."""
 
     def close(self) -> None:
         """Give it up."""
 
 
-class Free:
+class NoClaim:
     """A claim of who has all shards to himself."""
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ class Free:
 class Work(Protocol):
     """What processes share out by number: shards to write, files to index. Pickles."""
 
-    def claim(self, number: int) -> Closes | None:
+    def claim(self, number: int) -> Claim | None:
         """The right to do one; None: another process does it, or has just done so."""
 
     def write(self, number: int, advance: Advance) -> ShardPart:
@@ -266,12 +266,12 @@ class Job:
         final = self.output / self.plan.shards[number].name
         return ShardPart.finished(part_path(self.output, final.name), self.format.data_file(final))
 
-    def claim(self, number: int) -> Closes | None:
+    def claim(self, number: int) -> Claim | None:
         """The right to write shard ``number``; None: another process writes it, or has just done so.
 
         Here it is everybody's: who packs alone holds the whole folder.
         """
-        return Free()
+        return NoClaim()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Write shard ``number`` under its temporary name.
@@ -369,7 +369,7 @@ class Job:
         chunks: list[npt.NDArray[np.void]] = []
         keys: list[bytes] = []
         failures: list[tuple[str, str]] = []
-        transcoded, tally = 0, Tally()
+        transcoded, tally = 0, RecodeCounts()
         for group in groups:
             if len(group.records):
                 writer.append(group.data, group.records, group.keys)
@@ -447,7 +447,7 @@ class _Runner:
             raise
         return True
 
-    def _write(self, number: int, claim: Closes) -> None:
+    def _write(self, number: int, claim: Claim) -> None:
         part: ShardPart = self._job.write(number, self._advance)
         try:
             self.drain()
@@ -456,7 +456,7 @@ class _Runner:
             raise
         self._pending = self._thread.submit(self._publish, number, part, claim)
 
-    def _publish(self, number: int, part: ShardPart, claim: Closes) -> None:
+    def _publish(self, number: int, part: ShardPart, claim: Claim) -> None:
         try:
             self._job.publish(number, part)
         finally:

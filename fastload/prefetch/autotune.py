@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-__all__ = ["Autotuner", "Bounds", "Policy", "Setting", "Window"]
-
 _log = logging.getLogger("fastload")
 
 STARVED = 0.03  # data wait share from which on the loader is too slow

@@ -13,8 +13,6 @@ from typing import Any
 
 from fastload.errors import WorldError
 
-__all__ = ["find_place", "forget", "is_mesh", "place_in"]
-
 # Words that names of dimensions are made of: torchtitan's, FSDP2's, HSDP's, Accelerate's, DTensor's, NeMo's.
 _DATA = {"dp", "ddp", "data", "fsdp", "efsdp", "hsdp", "replicate", "shard", "batch"}
 _SHARED = {"tp", "etp", "cp", "pp", "ep", "sp", "mp", "tensor", "context", "pipeline", "pipe", "expert",

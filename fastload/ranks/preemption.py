@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, ClassVar
 
-__all__ = ["Callbacks", "SignalNote"]
-
 Handler = Callable[[int, FrameType | None], Any] | int | None
 
 

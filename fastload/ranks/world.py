@@ -13,8 +13,6 @@ from fastload.errors import RankWarning, WorldError
 from fastload.machine.messages import stacklevel
 from fastload.ranks.mesh import find_place, is_mesh, place_in
 
-__all__ = ["World", "check_given", "find_processes", "find_world", "local_ranks"]
-
 
 @dataclass(frozen=True)
 class World:

@@ -25,8 +25,6 @@ from fastload.remote.location import Location
 from fastload.remote.opening import StorageOptions, unknown_options
 from fastload.remote.store import Facts, Listed, warn_of_store
 
-__all__ = ["CloudStore"]
-
 try:
     import obstore
     import obstore.exceptions

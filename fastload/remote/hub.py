@@ -27,8 +27,6 @@ from fastload.remote.location import Location
 from fastload.remote.opening import StorageOptions, checked_headers, unknown_options
 from fastload.remote.store import Facts, Listed, warn_of_store
 
-__all__ = ["HubStore"]
-
 try:
     import huggingface_hub
     from huggingface_hub import errors

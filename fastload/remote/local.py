@@ -14,8 +14,6 @@ from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
 from fastload.remote.store import Facts, Listed
 
-__all__ = ["LocalStore"]
-
 _TEMPORARY = ".tmp-"
 
 

@@ -10,8 +10,6 @@ from urllib.parse import quote, unquote
 
 from fastload.errors import LocationError
 
-__all__ = ["SCHEMES", "Location", "is_url", "url_of"]
-
 SCHEMES = ("s3", "gs", "az", "https", "http", "file", "hf")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL | re.IGNORECASE)
 _CUT_URL = re.compile(rf"({'|'.join(SCHEMES)}):/[^/]")

@@ -17,8 +17,6 @@ from fastload.errors import CacheError
 from fastload.machine.paths import absolute_folder
 from fastload.machine.sizes import human_bytes
 
-__all__ = ["NODE_FOLDER", "NodeFolder", "node_root"]
-
 #: The environment variable that names another place.
 NODE_FOLDER = "FASTLOAD_SETS_DIR"
 _TEMPORARY = ".tmp-"

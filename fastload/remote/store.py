@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fastload._native import _C
     from fastload.remote.location import Location
 
-__all__ = ["MOST_AGAIN", "Facts", "Listed", "Store", "warn_of_store"]
 
 #: How often what came with a wrong checksum is asked for again: the way here may have damaged it. As the core
 #: has it.

@@ -12,8 +12,6 @@ from torch.utils.data import default_collate
 
 from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
 
-__all__ = ["IMAGE", "LABEL", "Delivery"]
-
 #: The fields of a set that has one image and one label, in a batch's memory.
 IMAGE, LABEL = "image", "label"
 _SMALL = 8  # fields that together are less than this part of a batch are copied out of it

@@ -10,8 +10,6 @@ import numpy as np
 from fastload.sample.fields import Image, Label, Labels, Polygons, Scalar, is_missing
 from fastload.sample.schema import Field
 
-__all__ = ["is_file", "plain_value"]
-
 
 def plain_value(field: Field, data: bytes) -> Any:
     """The value of a field's bytes: numbers, str, lists and dicts; bytes as base64, names of labels; None for

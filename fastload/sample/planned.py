@@ -12,8 +12,6 @@ from fastload.sample.fields import Image, Label, Mask, Polygons
 from fastload.sample.layout import FieldLayout, Form, SampleLayout
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["SIZES", "Sizes", "chosen", "layout_of", "picture_dtype"]
-
 #: Words that ``sizes=`` may be.
 SIZES = ("stack", "pad", "list")
 _MULTIPLE = 32  # padded sides are rounded up to it: few shapes, which a network's strides divide

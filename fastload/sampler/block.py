@@ -19,8 +19,6 @@ import numpy as np
 from fastload.sampler.order import IdArray, Partition, keyed_bits, shuffled
 from fastload.sampler.sampler import BatchIds, Sampler
 
-__all__ = ["BlockOrder", "BlockSampler", "default_blocks", "order_name"]
-
 BLOCK_BYTES = 1 << 20
 WINDOW_BYTES = 256 << 20
 ARRANGE_LIMIT = 1 << 16  # samples of a global batch

@@ -21,8 +21,6 @@ from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import PADDING, IdArray, Partition, derived_seed, shuffled
 from fastload.sampler.sampler import BatchIds, Sampler
 
-__all__ = ["BucketSampler", "buckets_of"]
-
 _AT_ONCE = 1 << 18  # pictures that are compared with all buckets at a time
 _MOST_BUCKETS = 1 << 15
 

@@ -19,8 +19,6 @@ import numpy as np
 from fastload._native import _C
 from fastload.sampler.order import IdArray
 
-__all__ = ["POOL", "DrawnBatches", "DrawnOrder"]
-
 _MOST = 1 << 27  # draws of an epoch that is asked for to its end
 _WINDOW = 1 << 20  # draws behind the last one that are kept
 _AHEAD = 1 << 16  # draws at once of samplers that only compute

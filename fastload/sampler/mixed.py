@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from fastload.sampler.order import IdArray, derived_seed, shuffled
 
-__all__ = ["MixedOrder", "block_ends", "shares"]
-
 _BLOCK = 4096
 _LONG = 1 << 26  # samples an epoch from which on blocks are larger, so that there are not too many
 _LONG_BLOCK = 1 << 16

@@ -11,8 +11,6 @@ from fastload._native import _C
 from fastload.sampler.order import IdArray
 from fastload.sampler.sampler import BatchIds, Sampler, is_shuffled
 
-__all__ = ["Partnering", "partners", "reach"]
-
 _OP = _C.DRAW_OPS["partner"]
 _BACK = 8  # global batches
 _GROUP = 8  # samples of each

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from fastload.sampler.sampler import Order, Sampler
 
-__all__ = ["Quality", "measure"]
-
 _BATCHES = 400  # looked at, spread over the epoch
 _DISTANCES = 100_000  # positions
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from fastload.sampler.block import BlockOrder
 from fastload.sampler.sampler import Sampler, SequentialOrder, ShuffledOrder
 
-__all__ = ["NOT_NEEDED", "level_of", "needs_all", "use_levels"]
-
 NOT_NEEDED = (1 << 16) - 1
 _CHUNK = 1 << 16  # positions at a time
 

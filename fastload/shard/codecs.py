@@ -8,20 +8,6 @@ import numpy as np
 
 from fastload._native import _C
 
-__all__ = [
-    "CODECS",
-    "COEFFICIENTS",
-    "JPEG",
-    "NEEDS_FALLBACK",
-    "PILLOW_FORMATS",
-    "PROGRESSIVE",
-    "RAW",
-    "SIXTEEN_BIT",
-    "Codec",
-    "file_of",
-    "suffix_of",
-]
-
 
 class Codec(NamedTuple):
     """A codec: its number in the index, its name in manifest and statistics, and what else it is called."""

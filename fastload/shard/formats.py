@@ -21,22 +21,6 @@ from fastload.sample.fields import Kind
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import Chunk
 
-__all__ = [
-    "FORMATS",
-    "INDEXED",
-    "Facts",
-    "Foreign",
-    "Format",
-    "Kinds",
-    "Located",
-    "Readable",
-    "ShardSpec",
-    "Values",
-    "Writer",
-    "format_of",
-    "readable_of",
-]
-
 #: Kinds that users gave to fields of files that others wrote; None: leave it out.
 Kinds: TypeAlias = Mapping[str, Kind | None]
 

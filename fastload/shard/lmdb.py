@@ -22,8 +22,6 @@ from fastload.machine.sizes import counted
 from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
-__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
-
 _PAGE = 4096
 _SLICE = 256  # values located through one memory map
 _BY_THE_SYSTEM = (lmdb.DiskError, lmdb.LockError, lmdb.MemoryError, lmdb.ReadonlyError)

@@ -25,8 +25,6 @@ from fastload.shard.formats import Foreign, Kinds, Located, Values
 from fastload.shard.index import RECORD
 from fastload.shard.tar import value_of
 
-__all__ = ["INDEX", "data_file", "read_foreign", "shards_of"]
-
 INDEX = "index.json"
 _MOST_INDEX = 1 << 30  # bytes of an index.json
 _PICTURES = ("jpeg", "png")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMPRESSED_TARS", "IMAGES", "INDEXED", "TABLES", "TEXT_TABLES", "is_image"]
-
 #: Images: torchvision.datasets.folder.IMG_EXTENSIONS.
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 #: Tables whose columns have types.

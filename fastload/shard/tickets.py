@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 from fastload.errors import StateError
 
-__all__ = ["Delivered", "SampleId", "Ticket", "deliver"]
-
 
 class Source(Protocol):
     """A loader, in this process or opened again in a torch worker."""

@@ -24,9 +24,9 @@ from fastload.transforms.batch import (
     MixUp,
     OfFields,
     RandomChoice,
-    RandomErasing,
     TimmMixup,
 )
+from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing
 
 # ---- The images and labels of a batch that transforms of whole batches take -------------------------

@@ -15,7 +15,6 @@ from fastload.machine.generators import profiled
 if TYPE_CHECKING:
     from fastload.transfer.streams import Gpu
 
-__all__ = ["CudaGpu", "check_device", "find_gpu", "goes_to_gpu"]
 
 T = TypeVar("T")
 _PORTABLE = 1  # cudaHostRegisterPortable: pinned for every context of the process

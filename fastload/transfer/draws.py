@@ -14,8 +14,6 @@ from fastload.sampler import BatchIds
 from fastload.transforms.batch import ColorJitter
 from fastload.transforms.plan import Erasing
 
-__all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors"]
-
 _ERASE_OP, _JITTER_OP, _BATCH_OP = (_C.DRAW_OPS[name] for name in ("erase", "jitter", "batch"))
 _TRIES = 10
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["PixelKernel", "pixel_kernel"]
-
 THREADS = 384  # of a block: a multiple of 3, so that a thread always begins at the same channel
 LOADS = 4  # of a thread, all under way before the first result is stored
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}

@@ -10,8 +10,6 @@ import torch
 from fastload.errors import StateError
 from fastload.transfer.streams import CAPTURING, Gpu
 
-__all__ = ["Mover"]
-
 
 class Mover:
     """Copies on a stream of its own, so that they overlap the steps that are still under way.

@@ -15,8 +15,6 @@ import torch
 
 from fastload.errors import DeviceError, FastloadError
 
-__all__ = ["CAPTURING", "FORKED", "Gpu", "guarded"]
-
 FORKED = (
     "This loader was created before fork() and its threads and device memory belong to the parent process. "
     "Create the DataLoader in the child; CUDA needs one that was spawned."

@@ -8,27 +8,6 @@ from typing import Any
 
 from fastload.transforms.plan import Fill
 
-__all__ = [
-    "DTYPES",
-    "INTERPOLATIONS",
-    "MAX_SIDE",
-    "colour",
-    "dtype_name",
-    "fill_of",
-    "filter_and_fill",
-    "filter_name",
-    "floats",
-    "interpolation_name",
-    "ordered",
-    "pair",
-    "probability",
-    "require_antialias",
-    "side",
-    "span",
-    "spread",
-    "whole",
-]
-
 MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 INTERPOLATIONS = ("bilinear", "bicubic")

@@ -10,8 +10,6 @@ from typing import Any
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
 
-__all__ = ["MAX_VIEWS", "ByEpoch", "Compose", "ImageOnly", "Views", "is_ours", "refuse_class"]
-
 MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
 
 

@@ -11,8 +11,6 @@ from fastload._native import _C
 if TYPE_CHECKING:
     from fastload.transforms.callables import Called, ImageState
 
-__all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "MosaicUse", "ObjectsUse", "PixelUse", "Plan", "Step"]
-
 
 #: What a step does to a sample: "moves" pixels, and with them all that is said of their places; changes
 #: "colours", "boxes" or "points" alone; drops "objects"; changes "types" alone; nothing; or what a callable

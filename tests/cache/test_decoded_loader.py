@@ -138,7 +138,7 @@ def test_ranks_must_agree_on_it(odd: Path) -> None:
     for side, cache in ((None, "off"), (48, "off"), (48, "auto"), ("full", "off")):
         made = loader(odd, cache, side)
         made.close()
-        arranged, core = made._arranged, made.sampler.core
+        arranged, core = made._loader_plan, made.sampler.core
         parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, World()
         described.append(describe(*parts, 0))
     assert described[1] == described[2]  # where pixels come from is each rank's own affair

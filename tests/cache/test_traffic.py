@@ -6,14 +6,21 @@ import random
 
 import pytest
 
-from fastload.cache.traffic import CachePlace, Job, Link, epoch_traffic, first_batch_seconds, job_traffic
+from fastload.cache.traffic import (
+    CachePlace,
+    Link,
+    TrafficJob,
+    epoch_traffic,
+    first_batch_seconds,
+    job_traffic,
+)
 
 LINK = Link(latency=0.02, bandwidth=100e6, in_flight=64, connecting=1)
 RECORDS = 2000
 
 
-def job(nodes: int, request_records: int = 1) -> Job:
-    return Job(RECORDS, RECORDS * 1000, 10_000, nodes, 32, request_records)
+def job(nodes: int, request_records: int = 1) -> TrafficJob:
+    return TrafficJob(RECORDS, RECORDS * 1000, 10_000, nodes, 32, request_records)
 
 
 def shares(nodes: int, epochs: int, seed: int) -> list[list[int]]:

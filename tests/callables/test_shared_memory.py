@@ -12,7 +12,13 @@ import torch
 from own_mounts import with_mounts
 
 from fastload.backends import worker_processes as shared_memory
-from fastload.backends.worker_processes import Sharing, lack_of, no_room, said_in_words, share
+from fastload.backends.worker_processes import (
+    Sharing,
+    named_shortage,
+    no_room_error,
+    share,
+    shared_memory_error,
+)
 
 MOUNTS = {
     "full": ("mount -t tmpfs -o size=4k tmpfs /dev/shm; head -c 4096 /dev/zero > /dev/shm/x", errno.ENOSPC),
@@ -97,36 +103,38 @@ TORCHS = [
 
 @pytest.mark.parametrize("words", TORCHS)
 def test_torchs_words(words: str) -> None:
-    found = lack_of(RuntimeError(words))
+    found = shared_memory_error(RuntimeError(words))
     assert found is not None
     assert f"({found.errno})" in words
     assert found.filename == "/dev/shm"
-    assert lack_of(ValueError(words)) is None
+    assert shared_memory_error(ValueError(words)) is None
 
 
 @pytest.mark.parametrize(
     "words", ["", "CUDA out of memory (2)", "shared memory", "unable to open file x (2)"]
 )
 def test_other_words(words: str) -> None:
-    assert lack_of(RuntimeError(words)) is None
+    assert shared_memory_error(RuntimeError(words)) is None
 
 
 def test_an_error_that_names_a_file_stays() -> None:
-    with pytest.raises(OSError, match="elsewhere") as caught, said_in_words():
+    with pytest.raises(OSError, match="elsewhere") as caught, named_shortage():
         raise OSError(errno.ENOSPC, "No space left on device", "/elsewhere")
     assert caught.value.filename == "/elsewhere"
-    with pytest.raises(OSError, match="Too many open files"), said_in_words():
+    with pytest.raises(OSError, match="Too many open files"), named_shortage():
         raise OSError(errno.EMFILE, "Too many open files")
     with (
         pytest.raises(OSError, match="/dev/shm, which has .* free: No space left on device"),
-        said_in_words(),
+        named_shortage(),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_without_the_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_memory, "PLACE", "/dev/no-such-place")
-    assert "/dev/no-such-place: No such file or directory. Mount a tmpfs there" in str(no_room(errno.ENOENT))
+    assert "/dev/no-such-place: No such file or directory. Mount a tmpfs there" in str(
+        no_room_error(errno.ENOENT)
+    )
 
 
 def test_all_tensors_of_a_batch_are_shared() -> None:

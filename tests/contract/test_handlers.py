@@ -17,7 +17,7 @@ from process import in_child
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends.worker_processes import Beginning, Parent
+from fastload.backends.worker_processes import Parent, WorkerInit
 from fastload.errors import NotDelivered
 from fastload.machine.interrupts import interrupts_kept, raised_by_a_handler
 
@@ -146,7 +146,7 @@ def test_a_handler_that_raises_while_the_loader_begins(folder: Path, monkeypatch
     """Rank and seed are fixed by then; the handshake that belongs to them is not lost."""
     signal.signal(signal.SIGUSR1, come)
     with DataLoader(folder, 4, num_workers=1, transform=T.CenterCrop(8)) as loader:
-        now = type(loader._arranged)._now
+        now = type(loader._loader_plan)._now
 
         def interrupted(self: Any) -> Any:
             if self.beginning.has_begun:
@@ -154,7 +154,7 @@ def test_a_handler_that_raises_while_the_loader_begins(folder: Path, monkeypatch
                 signal.raise_signal(signal.SIGUSR1)
             return now(self)
 
-        monkeypatch.setattr(type(loader._arranged), "_now", interrupted)
+        monkeypatch.setattr(type(loader._loader_plan), "_now", interrupted)
         iterator = iter(loader)
         with pytest.raises(Came):
             next(iterator)
@@ -181,7 +181,7 @@ def ended_by_itself() -> None:
 
 def begin_without_parent(parent: Parent) -> None:
     os.getppid = lambda: 1  # type: ignore[method-assign]
-    Beginning(parent, None)(0)
+    WorkerInit(parent, None)(0)
 
 
 def test_a_worker_that_begins_without_its_parent_ends() -> None:

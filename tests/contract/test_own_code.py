@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.dataset import views
-from fastload.dataset.views import Kind, kind_of
+from fastload.dataset.views import SourceKind, kind_of
 from fastload.errors import SlowPathWarning
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -33,7 +33,7 @@ def no_other_warning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def load(dataset: Any) -> DataLoader:
     loader = DataLoader(dataset, 8, seed=7, num_workers=2, transform=CROP)
-    assert kind_of(loader.dataset) is Kind.PACKED  # by the engine
+    assert kind_of(loader.dataset) is SourceKind.PACKED  # by the engine
     return loader
 
 

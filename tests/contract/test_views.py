@@ -20,7 +20,7 @@ import fastload
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload.dataset import views
-from fastload.dataset.views import Kind, kind_of
+from fastload.dataset.views import SourceKind, kind_of
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])
@@ -46,7 +46,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 
 def load(dataset: Any, **options: Any) -> DataLoader:
     loader = DataLoader(dataset, **{**OPTIONS, "transform": CROP, **options})
-    assert kind_of(loader.dataset) is Kind.PACKED  # by the engine
+    assert kind_of(loader.dataset) is SourceKind.PACKED  # by the engine
     return loader
 
 

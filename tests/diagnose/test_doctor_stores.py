@@ -26,7 +26,7 @@ from fastload.diagnose.doctor import _as_watched, _fetched_share, examine, measu
 from fastload.diagnose.facts import Stage
 from fastload.diagnose.fixes import data as disk_tier
 from fastload.diagnose.storage import Fetching, measure_line
-from fastload.diagnose.trial import Replica, Subject, can_be_replicated
+from fastload.diagnose.trial import LoaderUnderTest, LocalCopy, can_be_replicated
 from fastload.diagnose.verdict import judge
 
 CROP = T.RandomResizedCrop(32)
@@ -109,7 +109,7 @@ def loader(dataset: Any, **options: Any) -> DataLoader:
 
 def test_a_replica_has_the_records_that_were_asked_for(packed: PackedDataset, tmp_path: Path) -> None:
     both = mix([packed, packed])
-    replica = Replica(both, tmp_path / "copy")
+    replica = LocalCopy(both, tmp_path / "copy")
     wanted = np.array([3, 51, 60])
     assert replica.fill(wanted, 60.0, 1 << 30).tolist() == [3, 51, 60]
     copy = replica.dataset()
@@ -132,7 +132,7 @@ def test_a_replica_writes_on_after_a_short_write_and_names_the_file_where_there_
 ) -> None:
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:100], at))
-    replica = Replica(packed, tmp_path / "short")
+    replica = LocalCopy(packed, tmp_path / "short")
     assert replica.fill(np.array([3]), 60.0, 1 << 30).tolist() == [3]
     part, number = replica.dataset().locate(3)
     assert part.reader.read(number) == packed.reader.read(3)
@@ -149,7 +149,7 @@ def test_trials_of_a_set_in_a_store_ask_it_for_nothing(
     shelf: FaultServer, packed: PackedDataset, tmp_path: Path
 ) -> None:
     with loader(shelf.url, cache="64MB") as given:
-        subject = Subject(given, tmp_path)
+        subject = LoaderUnderTest(given, tmp_path)
         assert sorted(subject.ids.tolist()) == list(range(52))
         before = len(shelf.requests)
         with subject.make(seed=1) as tried, loader(packed, sampler=tried.sampler) as local:
@@ -161,7 +161,7 @@ def test_trials_of_a_set_in_a_store_ask_it_for_nothing(
 
 def test_a_line_is_measured_by_reading_ahead(shelf: FaultServer, tmp_path: Path) -> None:
     with loader(shelf.url) as given:
-        found = measure_line(Subject(given, tmp_path), 0.3)
+        found = measure_line(LoaderUnderTest(given, tmp_path), 0.3)
     assert found is not None
     assert found.line == shelf.url
     assert found.remote
@@ -186,11 +186,11 @@ def test_what_caches_have_is_not_asked_for(shelf: FaultServer, tmp_path: Path) -
         tier = ["off", f"{tmp_path}/disk:64MB"]
         for cache, expected in (("off", 1.0), (str(memory.path), 0.0), (tier, 0.0)):
             with loader(shelf.url, cache=cache) as given:
-                assert _fetched_share(Subject(given)) == pytest.approx(expected)
+                assert _fetched_share(LoaderUnderTest(given)) == pytest.approx(expected)
     with loader(shelf.url) as given:
         counted = {"cache": {"hits": 30, "misses": 70, "disk": {"hits": 60, "misses": 10}}}
         given.stats = lambda: counted  # type: ignore[method-assign]
-        assert _fetched_share(Subject(given)) == pytest.approx(0.1)
+        assert _fetched_share(LoaderUnderTest(given)) == pytest.approx(0.1)
 
 
 def test_the_verdict_has_the_line_and_what_the_loader_needs() -> None:

@@ -15,13 +15,13 @@ import torch
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.diagnose.doctor import measured_stages
-from fastload.diagnose.examination import Case, proposals
+from fastload.diagnose.examination import Examination, proposals
 from fastload.diagnose.facts import Fix, Loop, Stage
 from fastload.diagnose.fixes import loader as batches
 from fastload.diagnose.fixes import loader as delivery
 from fastload.diagnose.fixes import loader as threads
 from fastload.diagnose.fixes import step as copies
-from fastload.diagnose.trial import Budget, Subject, Trial
+from fastload.diagnose.trial import Budget, LoaderUnderTest, Trial
 from fastload.diagnose.verdict import judge
 from fastload.errors import CacheError
 
@@ -31,12 +31,12 @@ STEADY = np.full(40, 0.02)
 BURSTS = np.tile([0.08, 0.0, 0.0, 0.0], 10)
 
 
-def case(dataset: object, **given: Any) -> Case:
+def case(dataset: object, **given: Any) -> Examination:
     """An examination of a loader of two threads; ``given``: its arguments, and what else is known."""
     known = {name: given.pop(name) for name in ("loop", "step", "cpus", "base") if name in given}
     with DataLoader(dataset, **({"batch_size": 4, "num_workers": 2, "shuffle": True} | given)) as loader:  # type: ignore[arg-type]
-        subject = Subject(loader)
-    made = Case(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, None, subject, Path(), (), None, 0.0)
+        subject = LoaderUnderTest(loader)
+    made = Examination(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, None, subject, Path(), (), None, 0.0)
     return replace(made, **known, spare=known.get("cpus", 2.0))
 
 
@@ -160,15 +160,15 @@ def test_idle_threads_are_tried_without_a_step(packed: PackedDataset, trials: An
 
 
 def test_what_cannot_be_tried_is_said_and_costs_nothing_else(packed: PackedDataset) -> None:
-    def no_room(case: Case) -> Iterator[Fix]:
+    def no_room(case: Examination) -> Iterator[Fix]:
         yield Fix("before", "something", 300.0, 0.5, "tried")
         raise CacheError("/dev/shm has 1 MB.")
 
-    def disk_full(case: Case) -> Iterator[Fix]:
+    def disk_full(case: Examination) -> Iterator[Fix]:
         raise OSError(28, "No space left on device")
         yield
 
-    def last(case: Case) -> Iterator[Fix]:
+    def last(case: Examination) -> Iterator[Fix]:
         yield Fix("behind", "more", 400.0, 1.0, "tried, too")
 
     of = case(packed)
@@ -180,7 +180,7 @@ def test_what_cannot_be_tried_is_said_and_costs_nothing_else(packed: PackedDatas
 
 
 def test_a_mistake_in_a_fix_is_not_taken_for_the_machine(packed: PackedDataset) -> None:
-    def wrong(case: Case) -> Iterator[Fix]:
+    def wrong(case: Examination) -> Iterator[Fix]:
         raise TypeError("a mistake")
         yield
 

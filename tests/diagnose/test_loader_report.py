@@ -21,7 +21,7 @@ import fastload
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.diagnose.report import History, Report
-from fastload.diagnose.report.measured import Moments, measure_costs, own_verdict, run_alone
+from fastload.diagnose.report.measured import Timeline, measure_costs, own_verdict, run_alone
 from fastload.diagnose.report.parts import measure_mixing
 
 CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip()])
@@ -165,7 +165,7 @@ def test_moments_of_made_up_clocks() -> None:
         (10.0 + t, 4.0 * t + 6, 3.0 * t, 2.0, 0.1 * t, 1.0 * t, 0.5 * t)
         for t in np.arange(0, 5.01, 0.25).tolist()
     ]
-    moments = Moments(rows, batch_size=2)
+    moments = Timeline(rows, batch_size=2)
     np.testing.assert_allclose(moments.times, np.arange(0, 5.01, 0.25))
     np.testing.assert_allclose(moments.ahead, (moments.times + 6) / 2)
     assert moments.threads == 2

@@ -195,7 +195,7 @@ def test_made_up_clocks_reach_prometheus() -> None:
         rank = 3
 
     class Fake:
-        class _arranged:
+        class _loader_plan:
             @staticmethod
             def known() -> tuple[Any, int]:
                 return Known(), 0

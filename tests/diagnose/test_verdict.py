@@ -9,7 +9,7 @@ import pytest
 from doctor_cases import BASE, STORAGE, case, loop
 
 from fastload.diagnose.doctor import measured_stages
-from fastload.diagnose.examination import Case
+from fastload.diagnose.examination import Examination
 from fastload.diagnose.facts import Fix, Stage
 from fastload.diagnose.fixes.data import in_blocks
 from fastload.diagnose.fixes.loader import larger_quota, no_neighbours, room_in_shm
@@ -17,7 +17,7 @@ from fastload.diagnose.fixes.step import STEP_HINTS, of_the_step
 from fastload.diagnose.verdict import judge
 
 
-def limit(of: Case, *fixes: Fix) -> str:
+def limit(of: Examination, *fixes: Fix) -> str:
     return judge(of, measured_stages(of), fixes).limit
 
 

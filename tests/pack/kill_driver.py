@@ -20,7 +20,7 @@ from pack_trees import snapshot
 from fastload import PackedDataset
 from fastload.packing import PackOptions, pack
 from fastload.packing.cluster import pack_shares, publish_shares
-from fastload.packing.shares import Shares
+from fastload.packing.shares import ShardRanges
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 
@@ -34,7 +34,7 @@ def run_pack(source: Path, output: Path, format_name: str) -> None:
         pack(source, output, options)
         return
     for share in ((1, 2), (0, 2)):
-        pack_shares(source, output, Shares(share=share), options)
+        pack_shares(source, output, ShardRanges(share=share), options)
     publish_shares(source, output, options)
 
 

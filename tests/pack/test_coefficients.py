@@ -19,7 +19,7 @@ from fastload.cli import main
 from fastload.errors import PackError
 from fastload.machine.threads import started_pool
 from fastload.packing import PackOptions, pack
-from fastload.packing.coefficients import FACTS, NOTE, Outcome, Tally
+from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts, RecodeOutcome
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.shard.codecs import CODECS, COEFFICIENTS, JPEG
@@ -215,10 +215,10 @@ def test_a_damaged_record(
 
 
 def test_many_reasons_are_grouped() -> None:
-    tally, other = Tally(), Tally()
+    tally, other = RecodeCounts(), RecodeCounts()
     for i in range(50):
-        tally.add(f"{i}.jpg", Outcome(10, 0, f"reason {i % 25:02d}"))
-    other.add("a.jpg", Outcome(100, 90))
+        tally.add(f"{i}.jpg", RecodeOutcome(10, 0, f"reason {i % 25:02d}"))
+    other.add("a.jpg", RecodeOutcome(100, 90))
     other.merge(tally.to_json())
     facts = other.to_json()
     assert (other.made, other.kept, len(facts["kept"])) == (1, 50, 21)

@@ -20,7 +20,7 @@ from fastload.machine.paths import exists, is_dir, is_file, is_symlink
 from fastload.packing import PackOptions
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.annotations.yolo import has_labels
-from fastload.packing.files import names_in, said_later, walk
+from fastload.packing.files import names_in, raise_if_transient, walk
 from fastload.packing.table_columns import is_image_file
 from fastload.remote.opening import open_store
 from fastload.shard import hdf5
@@ -97,8 +97,8 @@ def test_names_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert names_in(tmp_path / "a") == []
     assert [*walk(str(tmp_path / "nothing"))] == []
     assert [*walk(str(tmp_path))] == [*os.walk(tmp_path)]
-    said_later("x", FileNotFoundError(errno.ENOENT, "gone"))
-    said_later("x", ValueError("no such thing"))
+    raise_if_transient("x", FileNotFoundError(errno.ENOENT, "gone"))
+    raise_if_transient("x", ValueError("no such thing"))
     monkeypatch.setattr(os, "scandir", failing(os.scandir, f"{tmp_path}/b", errno.EACCES))
     assert [*walk(str(tmp_path))] == [(str(tmp_path), ["b"], ["a"])]
     monkeypatch.setattr(os, "listdir", failing(os.listdir, tmp_path.name, errno.EACCES))

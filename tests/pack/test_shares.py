@@ -20,11 +20,11 @@ from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
 from fastload.packing import cluster as opening
-from fastload.packing.cluster import Share, pack_shares, plan_shares, publish_shares
+from fastload.packing.cluster import PackShare, pack_shares, plan_shares, publish_shares
 from fastload.packing.files import LOCK_NAME, PLAN_LOCK_NAME, claim, folder_lock, share_lock
 from fastload.packing.plan import WORK_NAME
 from fastload.packing.progress import Place
-from fastload.packing.shares import Shares, ranges
+from fastload.packing.shares import ShardRanges, ranges
 from fastload.packing.work import part_path
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -45,8 +45,8 @@ def whole(tmp_path: Path, source: Path, given: PackOptions | None = None) -> dic
     return snapshot(tmp_path / "whole" / "set")
 
 
-def some(source: Path, output: Path, text: str, **extra: object) -> Share:
-    return pack_shares(source, output, Shares.parse(text), options(**extra))  # type: ignore[arg-type]
+def some(source: Path, output: Path, text: str, **extra: object) -> PackShare:
+    return pack_shares(source, output, ShardRanges.parse(text), options(**extra))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -55,26 +55,26 @@ def some(source: Path, output: Path, text: str, **extra: object) -> Share:
      ("2/3", [6, 7, 8, 9]), ("0/11", []), ("10/11", [9])],
 )  # fmt: skip
 def test_which_shards(text: str, found: list[int]) -> None:
-    assert Shares.parse(text).numbers(10) == found
-    assert not found or Shares.parse(ranges(found)).numbers(10) == found
+    assert ShardRanges.parse(text).numbers(10) == found
+    assert not found or ShardRanges.parse(ranges(found)).numbers(10) == found
 
 
 def test_all_shares_are_all_shards() -> None:
     for count in (1, 7, 100):
         for of in (1, 3, 16, 150):
-            shares = [Shares(share=(number, of)).numbers(count) for number in range(of)]
+            shares = [ShardRanges(share=(number, of)).numbers(count) for number in range(of)]
             assert [number for share in shares for number in share] == list(range(count))
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1-", "3/3", "x/3", "1/0", "0-3;5", "1/2/3"])
 def test_no_shards(text: str) -> None:
     with pytest.raises(PackError, match=r"--shards .*(0-99|0/16)"):
-        Shares.parse(text)
+        ShardRanges.parse(text)
 
 
 def test_a_range_that_begins_behind_the_last_shard() -> None:
     with pytest.raises(PackError, match="--shards 10-12: the plan has 10 shards; legal are 0 to 9"):
-        Shares.parse("0-3,10-12").numbers(10)
+        ShardRanges.parse("0-3,10-12").numbers(10)
 
 
 def test_the_same_bytes_as_one_machine(tmp_path: Path, source: Path, format_name: str) -> None:
@@ -167,7 +167,7 @@ def test_who_dies_is_replaced(tmp_path: Path, source: Path) -> None:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        share = pack_shares(source, output, Shares.parse("0-3"), options(), Killing())
+        share = pack_shares(source, output, ShardRanges.parse("0-3"), options(), Killing())
     finally:
         holder.kill()
         holder.communicate()
@@ -237,7 +237,7 @@ def test_other_options_and_another_source(tmp_path: Path, source: Path) -> None:
     output = tmp_path / "set"
     some(source, output, "0")
     for call in (
-        lambda o: pack_shares(source, output, Shares.parse("1"), o),
+        lambda o: pack_shares(source, output, ShardRanges.parse("1"), o),
         lambda o: publish_shares(source, output, o),
     ):
         with pytest.raises(PackError, match="format was arrow, now lmdb"):

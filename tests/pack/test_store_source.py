@@ -12,7 +12,7 @@ from fastload.errors import PackError, RemoteError
 from fastload.packing import PackOptions, dry_run, pack
 from fastload.packing.cluster import pack_shares, publish_shares
 from fastload.packing.plan import WORK_NAME
-from fastload.packing.shares import Shares
+from fastload.packing.shares import ShardRanges
 from fastload.remote.local import LocalStore
 
 # Classes, folders and names whose order in a store's listing is another than ImageFolder's.
@@ -66,7 +66,7 @@ def test_shares_and_the_command_line(tmp_path: Path, object_server: ObjectServer
     expected = snapshot(tmp_path / "whole" / "set")
     url, output = uploaded(object_server, "source-shares", source), tmp_path / "shares" / "set"
     given = options(storage_options=object_server.storage_options)
-    pack_shares(url, output, Shares.parse("1/2"), given)
+    pack_shares(url, output, ShardRanges.parse("1/2"), given)
     done = run_cli(
         "pack", url, output, "--shard-size", "8192", "--num-proc", "2", "--shards", "0/1",
         **object_server.environment,
@@ -87,7 +87,7 @@ def test_a_plan_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     )
     given = f"file://{output}" if into == "store" else output
     for text in ("1/2", "0/2"):
-        pack_shares(f"file://{source}", given, Shares.parse(text), options())
+        pack_shares(f"file://{source}", given, ShardRanges.parse(text), options())
     publish_shares(f"file://{source}", given, options())
     assert publish_shares(f"file://{source}", given, options())[0].was_complete
     assert [prefix for prefix in listed if prefix.endswith("/source/")] == [f"{source}/"[1:]]
@@ -104,13 +104,13 @@ def test_what_is_wrong(tmp_path: Path) -> None:
     ):
         with pytest.raises(PackError, match=found):
             pack(given, output, options())
-    pack_shares(url, output, Shares.parse("0"), options())
+    pack_shares(url, output, ShardRanges.parse("0"), options())
     (source / "class 3" / "003.jpeg").write_bytes(encoded(4711) + b"\0")
     (source / "class 1" / "003.jpeg").unlink()
     with pytest.raises(PackError, match=r"class 1/003\.jpeg: .*No such file"):
-        pack_shares(url, output, Shares.parse("0/2"), options())
+        pack_shares(url, output, ShardRanges.parse("0/2"), options())
     with pytest.raises(PackError, match=r"source has changed.*class%203/003\.jpeg had \d+ bytes, and has"):
-        pack_shares(url, output, Shares.parse("1/2"), options(on_error="skip"))
+        pack_shares(url, output, ShardRanges.parse("1/2"), options(on_error="skip"))
     assert not [*(output / WORK_NAME).glob(".tmp-files*")]
 
 

@@ -20,7 +20,7 @@ from fastload.packing import Observer, PackOptions, pack
 from fastload.packing import store_target as store_pack
 from fastload.packing.cluster import pack_shares, plan_shares, publish_shares
 from fastload.packing.plan import WORK_NAME
-from fastload.packing.shares import Shares
+from fastload.packing.shares import ShardRanges
 from fastload.remote.local import LocalStore
 
 DRIVER = Path(__file__).with_name("store_driver.py")
@@ -123,17 +123,17 @@ def test_shares(tmp_path: Path, source: Path) -> None:
         publish_shares(source, url, options())
     planned = plan_shares(source, url, options())
     assert (planned.finished, planned.files) == (0, 48)
-    assert pack_shares(source, url, Shares.parse("1-2"), options()).written == 2
-    assert pack_shares(source, url, Shares.parse("0-2"), options()).written == 1
+    assert pack_shares(source, url, ShardRanges.parse("1-2"), options()).written == 2
+    assert pack_shares(source, url, ShardRanges.parse("0-2"), options()).written == 1
     with pytest.raises(PackError, match=rf"missing \(3-{planned.shards - 1}\)"):
         publish_shares(source, url, options())
     with pytest.raises(PackError, match="format was arrow, now lmdb"):
-        pack_shares(source, url, Shares.parse("1"), options(format="lmdb"))
-    last = pack_shares(source, url, Shares.parse("0/1"), options())
+        pack_shares(source, url, ShardRanges.parse("1"), options(format="lmdb"))
+    last = pack_shares(source, url, ShardRanges.parse("0/1"), options())
     assert (last.written, last.finished) == (planned.shards - 3, planned.shards)
     publish_shares(source, url, options())
     assert snapshot(tmp_path / "store" / "set") == expected
-    assert pack_shares(source, url, Shares.parse("0"), options()).published
+    assert pack_shares(source, url, ShardRanges.parse("0"), options()).published
 
 
 def test_another_pack_is_faster(tmp_path: Path, source: Path) -> None:
@@ -193,7 +193,7 @@ def test_skipped_files_entry_points_and_splits(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store"
     with pytest.raises(PackError, match=r"cannot be packed:\n  a/\d\d\.jpg"):
         pack(root, url, options())
-    pack_shares(root, url, Shares.parse("0/1"), options(on_error="skip", entries=None))
+    pack_shares(root, url, ShardRanges.parse("0/1"), options(on_error="skip", entries=None))
     results = publish_shares(root, url, given)  # entry points are made here
     assert snapshot(tmp_path / "store") == snapshot(tmp_path / "whole")
     assert [len(result.skip_reasons()) for result in results] == [1, 1]
@@ -207,7 +207,7 @@ def test_restart_and_what_is_wrong(tmp_path: Path, source: Path) -> None:
     with pytest.raises(PackError, match=r"not empty and holds no pack \(found 'thesis.txt'\)"):
         pack(source, url, options())
     (output / "thesis.txt").unlink()
-    pack_shares(source, url, Shares.parse("0-1"), options(format="lmdb"))
+    pack_shares(source, url, ShardRanges.parse("0-1"), options(format="lmdb"))
     (output / "thesis.txt").write_text("mine")
     with pytest.raises(PackError, match="format was lmdb, now arrow"):
         pack(source, url, options())

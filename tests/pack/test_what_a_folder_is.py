@@ -26,7 +26,7 @@ from fastload.packing import PackOptions, dry_run, pack
 from fastload.packing.cluster import pack_shares, plan_shares, publish_shares
 from fastload.packing.folders import is_split, splits_among
 from fastload.packing.foreign_files import find_shards
-from fastload.packing.shares import Shares
+from fastload.packing.shares import ShardRanges
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.suffixes import IMAGES
 
@@ -100,7 +100,7 @@ def test_two_readings_are_refused(tmp_path: Path, names: list[str]) -> None:
             lambda given=given: pack(given, output, ONE),
             lambda given=given: dry_run(given, output, ONE),
             lambda given=given: plan_shares(given, output, ONE),
-            lambda given=given: pack_shares(given, output, Shares.parse("0/2"), ONE),
+            lambda given=given: pack_shares(given, output, ShardRanges.parse("0/2"), ONE),
             lambda given=given: fastload.pack(given, output),
         ):
             with pytest.raises(PackError, match=words) as caught:
@@ -185,7 +185,7 @@ def test_a_store_a_folder_and_shares_see_the_same(tmp_path: Path) -> None:
     pack(source, tmp_path / "folder" / "set", ONE)
     pack(f"file://{source}", tmp_path / "store" / "set", ONE)
     for number in range(2):
-        pack_shares(source, tmp_path / "shares" / "set", Shares.parse(f"{number}/2"), ONE)
+        pack_shares(source, tmp_path / "shares" / "set", ShardRanges.parse(f"{number}/2"), ONE)
     publish_shares(source, tmp_path / "shares" / "set", ONE)
     pack(source, f"file://{tmp_path}/into/set", ONE)
     wanted = snapshot(tmp_path / "folder" / "set")

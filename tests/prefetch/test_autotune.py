@@ -252,5 +252,5 @@ def test_the_budget_is_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         (2, False, (2, 2)),
     ):
         data = DataLoader(folder, num_workers=wanted, autotune=tune, transform=T.RandomResizedCrop(8), seed=0)
-        assert (data._arranged.threads.threads, data._arranged.threads.most) == plan
-        assert data._arranged.threads.cpus == ((0, 1) if wanted is None else ())
+        assert (data._loader_plan.threads.threads, data._loader_plan.threads.most) == plan
+        assert data._loader_plan.threads.cpus == ((0, 1) if wanted is None else ())

@@ -84,7 +84,7 @@ def everything(data: str, folder: str) -> None:
     metric = torch.tensor([sum(label % 3 == 0 for label in counted), sum(counted), len(counted)])
     if world:
         dist.all_reduce(metric)
-    own = train._arranged.beginning.world
+    own = train._loader_plan.beginning.world
     result = {
         "length": len(train),
         "seed": train.sampler.seed,

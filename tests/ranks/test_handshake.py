@@ -62,7 +62,7 @@ def test_callables_of_two_processes_are_equal_by_their_names(
     described = []
     for _ in range(2):
         loader = DataLoader(numbered, batch_size=2, transform=transform())
-        arranged = loader._arranged
+        arranged = loader._loader_plan
         parts = loader.dataset, len(loader.dataset), loader.sampler.core, arranged.plan, arranged.options
         described.append(describe(*parts, World(), 0))
         loader.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastload.diagnose.examination import Case
+from fastload.diagnose.examination import Examination
 from fastload.diagnose.facts import Loop, Stage
 from fastload.diagnose.storage import Storage
 from fastload.diagnose.trial import Budget, Trial
@@ -21,9 +21,9 @@ STORAGE = Storage(80.0, 400.0, 1e4, 0.01, 8e6, False, "32 threads read")
 STEP = Stage("step", 400.0, 0.0, "Given.")
 
 
-def case(**changes: Any) -> Case:
+def case(**changes: Any) -> Examination:
     subject: Any = SimpleNamespace(threads=2, batch_size=1, arguments={"shuffle": True})
-    made = Case(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, STEP, subject, Path(), (), None, 0.0)
+    made = Examination(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, STEP, subject, Path(), (), None, 0.0)
     return replace(made, **changes)
 
 

@@ -1,4 +1,4 @@
-"""The quick check: which tests it takes for what was changed, what it leaves out and says so, and that it fails."""
+"""The quick check: which tests it takes for what was changed, what it leaves out, and that it fails."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import fastload
 from fastload import DataLoader, Ragged
 from fastload import transforms as T
 from fastload.collate.detection import Names, Roles, for_detr, for_yolo, listed
-from fastload.collate.planned import Delivered
+from fastload.collate.planned import Collated
 from fastload.sample.layout import IDS, VIEW
 
 COUNT = 13
@@ -90,7 +90,7 @@ def test_nothing_is_read_back_from_a_device(
     batch["valid"][2] = not missing
     batch[IDS], batch[VIEW] = torch.arange(4), torch.arange(32.0).view(4, 8)
     roles = Roles.of(fastload.PackedDataset(folder).schema.fields, Names())
-    wanted = make(Delivered(batch, batch, keys), roles)
+    wanted = make(Collated(batch, batch, keys), roles)
     device = Meta()
     pixels: dict[str, Any] = {}
     for name in ("image", "masks"):
@@ -100,7 +100,7 @@ def test_nothing_is_read_back_from_a_device(
         else:
             pixels[name] = device.move(value)
     host = {name: value for name, value in batch.items() if name not in pixels}
-    found = make(Delivered(pixels, host, keys, device), roles)
+    found = make(Collated(pixels, host, keys, device), roles)
     pairs = list(zip(parts(found), parts(wanted), strict=True))
     assert sum(isinstance(other, torch.Tensor) for _, other in pairs) > 6
     for one, other in pairs:

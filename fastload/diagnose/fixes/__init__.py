@@ -1,7 +1,7 @@
-"""What could help, each with an experiment of its own.
+"""What could help a loader: each fix is tried by an experiment.
 
-A fix is a function that gets the :class:`fastload.diagnose.examination.Case`, looks whether it applies,
-tries it on the loader's own records, and yields what it found. :data:`REGISTRY` lists them, the likeliest
+A fix is a function that gets the :class:`~fastload.diagnose.examination.Examination`, checks whether it
+applies, tries it on the loader's own records, and yields what it found. :data:`REGISTRY` lists the likeliest
 first, because the time is limited.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fastload.diagnose.examination import Case
+from fastload.diagnose.examination import Examination
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.fixes.data import (
     decoded_cache,
@@ -32,7 +32,7 @@ from fastload.diagnose.fixes.step import of_the_step, pinned_slots
 
 __all__ = ["REGISTRY"]
 
-REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
+REGISTRY: tuple[Callable[[Examination], Iterator[Fix]], ...] = (
     without_functions,
     more_threads,
     deeper_prefetch,

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.cache.settings import CacheSetting, parse_setting
-from fastload.diagnose.examination import Case, shown
+from fastload.diagnose.examination import Examination, digits
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.storage import RangeReader
-from fastload.diagnose.trial import Replica, Subject, can_be_replicated, in_turns
+from fastload.diagnose.trial import LoaderUnderTest, LocalCopy, can_be_replicated, in_turns
 from fastload.machine.memory import available_memory
 from fastload.packing.pack import pack
 from fastload.shard.codecs import JPEG, PROGRESSIVE
@@ -56,7 +56,7 @@ _SECONDS = 2.0  # of one thread's time for the sample
 _LEAST, _MOST = 32, 256  # pictures of it
 
 
-def repacked(case: Case) -> Iterator[Fix]:
+def repacked(case: Examination) -> Iterator[Fix]:
     """``--max-side``, ``--baseline`` and entry points, as far as the pictures call for them."""
     subject = case.subject
     seconds = max(1e-4, case.base.seconds)
@@ -75,8 +75,8 @@ def repacked(case: Case) -> Iterator[Fix]:
     for name, words, _, price in tried:
         trial, after = found[name], packs[name].manifest.data_bytes / len(packs[name])
         evidence = (
-            f"{len(ids)} of the pictures, packed so in a temporary folder: {shown(trial.rate)} images/s, and "
-            f"{shown(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
+            f"{len(ids)} of the pictures, packed so in a temporary folder: {digits(trial.rate)} images/s, "
+            f"and {digits(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
             f"{before / 1000:.0f}."
         )
         stored = case.storage_rate * before / max(1.0, after)
@@ -137,7 +137,7 @@ def amount(count: float) -> str:
     return f"{count / 1e3:.0f} KB"
 
 
-def in_blocks(case: Case) -> Iterator[Fix]:
+def in_blocks(case: Examination) -> Iterator[Fix]:
     """``shuffle="block"``, where storage is faster in order."""
     storage = case.storage
     if storage is None or case.cold <= 0 or case.subject.arguments["shuffle"] is not True:
@@ -147,14 +147,14 @@ def in_blocks(case: Case) -> Iterator[Fix]:
         "block",
         'shuffle="block"',
         base,
-        f"Storage gave {shown(storage.random)} records/s at random and {shown(storage.orderly)} in order. "
+        f"Storage gave {digits(storage.random)} records/s at random and {digits(storage.orderly)} in order. "
         f"{storage.evidence}.",
         "another order: `fastload plan --shuffle block` says how well it mixes",
         storage_rate=storage.orderly / case.cold,
     )
 
 
-def from_memory(case: Case) -> Iterator[Fix]:
+def from_memory(case: Examination) -> Iterator[Fix]:
     """The node's memory, for what comes from storage each epoch."""
     subject, base = case.subject, case.base
     if case.storage is None or case.cold <= 0:
@@ -168,14 +168,14 @@ def from_memory(case: Case) -> Iterator[Fix]:
         "memory-cache",
         words,
         base,
-        f"The loader gave {shown(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
+        f"The loader gave {digits(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
         "has room there. From the second epoch on.",
         f"{amount(min(subject.data_bytes, room * subject.data_bytes))} of memory",
         storage_rate=case.storage.random / left if left > 0 else float("inf"),
     )
 
 
-def warmed(case: Case) -> Iterator[Fix]:
+def warmed(case: Examination) -> Iterator[Fix]:
     """``fastload warm``, for the first epoch of a set that stays in memory afterwards."""
     storage, subject, base = case.storage, case.subject, case.base
     if storage is None or not subject.fits_memory or case.cold <= 0:
@@ -185,14 +185,14 @@ def warmed(case: Case) -> Iterator[Fix]:
         "warm",
         f"`fastload warm {subject.parts[0].where}` before the job",
         base,
-        f"The loader gave {shown(base.rate)} images/s of records that are in memory; reading all "
+        f"The loader gave {digits(base.rate)} images/s of records that are in memory; reading all "
         f"{amount(subject.data_bytes)} in order takes about {seconds:.0f} s.",
         f"{amount(subject.data_bytes)} of memory",
         storage_rate=float("inf"),
     )
 
 
-def decoded_cache(case: Case) -> Iterator[Fix]:
+def decoded_cache(case: Examination) -> Iterator[Fix]:
     """Decoded pictures in memory, where the whole set has room."""
     subject, side = case.subject, sensible_side(case.subject)
     given = subject.arguments
@@ -220,15 +220,15 @@ def decoded_cache(case: Case) -> Iterator[Fix]:
         "decoded-cache",
         f'cache_decoded={side}, cache="{amount(1.1 * need).replace(" ", "")}"',
         then,
-        f"{len(ids)} pictures kept decoded in memory gave {shown(then.rate)} images/s, decoded anew "
-        f"{shown(now.rate)}, in turns. From the second epoch on.",
+        f"{len(ids)} pictures kept decoded in memory gave {digits(then.rate)} images/s, decoded anew "
+        f"{digits(now.rate)}, in turns. From the second epoch on.",
         f"{amount(need)} of memory; pictures are scaled to {side} pixels before the crop",
         now,
         float("inf"),
     )
 
 
-def _decoded_bytes(subject: Subject, side: int) -> int:
+def _decoded_bytes(subject: LoaderUnderTest, side: int) -> int:
     """Bytes of the whole set, decoded."""
     total = 0
     for part in subject.parts:
@@ -247,7 +247,7 @@ _SAMPLE = 64 << 20  # bytes that are written to find out how fast the disk is
 _WRITING = 2.0  # seconds
 
 
-def on_local_disk(case: Case) -> Iterator[Fix]:
+def on_local_disk(case: Examination) -> Iterator[Fix]:
     """What the disk under the temporary folder would give in place of the line, by what has room there."""
     storage, subject = case.storage, case.subject
     if storage is None or not storage.remote or case.cold <= 0 or subject.fits_memory:
@@ -267,7 +267,7 @@ def on_local_disk(case: Case) -> Iterator[Fix]:
         "disk-tier",
         f'cache="FOLDER_ON_A_LOCAL_DISK:{wanted}"',
         case.base,
-        f"The disk of {case.folder.parent} gave {shown(rate)} of the set's records per second at random, "
+        f"The disk of {case.folder.parent} gave {digits(rate)} of the set's records per second at random, "
         f"which were written there and dropped from memory; {room:.0%} of the set has room on it. From the "
         "second epoch on; another disk is another number.",
         f"{amount(room * subject.data_bytes)} of disk",
@@ -280,10 +280,10 @@ def _free(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _disk_rate(case: Case) -> float:
+def _disk_rate(case: Examination) -> float:
     """Records per second."""
     subject = case.subject
-    replica = Replica(subject.dataset, case.folder / "tier")
+    replica = LocalCopy(subject.dataset, case.folder / "tier")
     ids = replica.fill(subject.ids, _WRITING, min(_SAMPLE, _free(case.folder) // 4))
     replica.sync()
     ranges = [replica.place(sample) for sample in ids.tolist()]

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from fastload.diagnose.callables import Function, without
-from fastload.diagnose.examination import LEAST_GAIN, Case, Examined, shown
+from fastload.diagnose.examination import LEAST_GAIN, Examination, Examined, digits
 from fastload.diagnose.facts import Fix, Loop
-from fastload.diagnose.trial import Subject, in_turns
+from fastload.diagnose.trial import LoaderUnderTest, in_turns
 from fastload.machine.cpu import cgroup_quota
 from fastload.machine.memory import available_memory
 from fastload.prefetch.autotune import EXTRA_DEPTH
@@ -27,7 +27,7 @@ from fastload.transfer.cuda import goes_to_gpu
 # No trial of its own, but that of the setting which it would find.
 
 
-def by_itself(case: Case, fix: Fix, batches: int = 0) -> Iterator[Fix]:
+def by_itself(case: Examination, fix: Fix, batches: int = 0) -> Iterator[Fix]:
     """``autotune=True``, where it is off and would come to what ``fix`` says.
 
     Args:
@@ -64,7 +64,7 @@ _MOST_SECONDS = 3.0  # ... if it does not take longer than this
 _OWN_CPU = 0.5  # CPUs that a step takes: one that takes more cannot be stood for by sleeping
 
 
-def deeper_prefetch(case: Case) -> Iterator[Fix]:
+def deeper_prefetch(case: Examination) -> Iterator[Fix]:
     """Twice as many batches ahead, where waits come in bursts, or threads are idle for want of room."""
     subject, base = case.subject, case.base
     depth = subject.options.prefetch_factor
@@ -88,7 +88,7 @@ def deeper_prefetch(case: Case) -> Iterator[Fix]:
     else:
         found = in_turns(makers, size, seconds, pace=partial(_rest, pause))
     now, more = found["now"], found["more"]
-    rates = f"{depth} batches ahead gave {shown(now.rate)} images/s, {wanted} {shown(more.rate)}, in turns"
+    rates = f"{depth} batches ahead gave {digits(now.rate)} images/s, {wanted} {digits(more.rate)}, in turns"
     price = f"{(wanted - depth) * slot / 1e6:.0f} MB of memory"
     words = f"prefetch_factor={wanted}"
     if pause is None:
@@ -123,7 +123,7 @@ def _burst(loop: Loop | None) -> float:
     return float(longest.sum() / loop.wait.sum())
 
 
-def _pause(case: Case) -> float | None:
+def _pause(case: Examination) -> float | None:
     """Seconds that stand for a step in trials; None: waits are no bursts, or no pause can stand for it."""
     loop, step = case.loop, case.step
     if loop is None or step is None or not waits_in_bursts(loop):
@@ -138,7 +138,7 @@ def _rest(seconds: float, samples: int) -> None:
     time.sleep(seconds)
 
 
-def larger_batches(case: Case) -> Iterator[Fix]:
+def larger_batches(case: Examination) -> Iterator[Fix]:
     """Four times as large, where they are small."""
     subject = case.subject
     size = subject.batch_size
@@ -159,8 +159,8 @@ def larger_batches(case: Case) -> Iterator[Fix]:
         "batch-size",
         f"batch_size={_TIMES * size}",
         found["more"],
-        f"Batches of {size} gave {shown(found['now'].rate)} images/s, of {_TIMES * size} "
-        f"{shown(found['more'].rate)}, in turns, without a step.",
+        f"Batches of {size} gave {digits(found['now'].rate)} images/s, of {_TIMES * size} "
+        f"{digits(found['more'].rate)}, in turns, without a step.",
         "other training: the learning rate belongs to it",
         found["now"],
     )
@@ -171,7 +171,7 @@ def larger_batches(case: Case) -> Iterator[Fix]:
 # As uint8 that is normalised there.
 
 
-def as_uint8(case: Case) -> Iterator[Fix]:
+def as_uint8(case: Examination) -> Iterator[Fix]:
     """uint8 out of the loader, where the CPU makes floats of it; what the device then does is not in it."""
     subject = case.subject
     dtypes = _floats(subject)
@@ -191,7 +191,7 @@ def as_uint8(case: Case) -> Iterator[Fix]:
         "device-normalise",
         words,
         then,
-        f"The loader gave {shown(then.rate)} images/s where it left them in uint8, {shown(now.rate)} where "
+        f"The loader gave {digits(then.rate)} images/s where it left them in uint8, {digits(now.rate)} where "
         f"it made {made} of them, in turns, without a step. What crosses to the device is {share:.0%} of the "
         "bytes then; that is not in the number.",
         "one pass over each batch on the device",
@@ -199,7 +199,7 @@ def as_uint8(case: Case) -> Iterator[Fix]:
     )
 
 
-def _floats(subject: Subject) -> list[str]:
+def _floats(subject: LoaderUnderTest) -> list[str]:
     """The dtypes that the core makes of uint8 at the end; none where it must, or where a device does it."""
     plan, options = subject.plan, subject.options
     python = plan.tail or options.collate_fn is not None or options.batch_transform is not None
@@ -209,13 +209,13 @@ def _floats(subject: Subject) -> list[str]:
     return sorted({own.dtype for own, left in views if own.dtype != left.dtype})
 
 
-def _uint8(subject: Subject) -> Any:
+def _uint8(subject: LoaderUnderTest) -> Any:
     loader = subject.make()
-    loader._arranged.plan = crosses_as(subject.plan)
+    loader._loader_plan.plan = crosses_as(subject.plan)
     return loader
 
 
-def _on_cpu(case: Case) -> bool:
+def _on_cpu(case: Examination) -> bool:
     """Whether the model that was seen in the loop has no device of its own."""
     return case.loop is not None and case.loop.notes.get("device") == "cpu"
 
@@ -229,7 +229,7 @@ _SHARE_IN_PYTHON = 0.1  # of a sample's time: less is not worth a trial
 _TRIED = 2
 
 
-def without_functions(case: Case) -> Iterator[Fix]:
+def without_functions(case: Examination) -> Iterator[Fix]:
     """The slowest ones, each left out once."""
     for function in case.functions[:_TRIED]:
         if function.seconds < _SHARE_IN_PYTHON / case.base.rate or not case.budget.allows(6, function.name):
@@ -250,7 +250,7 @@ def without_functions(case: Case) -> Iterator[Fix]:
             yield Fix(kind, f"{words} it would be more", 0.0, 0.0, evidence)
             continue
         now, then = found["now"], found["without"]
-        evidence = f"{said}. {shown(now.rate)} images/s with it, {shown(then.rate)} without, in turns."
+        evidence = f"{said}. {digits(now.rate)} images/s with it, {digits(then.rate)} without, in turns."
         price = "what it does has to be done elsewhere: in the core, on the device, or before packing"
         yield case.fix(kind, words, then, evidence, price, now)
 
@@ -268,7 +268,7 @@ _BUSY_CORES = 0.9  # of the CPUs' time: more of them would be used
 _MORE = 2
 
 
-def more_threads(case: Case) -> Iterator[Fix]:
+def more_threads(case: Examination) -> Iterator[Fix]:
     """As many as there are CPUs, where there are fewer."""
     subject, wanted = case.subject, int(case.cpus)
     if subject.threads >= wanted or not case.budget.allows(6, "more threads"):
@@ -284,15 +284,15 @@ def more_threads(case: Case) -> Iterator[Fix]:
         "threads",
         f"num_workers={wanted}",
         more,
-        f"num_workers={subject.threads} gave {shown(now.rate)} images/s and num_workers={wanted} "
-        f"{shown(more.rate)}, in turns, without a step.",
+        f"num_workers={subject.threads} gave {digits(now.rate)} images/s and num_workers={wanted} "
+        f"{digits(more.rate)}, in turns, without a step.",
         base=now,
     )
     yield fix
     yield from by_itself(case, fix)
 
 
-def more_cores(case: Case) -> Iterator[Fix]:
+def more_cores(case: Examination) -> Iterator[Fix]:
     """Two CPUs more, where those that are there are at work: computed, as they cannot be tried."""
     base = case.base
     if case.subject.threads < int(case.cpus) or base.rate * base.cpu < _BUSY_CORES * case.cpus:

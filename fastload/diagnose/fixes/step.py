@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastload.diagnose.examination import Case, Examined
+from fastload.diagnose.examination import Examination, Examined
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.step import copy_seconds
 from fastload.transfer.cuda import goes_to_gpu
@@ -16,7 +16,7 @@ COPIES = "pin-memory"
 _LEAST_LEFT = 0.1  # of a step: what is more than copies in any
 
 
-def pinned_slots(case: Case) -> Iterator[Fix]:
+def pinned_slots(case: Examination) -> Iterator[Fix]:
     """Out of a loader of packed data: copies that run while the step does."""
     options = case.subject.options
     if not goes_to_gpu(options.device) and not options.pin_memory:

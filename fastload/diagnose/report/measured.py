@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STAGES = ("shard", "decode", "transform")
 
 
-class Moments:
+class Timeline:
     """A loader's clocks at several moments.
 
     Args:
@@ -111,9 +111,9 @@ class History:
         self._look()
 
     @property
-    def moments(self) -> Moments:
+    def moments(self) -> Timeline:
         """What was seen so far."""
-        return Moments(list(self._rows), self._loader._arranged.batch_size)
+        return Timeline(list(self._rows), self._loader._loader_plan.batch_size)
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):
@@ -148,7 +148,7 @@ class Alone:
     rate: float
     batches: int
     stats: dict[str, Any]
-    moments: Moments
+    moments: Timeline
 
 
 def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
@@ -185,7 +185,7 @@ def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def _arguments(loader: DataLoader[Any]) -> dict[str, Any]:
-    arranged = loader._arranged
+    arranged = loader._loader_plan
     world, seed = arranged.known()
     own: dict[str, Any] = {
         "rank": world.rank,

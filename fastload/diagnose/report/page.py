@@ -63,14 +63,14 @@ body { margin: 0; padding: 1.6rem 1.2rem 3rem; background: #fff; color: #1d2126;
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """A section of the page: its heading, and HTML."""
 
     heading: str
     body: str
 
 
-def document(title: str, parts: Sequence[Part]) -> str:
+def document(title: str, parts: Sequence[ReportPart]) -> str:
     """A whole file, which needs no other."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -80,7 +80,7 @@ def document(title: str, parts: Sequence[Part]) -> str:
     )
 
 
-def fragment(parts: Sequence[Part]) -> str:
+def fragment(parts: Sequence[ReportPart]) -> str:
     """The same for a page that is there already: a notebook's."""
     sections = "".join(
         f"<section>\n{f'<h2>{escape(part.heading)}</h2>' if part.heading else ''}\n{part.body}\n</section>\n"

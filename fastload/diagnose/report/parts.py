@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.ranks import Gathered, RankClocks
-from fastload.diagnose.report.measured import STAGES, Costs, Moments, SampleCost
+from fastload.diagnose.report.measured import STAGES, Costs, SampleCost, Timeline
 from fastload.diagnose.report.page import (
     COLOURS,
-    Part,
+    ReportPart,
     amount,
     drawing,
     inline,
@@ -51,7 +51,7 @@ _BAD = 5  # named; the others are counted
 _QUANTILES = ((0.5, "median"), (0.95, "95 of 100"), (0.99, "99 of 100"))
 
 
-def costs_part(costs: Costs) -> Part | None:
+def costs_part(costs: Costs) -> ReportPart | None:
     """A histogram and two tables; None where no sample could be looked at."""
     if not costs.samples and not costs.bad:
         return None
@@ -69,7 +69,7 @@ def costs_part(costs: Costs) -> Part | None:
         )
         more = f"<li>and {len(costs.bad) - _BAD:,} more</li>" if len(costs.bad) > _BAD else ""
         body += f"<p>Could not be decoded: {len(costs.bad):,}.</p><ul>{named}{more}</ul>"
-    return Part("What single samples cost", body)
+    return ReportPart("What single samples cost", body)
 
 
 def _words(costs: Costs, times: NDArray[np.float64]) -> str:
@@ -148,7 +148,7 @@ _COLUMNS = 90
 _WORDS = {"shard": "read", "decode": "decode", "transform": "transform"}
 
 
-def timeline_part(moments: Moments, what: str) -> Part | None:
+def timeline_part(moments: Timeline, what: str) -> ReportPart | None:
     """Busy threads by stage, and the queue's depth; None where too little was seen.
 
     Args:
@@ -184,10 +184,10 @@ def timeline_part(moments: Moments, what: str) -> Part | None:
         f"{moments.ahead.mean():.1f} batches lay decoded ahead of the consumer, on average. No batch ahead: "
         "the loader limits. Always the most that it may have: the consumer does."
     )
-    return Part("Threads and queue", f"<p>{escape(words)}</p>" + drawn)
+    return ReportPart("Threads and queue", f"<p>{escape(words)}</p>" + drawn)
 
 
-def waterfall_part(stats: Mapping[str, Any], what: str) -> Part | None:
+def waterfall_part(stats: Mapping[str, Any], what: str) -> ReportPart | None:
     """Where a sample's time goes, stage by stage; None where nothing was decoded by our threads.
 
     Args:
@@ -221,7 +221,7 @@ def waterfall_part(stats: Mapping[str, Any], what: str) -> Part | None:
         rows.append(("waiting for data", seconds(wait), share(wait / whole), "of the loop, a sample"))
     heads = ("Where", "A sample", "Share", "")
     body = f"<p>{escape(what)}</p>" + _waterfall(bars) + table(heads, rows, numbers=(1, 2))
-    return Part("Where a sample's time goes", body)
+    return ReportPart("Where a sample's time goes", body)
 
 
 def _waterfall(bars: list[tuple[str, float, str, bool]]) -> str:
@@ -243,7 +243,7 @@ def _waterfall(bars: list[tuple[str, float, str, bool]]) -> str:
         return inline(figure, "waterfall", "Bars, one after the other: where a sample's time goes")
 
 
-def read_part(stats: Mapping[str, Any]) -> Part | None:
+def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
     """What was read, from where, and by which decoder; None where our threads decoded nothing."""
     count = stats["stages"]["decode"]["count"]
     if not count:
@@ -270,7 +270,7 @@ def read_part(stats: Mapping[str, Any]) -> Part | None:
         rows.append(("node cache", f"{hits}; {amount(cache['bytes'])} of memory"))
     elif cache.get("reason"):
         rows.append(("node cache", escape(str(cache["reason"]))))
-    return Part("What was read", table(("Since the loader was made", ""), rows))
+    return ReportPart("What was read", table(("Since the loader was made", ""), rows))
 
 
 # ---- A watched loop through its time ----------------------------------------------------------------
@@ -291,7 +291,7 @@ def grouped(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
     return sums / np.diff(begins)
 
 
-def loop_part(loop: Loop) -> Part | None:
+def loop_part(loop: Loop) -> ReportPart | None:
     """Waiting and steps over the time, and their spread; None for a loop without batches."""
     if len(loop.wait) == 0:
         return None
@@ -303,7 +303,7 @@ def loop_part(loop: Loop) -> Part | None:
         + table(("Of the loop", ""), _facts(loop))
         + _notes(loop)
     )
-    return Part("Batch by batch", body)
+    return ReportPart("Batch by batch", body)
 
 
 def _spread(name: str, values: NDArray[np.float64]) -> tuple[str, ...]:
@@ -403,7 +403,7 @@ def measure_mixing(loader: DataLoader[Any], epoch: int = 0) -> dict[str, Quality
         None where it cannot be looked at without asking a user's sampler, which may be asked once only; or
         for several sets, whose places on disk are not one line.
     """
-    arranged, dataset = loader._arranged, loader.dataset
+    arranged, dataset = loader._loader_plan, loader.dataset
     given = loader._arguments
     own = given["sampler"] is None and given["batch_sampler"] is None
     if not own or not isinstance(dataset, PackedFiles) or not len(dataset):
@@ -417,7 +417,7 @@ def measure_mixing(loader: DataLoader[Any], epoch: int = 0) -> dict[str, Quality
     }
 
 
-def mixing_part(found: dict[str, Quality], has_classes: bool) -> Part:
+def mixing_part(found: dict[str, Quality], has_classes: bool) -> ReportPart:
     """A row for each order."""
     heads = ("Order", "Classes a batch", "Chi-square", "With its neighbour", "Distance")
     rows = [
@@ -435,7 +435,7 @@ def mixing_part(found: dict[str, Quality], has_classes: bool) -> Part:
         "whose successor on disk is in the same batch. Distance: between place on disk and in the epoch, "
         "mean, as a share of the set; 1/3 is independent.</small></p>"
     )
-    return Part("How well the order mixes", table(heads, rows, numbers=(1, 2, 3, 4)) + words)
+    return ReportPart("How well the order mixes", table(heads, rows, numbers=(1, 2, 3, 4)) + words)
 
 
 # ---- All ranks side by side -------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def mixing_part(found: dict[str, Quality], has_classes: bool) -> Part:
 _MOST = 64  # bars; of more ranks, those that wait most
 
 
-def ranks_part(gathered: Gathered) -> Part:
+def ranks_part(gathered: Gathered) -> ReportPart:
     """Bars of waiting and step, and a row for each rank."""
     used = [each for each in gathered.clocks.values() if each.batches]
     most = sorted(sorted(used, key=lambda each: -each.batch_wait)[:_MOST], key=lambda each: each.rank)
@@ -458,7 +458,7 @@ def ranks_part(gathered: Gathered) -> Part:
     body = (
         f"<p>{escape(str(gathered))}</p>" + (_bars(most) if most else "") + table(heads, rows, numbers) + more
     )
-    return Part("Rank by rank", body)
+    return ReportPart("Rank by rank", body)
 
 
 def _rank_row(each: RankClocks) -> tuple[str, ...]:
@@ -511,7 +511,7 @@ _LIMITS = {
 }
 
 
-def verdict_part(verdict: Verdict, by: str = "") -> Part:
+def verdict_part(verdict: Verdict, by: str = "") -> ReportPart:
     """What limits, in words, each sentence with its evidence to unfold; and the three rates.
 
     Args:
@@ -531,7 +531,7 @@ def verdict_part(verdict: Verdict, by: str = "") -> Part:
         numbers.append((share(verdict.loop.wait_share), "of the time waiting for data"))
     body = [f'<p class="kicker">{escape(kicker)}</p>', f"<h1>{head}</h1>", *_evidence(first)]
     body += [_sentence(sentence) for sentence in rest]
-    return Part("", "\n".join([*body, tiles(numbers)]))
+    return ReportPart("", "\n".join([*body, tiles(numbers)]))
 
 
 def _evidence(sentences: Sequence[Sentence]) -> list[str]:
@@ -548,7 +548,7 @@ def _sentence(sentence: Sentence) -> str:
     return f"<details><summary>{words(sentence.text)}</summary><p>{words(sentence.evidence)}</p></details>"
 
 
-def fixes_part(verdict: Verdict) -> Part | None:
+def fixes_part(verdict: Verdict) -> ReportPart | None:
     """What would help, best first; None where there is nothing to do."""
     if not verdict.fixes:
         return None
@@ -563,7 +563,7 @@ def fixes_part(verdict: Verdict) -> Part | None:
     ]
     chart = _gains([fix for fix in verdict.fixes if fix.rate > 0], verdict.rate)
     heads = ("What to do", "Loop then", "Gain", "It costs")
-    return Part("What would help", chart + table(heads, rows, numbers=(1, 2)))
+    return ReportPart("What would help", chart + table(heads, rows, numbers=(1, 2)))
 
 
 def _gains(fixes: Sequence[Fix], now: float) -> str:
@@ -587,7 +587,7 @@ def _gains(fixes: Sequence[Fix], now: float) -> str:
         return inline(figure, "gains", "Bars: the loop's rate as it is and with each fix")
 
 
-def machine_part(verdict: Verdict) -> Part | None:
+def machine_part(verdict: Verdict) -> ReportPart | None:
     """What each stage could do, against what is reached; None where nothing was measured."""
     stages = [stage for stage in verdict.stages if stage.rate > 0]
     if not stages:
@@ -597,7 +597,9 @@ def machine_part(verdict: Verdict) -> Part | None:
         for s in stages
     ]
     heads = ("Stage", "Alone", "CPU a sample", "How it was measured")
-    return Part("The machine, and the rates reached", _ceilings(stages, verdict) + table(heads, rows, (1, 2)))
+    return ReportPart(
+        "The machine, and the rates reached", _ceilings(stages, verdict) + table(heads, rows, (1, 2))
+    )
 
 
 def _ceilings(stages: Sequence[Stage], verdict: Verdict) -> str:

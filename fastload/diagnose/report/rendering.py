@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastload._version import __version__
 from fastload.diagnose.facts import Verdict
 from fastload.diagnose.report.measured import measure_costs, own_verdict, run_alone
-from fastload.diagnose.report.page import Part, document, fragment
+from fastload.diagnose.report.page import ReportPart, document, fragment
 from fastload.diagnose.report.parts import (
     costs_part,
     fixes_part,
@@ -63,7 +63,7 @@ class Report:
         history: History | None = None,
         seconds: float = 3.0,
     ) -> None:
-        by, of_loader = "", list[Part | None]()
+        by, of_loader = "", list[ReportPart | None]()
         if loader is not None:
             own, of_loader = look_at(loader, history, seconds)
             by, verdict = ("", verdict) if verdict is not None else ("By the loader's own clocks", own)
@@ -78,7 +78,9 @@ class Report:
         found = [*_of_verdict(verdict, by), *of_ranks, *of_loader, machine_part(verdict)]
         self.parts = [part for part in found if part is not None]
         made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-        self.parts.append(Part("", f'<p class="foot">Made by fastload {escape(__version__)}, {made}.</p>'))
+        self.parts.append(
+            ReportPart("", f'<p class="foot">Made by fastload {escape(__version__)}, {made}.</p>')
+        )
 
     @property
     def html(self) -> str:
@@ -98,7 +100,7 @@ class Report:
         return written
 
 
-def _of_verdict(verdict: Verdict, by: str) -> Iterator[Part | None]:
+def _of_verdict(verdict: Verdict, by: str) -> Iterator[ReportPart | None]:
     yield verdict_part(verdict, by)
     yield fixes_part(verdict)
     if verdict.loop is not None:
@@ -127,14 +129,14 @@ def write_report(
 
 def look_at(
     loader: DataLoader[Any], history: History | None, seconds: float
-) -> tuple[Verdict, list[Part | None]]:
+) -> tuple[Verdict, list[ReportPart | None]]:
     """What the loader's clocks say by themselves, and the parts of the page that are its own.
 
     A torch Dataset's loader has no threads of ours, and its code is not run for a report: of such a one there
     is the consumer's clock only.
     """
     stats = loader.stats()
-    if not loader._arranged.packed:
+    if not loader._loader_plan.packed:
         return own_verdict(stats, None), []
     alone = run_alone(loader, seconds)
     used = bool(stats["stages"]["decode"]["count"])

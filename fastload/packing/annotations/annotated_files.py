@@ -14,10 +14,10 @@ import numpy as np
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.paths import read_regular
-from fastload.packing.files import printable, said_later
+from fastload.packing.files import printable, raise_if_transient
 from fastload.packing.folders import Problem, as_rows, walk_images
 from fastload.packing.pictures import NUMPY, read_picture
-from fastload.packing.sample_rows import Encoder, Failed, Lessened, Sample, at_least
+from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, Sample, at_least
 from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD
 
@@ -152,7 +152,7 @@ class FileSamples:
         self._count, self._settings = count, settings
         self._facts: tuple[str, int, int] | None = None
 
-    def sample(self, position: int) -> Sample | Lessened:
+    def sample(self, position: int) -> Sample | PartialSample:
         """One sample. What it raises is the reason why it cannot be packed."""
         raise NotImplementedError
 
@@ -168,15 +168,15 @@ class FileSamples:
         return self._count
 
     def first(self) -> list[Sample]:
-        found = (one.sample if isinstance(one, Lessened) else one for one in self.samples(0, _LOOKED_AT))
-        return [sample for sample in found if not isinstance(sample, Failed)]
+        found = (one.sample if isinstance(one, PartialSample) else one for one in self.samples(0, _LOOKED_AT))
+        return [sample for sample in found if not isinstance(sample, FailedSample)]
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         for position in range(start, self._count if stop is None else min(stop, self._count)):
             try:
                 yield self.sample(position)
             except (OSError, ValueError, TypeError) as error:
-                yield Failed(error, self.picture(position))
+                yield FailedSample(error, self.picture(position))
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         return {"samples": self._count, "files": self._looked()[0], **self._settings}
@@ -207,7 +207,7 @@ class FileSamples:
                     size, newest = status.st_size, max(newest, status.st_mtime_ns)
                     total += size
                 except (OSError, ValueError) as error:
-                    said_later(path, error)
+                    raise_if_transient(path, error)
                 hashed.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
             self._facts = hashed.hexdigest(), newest, total
         return self._facts

@@ -32,8 +32,8 @@ from fastload.packing.annotations.coco_rows import (
     OBJECTS,
     SEGMENTS,
     Captions,
-    Part,
-    Rows,
+    CocoPart,
+    CocoRows,
     image_of,
     kept_apart,
     named,
@@ -44,7 +44,7 @@ from fastload.packing.annotations.coco_rows import (
 from fastload.packing.annotations.panoptic import Segments
 from fastload.packing.files import names_in, printable
 from fastload.packing.options import PackOptions
-from fastload.packing.sample_rows import AnnotatedSource, Lessened, Sample
+from fastload.packing.sample_rows import AnnotatedSource, PartialSample, Sample
 from fastload.sample.fields import Mask
 from fastload.sample.schema import Field
 
@@ -56,7 +56,7 @@ _LOOKED_AT = 16
 
 
 def coco_samples(
-    place: Path, split: str, parts: Sequence[Part], maps: Path | None, limit: int | None, exif: str
+    place: Path, split: str, parts: Sequence[CocoPart], maps: Path | None, limit: int | None, exif: str
 ) -> CocoSamples:
     """The samples of one split.
 
@@ -118,7 +118,7 @@ class CocoSamples(FileSamples):
     """
 
     def __init__(
-        self, folder: Path, place: Path, parts: Sequence[Part], maps: Path | None, limit: int | None,
+        self, folder: Path, place: Path, parts: Sequence[CocoPart], maps: Path | None, limit: int | None,
         exif: str,
     ) -> None:  # fmt: skip
         self._parts = list(parts)
@@ -174,13 +174,13 @@ class CocoSamples(FileSamples):
     def needed_bytes(self) -> int:
         return super().needed_bytes() + sum(part.file.path.stat().st_size for part in self._parts)
 
-    def sample(self, position: int) -> Sample | Lessened:
+    def sample(self, position: int) -> Sample | PartialSample:
         if position < self._images:
             return self._of_image(position)
         order, data = self._stray(position - self._images)[1]
         raise ValueError(f"{named(data, order)}: its image_id is none of the images'")
 
-    def _of(self, image: int) -> Iterator[tuple[Part, int]]:
+    def _of(self, image: int) -> Iterator[tuple[CocoPart, int]]:
         """The files that have an image, with its place in each one's list."""
         for at, part in enumerate(self._parts):
             number = self._all.place(at, image)
@@ -191,7 +191,7 @@ class CocoSamples(FileSamples):
         part, number = next(self._of(image))
         return part.file.name(number)
 
-    def _of_image(self, image: int) -> Sample | Lessened:
+    def _of_image(self, image: int) -> Sample | PartialSample:
         (first, number), *others = self._of(image)
         name, said = first.file.name(number), first.file.image(number)
         if not name:
@@ -228,19 +228,19 @@ class CocoSamples(FileSamples):
             sample |= values
         rest |= self._of_images(there, said, os.fsdecode(name))
         sample["rest"] = rest or None
-        return Lessened(sample, left_out) if left_out else sample
+        return PartialSample(sample, left_out) if left_out else sample
 
     def _rows(
         self, there: Mapping[str, int], rest: dict[str, Any], left_out: list[tuple[str, str]]
-    ) -> dict[Part, Rows]:
+    ) -> dict[CocoPart, CocoRows]:
         """The annotations of an image in the files of objects and captions, as rows of each."""
-        found: dict[Part, Rows] = {}
-        before: Rows | None = None
+        found: dict[CocoPart, CocoRows] = {}
+        before: CocoRows | None = None
         for part in self._parts:
             reader = self._captions.get(part.name) or self._objects.readers.get(part.name)
             if reader is None:
                 continue
-            rows = found[part] = Rows(before if part.what == OBJECTS else None)
+            rows = found[part] = CocoRows(before if part.what == OBJECTS else None)
             before = rows if part.what == OBJECTS else before
             if part.name not in there:
                 continue
@@ -360,7 +360,7 @@ def _what_of(path: Path) -> str | None:
     return OBJECTS if not first or "bbox" in first or "category_id" in first else None
 
 
-def _parts(found: Sequence[_Found]) -> list[Part]:
+def _parts(found: Sequence[_Found]) -> list[CocoPart]:
     """The files of a split, those of objects first."""
     parts = []
     for what in (OBJECTS, CAPTIONS, SEGMENTS):
@@ -370,7 +370,7 @@ def _parts(found: Sequence[_Found]) -> list[Part]:
                 f"{len(same)} files have {what} of the same pictures: {', '.join(map(str, same))}. Say "
                 f"which: --annotations FILE, once for {what} and once for each other file."
             )
-        parts += [Part(what, number, CocoFile(path)) for number, path in enumerate(same, 1)]
+        parts += [CocoPart(what, number, CocoFile(path)) for number, path in enumerate(same, 1)]
     return parts
 
 

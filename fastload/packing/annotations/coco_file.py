@@ -21,7 +21,7 @@ import numpy.typing as npt
 from fastload.errors import PackError
 from fastload.machine.paths import is_dir, is_file, open_regular, read_at
 from fastload.packing.annotations.annotated_files import Paths
-from fastload.packing.files import printable, said_later
+from fastload.packing.files import printable, raise_if_transient
 
 # ---- JSON files larger than memory ------------------------------------------------------------------
 #
@@ -252,7 +252,7 @@ def first_annotation(path: Path) -> Mapping[str, Any] | None:
     except PackError:
         return None  # said where it is asked for
     except OSError as error:
-        said_later(path, error)
+        raise_if_transient(path, error)
         return None
     return {} if IMAGES in lists else None
 
@@ -532,7 +532,7 @@ def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
                 if file.read(25)[24:] == b"\x10":  # the header's depth
                     return True
         except (OSError, ValueError) as error:
-            said_later(path, error)
+            raise_if_transient(path, error)
             continue
     return False
 

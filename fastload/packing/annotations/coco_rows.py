@@ -139,7 +139,7 @@ def named(data: bytes, order: int) -> str:
     return f"annotation {number!r:.40}"
 
 
-class Rows:
+class CocoRows:
     """The annotations of one picture in one file, as rows.
 
     Args:
@@ -147,7 +147,7 @@ class Rows:
             have, with about the same box, says more of the same object.
     """
 
-    def __init__(self, before: Rows | None = None) -> None:
+    def __init__(self, before: CocoRows | None = None) -> None:
         self.values: list[Any] = [] if before is None else before.values
         self.other: list[tuple[int, dict[str, Any]]] = []  # row, what the fields cannot say
         self.without: list[tuple[int, list[str]]] = []  # row, keys that it has not
@@ -211,7 +211,7 @@ class Objects:
     points: int
     forms: Mapping[str, bool]
 
-    def add(self, rows: Rows, order: int, data: bytes, image: Mapping[str, Any]) -> None:
+    def add(self, rows: CocoRows, order: int, data: bytes, image: Mapping[str, Any]) -> None:
         """An annotation of an image as a row.
 
         Raises:
@@ -268,7 +268,7 @@ class Captions:
 
     has_ids: bool
 
-    def add(self, rows: Rows, order: int, data: bytes, image: Mapping[str, Any]) -> None:
+    def add(self, rows: CocoRows, order: int, data: bytes, image: Mapping[str, Any]) -> None:
         """An annotation of an image as a row.
 
         Raises:
@@ -385,7 +385,7 @@ FIELDS = {
 
 
 @dataclass(frozen=True)
-class Part:
+class CocoPart:
     """One of a set's JSONs."""
 
     what: str  # OBJECTS, CAPTIONS or SEGMENTS
@@ -404,7 +404,7 @@ class Part:
         return found if self.number == 1 else f"{found}_{self.number}"
 
 
-def values_of(part: Part, rows: Rows) -> dict[str, Any]:
+def values_of(part: CocoPart, rows: CocoRows) -> dict[str, Any]:
     """The captions of one picture, as values of fields."""
     found: dict[str, Any] = {CAPTIONS: [one["caption"] for one in rows.values]}
     if part.file.facts.keys["id"]:
@@ -421,7 +421,7 @@ class ReadAs:
     classes: Mapping[int, int]  # the index of each category's id
     points: int  # how many keypoints an object has
 
-    def values(self, rows: Mapping[Part, Rows]) -> dict[str, Any]:
+    def values(self, rows: Mapping[CocoPart, CocoRows]) -> dict[str, Any]:
         """The fields of one picture."""
         found: dict[str, Any] = {part.order: said.order for part, said in rows.items()}
         all_rows = next(iter(rows.values())).values
@@ -447,7 +447,7 @@ def _stacked(rows: Sequence[Any], shape: tuple[int, ...]) -> Any:
     return np.stack(rows) if rows else np.zeros((0, *shape), np.float32)
 
 
-def read_as(parts: Sequence[Part]) -> ReadAs:
+def read_as(parts: Sequence[CocoPart]) -> ReadAs:
     """How the annotations of a set's objects become values."""
     files = [part.file for part in parts if part.what == OBJECTS]
     categories = joined_categories(files)
@@ -486,7 +486,7 @@ def joined_categories(files: Sequence[CocoFile]) -> list[dict[str, Any]]:
 
 
 def schema_of(
-    parts: Sequence[Part],
+    parts: Sequence[CocoPart],
     folder: str,
     own_images: frozenset[str],
     more: Sequence[Field],
@@ -516,7 +516,7 @@ def schema_of(
         raise PackError(f"{', '.join(str(part.file.path) for part in parts)}: {error}") from None
 
 
-def _schema(parts: Sequence[Part], source: Mapping[str, Any], more: Sequence[Field]) -> Schema:
+def _schema(parts: Sequence[CocoPart], source: Mapping[str, Any], more: Sequence[Field]) -> Schema:
     fields = [Field("image", Image(), None, source), Field("image_id", Scalar("int64"))]
     objects = [part for part in parts if part.what == OBJECTS]
     if objects:
@@ -552,7 +552,7 @@ def _object_fields(files: Sequence[CocoFile]) -> list[Field]:
     return found
 
 
-def _told(part: Part, is_one_of_several: bool, forms: Mapping[str, bool]) -> dict[str, Any]:
+def _told(part: CocoPart, is_one_of_several: bool, forms: Mapping[str, bool]) -> dict[str, Any]:
     """What unpacking must know of a file besides the fields."""
     file = part.file
     top = {key: value for key, value in file.top.items() if key not in (IMAGES, ANNOTATIONS)}

@@ -26,7 +26,7 @@ from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, p
 from fastload.packing.annotations.tars import wds_sources
 from fastload.packing.annotations.voc import XML, YEAR, voc_places, voc_sets
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
-from fastload.packing.files import said_later
+from fastload.packing.files import raise_if_transient
 from fastload.packing.folders import folders_in, is_split
 from fastload.packing.options import PackOptions
 from fastload.packing.sample_rows import AnnotatedSource
@@ -201,7 +201,7 @@ def _splits(place: Path, options: PackOptions) -> Sources:
     try:
         names = list(map(os.fsdecode, folders_in(os.fsencode(place)).full))
     except OSError as error:
-        said_later(place, error)
+        raise_if_transient(place, error)
         return []
     if options.layout != "splits":
         names = [name for name in names if is_split(name)]

@@ -10,22 +10,11 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.machine.paths import is_dir, open_regular
 from fastload.packing.annotations.annotated_files import FileSamples, Paths, pictures_below, stem_of
-from fastload.packing.files import printable, said_later
+from fastload.packing.files import printable, raise_if_transient
 from fastload.packing.folders import split_folders
 from fastload.packing.sample_rows import Sample
 from fastload.sample.fields import Image, Kind, Mask
 from fastload.sample.schema import Field, Schema
-
-__all__ = [
-    "CITIES",
-    "FINE",
-    "MASKS",
-    "PICTURES",
-    "Pairing",
-    "pairing_of",
-    "pairings_below",
-    "pairs_source",
-]
 
 #: Names of folders that are looked for. ADE20K's are images and annotations.
 PICTURES = ("images", "image", "imgs", "img")
@@ -211,7 +200,7 @@ def _header(path: bytes) -> tuple[int, int]:
         with open_regular(path) as file:
             head = file.read(26)
     except OSError as error:
-        said_later(path, error)
+        raise_if_transient(path, error)
         return 0, 0
     return (head[24], head[25]) if head.startswith(b"\x89PNG") and len(head) == 26 else (0, 0)
 

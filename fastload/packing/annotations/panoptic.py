@@ -26,15 +26,13 @@ from fastload.packing.annotations.coco_file import (
     png_name,
     split_of,
 )
-from fastload.packing.annotations.coco_rows import Objects, Rows, categories_of, image_of, kept_apart
+from fastload.packing.annotations.coco_rows import CocoRows, Objects, categories_of, image_of, kept_apart
 from fastload.packing.files import names_in
 from fastload.packing.pictures import read_picture
-from fastload.packing.sample_rows import Lessened, Sample
+from fastload.packing.sample_rows import PartialSample, Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scalar
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import PILLOW_FORMATS
-
-__all__ = ["PANOPTIC_FIELDS", "Segments", "is_panoptic", "panoptic_files", "panoptic_sets"]
 
 #: COCO's keys of segments, and the fields that become of them.
 PANOPTIC_FIELDS = {
@@ -179,9 +177,9 @@ class Segments:
 
     def _rows(
         self, segments: Sequence[Any], image: Mapping[str, Any], there: frozenset[int]
-    ) -> tuple[Rows, list[tuple[str, str]]]:
+    ) -> tuple[CocoRows, list[tuple[str, str]]]:
         """The segments that can be packed, and those that cannot."""
-        rows, left_out = Rows(), []
+        rows, left_out = CocoRows(), []
         seen: set[int] = set()
         for place, segment in enumerate(segments):
             said = segment if isinstance(segment, dict) else {}
@@ -254,7 +252,7 @@ class PanopticSamples(FileSamples):
     def newest_ns(self) -> int:
         return max(super().newest_ns(), self._file.path.stat().st_mtime_ns)
 
-    def sample(self, position: int) -> Sample | Lessened:
+    def sample(self, position: int) -> Sample | PartialSample:
         name, image = self._file.name(position), self._file.image(position)
         values, rest, left_out = self._segments.of_image(position)
         if rest["order"] == position:
@@ -266,7 +264,7 @@ class PanopticSamples(FileSamples):
             **values,
             "rest": (({"image": other} if other else {}) | rest) or None,
         }
-        return Lessened(sample, left_out) if left_out else sample
+        return PartialSample(sample, left_out) if left_out else sample
 
 
 def _local(

@@ -17,7 +17,7 @@ from fastload.packing.files import names_in
 from fastload.packing.folders import is_hidden, splits_among
 from fastload.packing.foreign_files import braced, by_split
 from fastload.packing.options import PackOptions
-from fastload.packing.sample_rows import Encoder, Failed, Lessened, Sample, at_least
+from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, Sample, at_least
 from fastload.packing.table_columns import picture_kind
 from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
@@ -107,9 +107,9 @@ class WdsSamples:
 
     def first(self) -> list[Sample]:
         found = self.samples(0, min(_LOOKED_AT, self._count))
-        return [sample for sample in found if not isinstance(sample, (Failed, Lessened))]
+        return [sample for sample in found if not isinstance(sample, (FailedSample, PartialSample))]
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         stop = self._count if stop is None else min(stop, self._count)
         number = 0
         for tar, end in zip(self._tars, self._ends, strict=True):
@@ -120,8 +120,8 @@ class WdsSamples:
                         return
                     if number >= start:
                         found = self._sample(tar, sample)
-                        if left_out and not isinstance(found, Failed):
-                            yield Lessened(found, tuple(left_out))
+                        if left_out and not isinstance(found, FailedSample):
+                            yield PartialSample(found, tuple(left_out))
                         else:
                             yield found
                     left_out.clear()
@@ -214,7 +214,7 @@ class WdsSamples:
         with _opened(tar) as file:
             yield from grouped(members(file), leave_out)
 
-    def _sample(self, tar: Path, sample: Grouped[bytes]) -> Sample | Failed:
+    def _sample(self, tar: Path, sample: Grouped[bytes]) -> Sample | FailedSample:
         found: dict[str, Any] = {}
         pictures = [name for suffix, name in sample.names.items() if self._name_of(suffix) == IMAGE]
         path = pictures[0] if pictures else sample.key
@@ -236,7 +236,7 @@ class WdsSamples:
                 if field.name not in found:
                     found[field.name] = _nothing(field)
         except ValueError as error:
-            return Failed(error, path)
+            return FailedSample(error, path)
         return found
 
 

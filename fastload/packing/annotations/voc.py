@@ -19,9 +19,9 @@ from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.annotated_files import FileSamples, Paths, facts_of, read_small, read_text
 from fastload.packing.annotations.unpacked_files import Unpacked, safe_path, samples_of, source_of, write_new
-from fastload.packing.files import names_in, printable, said_later
+from fastload.packing.files import names_in, printable, raise_if_transient
 from fastload.packing.pictures import read_picture
-from fastload.packing.sample_rows import Lessened, Sample
+from fastload.packing.sample_rows import PartialSample, Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask
 from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
@@ -318,7 +318,7 @@ class VocSamples(FileSamples):
         assert isinstance(labels, Labels)
         self._numbers = labels.indices
 
-    def sample(self, position: int) -> Sample | Lessened:
+    def sample(self, position: int) -> Sample | PartialSample:
         picture, xml = self.picture(position), self._xml(position)
         if not picture:
             raise ValueError(f"{printable(xml)}: there is no picture of this name")
@@ -346,7 +346,7 @@ class VocSamples(FileSamples):
         }
         for field in self._split.masks:
             sample[field] = os.fsdecode(self._mask(field, position))
-        return Lessened(sample, left_out) if left_out else sample
+        return PartialSample(sample, left_out) if left_out else sample
 
     def files(self, position: int) -> Iterator[bytes]:
         if self.picture(position):
@@ -447,7 +447,7 @@ def _classes(root: bytes, folder: bytes, splits: Iterable[_Split]) -> tuple[str,
                 xml = read_small(path := os.path.join(root, folder, names[number] + b".xml"))
                 elements = objects_of(parse_voc(xml))
             except (OSError, ValueError) as error:
-                said_later(path, error)
+                raise_if_transient(path, error)
                 continue
             for element in elements:
                 try:

@@ -24,10 +24,10 @@ from fastload.packing.annotations.annotated_files import (
     read_text,
 )
 from fastload.packing.annotations.unpacked_files import Unpacked, samples_of, source_of, write_new
-from fastload.packing.files import printable, said_later, unreadable, walk
+from fastload.packing.files import printable, raise_if_transient, unreadable, walk
 from fastload.packing.folders import split_folders
 from fastload.packing.pictures import read_picture
-from fastload.packing.sample_rows import Lessened, Sample
+from fastload.packing.sample_rows import PartialSample, Sample
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
 from fastload.sample.schema import Field, Schema
@@ -260,7 +260,7 @@ class YoloSamples(FileSamples):
         super().__init__(one.root, schema, count, {"yolo": exif})
         self._pictures, self._alone, self._rules, self._exif = one.pictures, one.alone, rules, exif
 
-    def sample(self, position: int) -> Sample | Lessened:
+    def sample(self, position: int) -> Sample | PartialSample:
         if position >= len(self._pictures):
             alone = self._alone[position - len(self._pictures)]
             raise ValueError(f"{printable(alone)}: there is no picture of this name")
@@ -279,7 +279,7 @@ class YoloSamples(FileSamples):
             shape = self._rules.points
             sample["keypoints"] = [_placed(one.points, shape, width, height) for one in objects]
         left_out = [(f"line {line} of {printable(path)}", reason) for line, reason in wrong]
-        return Lessened(sample, left_out) if left_out else sample
+        return PartialSample(sample, left_out) if left_out else sample
 
     def files(self, position: int) -> Iterator[bytes]:
         if position >= len(self._pictures):
@@ -488,7 +488,7 @@ def _has_outlines(one: _Set) -> bool:
         try:
             text = read_text(path := os.path.join(one.root, label_path(one.pictures[number])))
         except (OSError, ValueError) as error:
-            said_later(path, error)
+            raise_if_transient(path, error)
             continue
         if any(len(line.split()) >= _OUTLINE for line in text.splitlines()):
             return True
