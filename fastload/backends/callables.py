@@ -51,7 +51,6 @@ from fastload.transforms.callables import calls_v2
 from fastload.transforms.plan import Plan
 
 # ---- Where Python callables run ---------------------------------------------------------------------
-#
 # In the consumer's thread, or in worker processes ahead of it.
 #
 # Either way the process's random generators are theirs alone while they run
@@ -130,11 +129,9 @@ class InlineStage:
 
 
 # ---- Python callables in worker processes -----------------------------------------------------------
-#
 # Torch's own workers, with our work.
 #
 # The core's threads decode in this process, into memory that the workers share.
-
 
 _PARENT_SECONDS = 5.0  # how often a worker that waits for decoding looks whether its parent lives
 
@@ -452,7 +449,6 @@ class _Works:
 
 
 # ---- The back end of Python callables ---------------------------------------------------------------
-#
 # What they make of the pictures that the core has decoded.
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 
 # ---- Where a transform's erasing happens ------------------------------------------------------------
-#
 # In the core behind its store, or on whole batches where they are normalised.
 
 
@@ -331,7 +330,6 @@ def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, th
 
 
 # ---- Batches whose transform changes with the epoch -------------------------------------------------
-#
 # One back end after the other.
 
 

@@ -42,7 +42,6 @@ from fastload.transforms.plan import Plan
 
 # ---- device -----------------------------------------------------------------------------------------
 
-
 _MOVING = "moving batches to it"
 
 
@@ -281,7 +280,6 @@ class MovedBackend:
 
 
 # ---- Batches of any fields on the device ------------------------------------------------------------
-#
 # One copy of what lies together in a slot, cut into fields there.
 
 

@@ -33,9 +33,7 @@ from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing, MosaicUse, Plan
 
 # ---- What batches that differ in size have at most --------------------------------------------------
-#
 # From the sizes in the index and the lengths of values.
-
 
 SizeArray = npt.NDArray[np.int64]
 
@@ -158,9 +156,7 @@ def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
 
 
 # ---- Pictures of mosaics that stay in memory for the samples that follow ----------------------------
-#
 # How many bytes of them.
-
 
 #: Bytes at most, of one loader.
 MOST_KEPT = 512 << 20
@@ -195,9 +191,7 @@ def _bytes_of(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Option
 
 
 # ---- Objects of a sample ----------------------------------------------------------------------------
-#
 # Which field's boxes lead them, which fields have a row for each, and what a view does to them.
-
 
 Groups = Mapping[str, Sequence[str]] | None
 
@@ -385,7 +379,6 @@ _NOT_CUT_OFF = (
 
 
 # ---- fields -----------------------------------------------------------------------------------------
-
 
 _SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 

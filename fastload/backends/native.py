@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 # ---- The engine of a loader -------------------------------------------------------------------------
-#
 # Of one image and one label a sample, or of any fields.
 
 
@@ -94,9 +93,7 @@ def make_engine(
 
 
 # ---- A packed dataset as one loader reads it --------------------------------------------------------
-#
 # Through the node's caches.
-
 
 _log = logging.getLogger("fastload")
 

@@ -14,7 +14,6 @@ from fastload.errors import StateError
 from fastload.extras import words
 
 # ---- place state ------------------------------------------------------------------------------------
-#
 # What a torch Dataset knows of its own place, as torchdata's do, and whether anybody can ask for it.
 
 
@@ -55,9 +54,7 @@ def has_state(value: Any) -> bool:
 
 
 # ---- A loader's state -------------------------------------------------------------------------------
-#
 # A few integers, the same on all ranks, valid for any number of them.
-
 
 VERSION = 1
 _OPTIONAL = ("global_batch", "rank")

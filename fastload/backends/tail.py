@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 # ---- tail -------------------------------------------------------------------------------------------
 
-
 _TAIL_OP = _C.DRAW_OPS["callable"]
 _GENERATOR, _GLOBALS, _COLLATE = 0, 1, 2  # blocks of _TAIL_OP
 
@@ -238,7 +237,6 @@ def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleE
 
 
 # ---- Decoding samples one by one, where they differ in size and no engine can put them into one slot ---
-
 
 _UNKNOWN_SIDE = 256  # pixels of a black picture whose size the index does not know
 

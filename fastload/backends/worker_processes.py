@@ -23,9 +23,7 @@ from fastload.errors import NotDelivered
 from fastload.machine.sizes import human_bytes
 
 # ---- Worker processes of torch's iterators ----------------------------------------------------------
-#
 # Which have died, and whose they are after a fork.
-
 
 FORKED = (
     "This loader was created before fork() and its threads live in the parent process. "
@@ -160,13 +158,11 @@ def _killed_worker(iterator: Any) -> tuple[int, int] | None:
 
 
 # ---- The file system in memory by which worker processes hand over batches --------------------------
-#
 # What is said where it has no room.
 #
 # torch's workers put tensors there, and multiprocessing its semaphores. Both fail without a file's name,
 # and a tensor that a worker's queue cannot put there leaves its batch out, for which the consumer would
 # wait for ever. So a worker puts tensors there itself, where an error of it can be told.
-
 
 PLACE = "/dev/shm"
 _LACKS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOSYS}

@@ -41,9 +41,7 @@ from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 
 # ---- What lies where in the files of a disk tier ----------------------------------------------------
-#
 # The layout is normative in FORMAT.md.
-
 
 MAGIC = b"FLTIER01"
 VERSION = (1, 0)
@@ -243,13 +241,11 @@ def read_header(head: bytes, path: Path) -> np.void:
 
 
 # ---- The files of a disk tier -----------------------------------------------------------------------
-#
 # Made, attached to, looked at.
 #
 # A table has its name when it is complete, and the file of its slots is there before. Whoever uses them
 # holds a shared ``flock`` on the table; who attaches holds the folder's creation lock, so that the first
 # one to come knows that it is alone, and puts in order what others that were killed have left.
-
 
 _ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
 
@@ -370,11 +366,9 @@ def _check_size(path: Path, found: int, made: int) -> None:
 
 
 # ---- From ``cache="/nvme/fastload:800GB"`` to the files of disk tiers -------------------------------
-#
 # Attached to, or made.
 #
 # Where a disk has less room than was asked for the tier is as large as it can be, and a warning says so.
-
 
 _log = logging.getLogger("fastload")
 

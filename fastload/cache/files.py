@@ -35,11 +35,9 @@ from fastload.errors import CacheError, FastloadError
 from fastload.machine.paths import exists, read_at, write_at
 
 # ---- The user's private folder in a memory file system ----------------------------------------------
-#
 # The root (``/dev/shm``) is a folder in which everybody may write. So nothing there is trusted by its name:
 # the folder is opened without following a link, and must belong to this user and be closed to all others;
 # whatever is in it was made by this user then. Files in it are opened relative to its descriptor.
-
 
 LOCK_NAME = ".create.lock"
 TEMPORARY = ".tmp-"  # names of files that are being made, where they need one, begin so
@@ -307,7 +305,6 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
 
 
 # ---- Cache files ------------------------------------------------------------------------------------
-#
 # Made, attached to, looked at, removed.
 #
 # A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing.
@@ -320,7 +317,6 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
 # lets one thread at a time write to a file; those of a disk tier in one (NAME.data). They get their names
 # before it does and lose them after it, so whoever is attached to it has them; stripes without it were left
 # by a process that died.
-
 
 SUFFIX, TIER_SUFFIX, DATA_SUFFIX = ".flc", ".flt", ".data"
 _STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$|(?<=\.flt)\.data$")

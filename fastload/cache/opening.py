@@ -49,12 +49,10 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
 # ---- Streams of records -----------------------------------------------------------------------------
-#
 # Those of the index, and those of each further picture; each has a cache of its own.
 #
 # A loader keeps the streams that it reads. One that reads others as well finds the files of the first one,
 # and adds its own; so no file depends on who made it.
-
 
 #: Records, by the name of their field; None: those of the index.
 Streams: TypeAlias = Sequence[str | None]
@@ -151,7 +149,6 @@ def kept_of(datasets: Sequence[PackedFiles], streams: Streams) -> list[Kept]:
 
 
 # ---- opening ----------------------------------------------------------------------------------------
-
 
 _log = logging.getLogger("fastload")
 _RETURN_SECONDS = 1.0  # for memory of removed files that others have open for moments only
@@ -498,10 +495,8 @@ def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
 
 
 # ---- Copies of index.fli and entries.fli in the cache, so that no decode waits for a page of them ---
-#
 # One process of a node makes a copy, under a claim that the kernel takes back when it dies; the others look
 # now and then whether it is there, and make it if nobody does. Until then they use the file itself.
-
 
 _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5

@@ -17,9 +17,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
 
 # ---- How many bytes a cache file may take -----------------------------------------------------------
-#
 # Of its file system, and of the memory under every limit.
-
 
 _LEAST_RESERVE = 256 << 20  # bytes of memory that are left to the processes
 _RESERVE_SHARE = 20  # at least 1 / this of what is available
@@ -89,9 +87,7 @@ def _memory_advice(room: MemoryRoom) -> str:
 
 
 # ---- Whether a set gets a cache, and how large ------------------------------------------------------
-#
 # Pure functions of what was found.
-
 
 ENCODED_TIER = "encoded"
 _AUTO_SHARE = 2  # auto takes at most 1 / this of the available memory
@@ -208,7 +204,6 @@ def _round_down(size: int) -> str:
 
 
 # ---- The cached sets in a folder --------------------------------------------------------------------
-#
 # Listed, judged stale, removed.
 
 

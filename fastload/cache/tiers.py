@@ -17,9 +17,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 
 # ---- The decoded tier -------------------------------------------------------------------------------
-#
 # Pictures scaled to a longest side before crops are cut from them.
-
 
 FULL = "full"
 _LONGEST = 65_500  # pixels; no decoder takes a longer side
@@ -83,7 +81,6 @@ def decoded_bytes(records: npt.NDArray[np.void], side: Side) -> npt.NDArray[np.i
 
 
 # ---- The decoded tier of the node cache -------------------------------------------------------------
-#
 # Pictures as ``cache_decoded=SIDE`` cuts crops from them.
 
 
@@ -126,9 +123,7 @@ def fill_target(file: _C.CacheFile, side: Side, max_pixels: int = _C.MAX_PIXELS)
 
 
 # ---- Cache files of coefficient records -------------------------------------------------------------
-#
 # What they have room for, and what the loader may be told of them.
-
 
 _JPEG = _C.CODECS["jpeg"][0]
 _SHARE, _HEADER = 8, 768  # of a place beyond the JPEG's bytes: an eighth, and what tables take

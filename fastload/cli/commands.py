@@ -19,9 +19,7 @@ from fastload.cli import interrupts, streams
 from fastload.errors import FastloadError
 
 # ---- The operating system's errors in words ---------------------------------------------------------
-#
 # What was wrong with which path, and what to do.
-
 
 _ADVICE = {
     errno.EACCES: "This user may not do that there: look at the rights with 'ls -ld', or give another place.",
@@ -64,7 +62,6 @@ def _chain(error: BaseException | None) -> Iterator[OSError]:
 
 
 # ---- commands ---------------------------------------------------------------------------------------
-
 
 VERBS = (
     "pack",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # ---- Tables and JSON on stdout ----------------------------------------------------------------------
 
-
 _SHOWN = 5  # names of classes
 
 
@@ -123,9 +122,7 @@ def sides_row(sides: dict[str, Any]) -> str:
 
 
 # ---- Entry points on the command line ---------------------------------------------------------------
-#
 # The option, table rows and JSON.
-
 
 ENTRIES_HELP = (
     "spacing of the JPEGs' entry points in pixels (8 to 65535), 'row' for one per row of blocks, or "

@@ -37,9 +37,7 @@ from fastload.packing.shares import ShardRanges, ranges
 from fastload.shard.formats import FORMATS
 
 # ---- Ray in commands --------------------------------------------------------------------------------
-#
 # What it has to say goes to stderr, so that stdout holds the result alone.
-
 
 RAY_HELP = "run on this Ray cluster (auto, HOST:PORT, ray://HOST:PORT), or 'local' for this machine's CPUs"
 
@@ -57,7 +55,6 @@ def ray_cluster(address: str) -> Iterator[RayCluster]:
 
 
 # ---- ``fastload pack --plan-only`` and ``--shards`` -------------------------------------------------
-#
 # One of several packs of the same dataset.
 
 
@@ -116,7 +113,6 @@ def _share_rows(share: PackShare, plan_only: bool) -> list[tuple[str, str]]:
 
 
 # ---- ``fastload pack SOURCE OUTPUT`` ----------------------------------------------------------------
-
 
 _SOURCE = (
     "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "

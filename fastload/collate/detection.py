@@ -20,7 +20,6 @@ from fastload.sample.ragged import Ragged
 from fastload.sample.schema import Field
 
 # ---- Which field of a schema is what in a batch of objects ------------------------------------------
-#
 # The image, its boxes, their labels and so on.
 
 
@@ -162,9 +161,7 @@ def _is_row_of_numbers(field: Field) -> bool:
 
 
 # ---- The objects of a batch in one form, whatever form the fields have ------------------------------
-#
 # What all collates begin with.
-
 
 _LABELLED = 2  # COCO's visibility of a point that is labelled and seen
 
@@ -350,7 +347,6 @@ def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
 
 
 # ---- ``collate="detr"`` -----------------------------------------------------------------------------
-#
 # Padded pictures, their mask and normalised boxes, as DETR and its like take them.
 
 
@@ -421,9 +417,7 @@ def _mask(sizes: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
 
 
 # ---- ``collate="yolo"`` -----------------------------------------------------------------------------
-#
 # Flat rows of all pictures, each with its picture's number, as Ultralytics has them.
-
 
 _RATIO = 4  # a mask's pixels are so many of the picture's, in each direction
 RatioPad: TypeAlias = "tuple[tuple[float, float], tuple[float, float]]"
@@ -514,7 +508,6 @@ def _with_maps(
 
 
 # ---- ``collate="list"`` -----------------------------------------------------------------------------
-#
 # A list of pictures and one of dicts, as torchvision's detection references.
 
 
@@ -564,9 +557,7 @@ def _wrap(target: dict[str, Any], size: tuple[int, int]) -> None:
 
 
 # ---- Detection --------------------------------------------------------------------------------------
-#
 # Batches of pictures and the objects in them, in the form that some trainer's code expects.
-
 
 #: For each form what makes it, and the ``sizes`` that it goes with, the first one where pictures differ.
 _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {

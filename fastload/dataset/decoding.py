@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 
 # ---- Pillow (or pillow-simd) for the codecs that the core does not decode ---------------------------
-#
 # GIF, BMP, TIFF, 12-bit JPEG...
-
 
 _ADDRESS = re.compile(r" ?<[^<>]* object at 0x[0-9a-fA-F]+>")
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -139,7 +137,6 @@ def _handler_of_libtiff() -> Any:
 
 
 # ---- One picture of a packed dataset at a time, by the decoders that the engine has -----------------
-
 
 _decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
 

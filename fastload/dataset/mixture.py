@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 # ---- Samples picked from packed datasets and put one behind the other -------------------------------
-#
 # What Subset and ConcatDataset come to.
 
 
@@ -155,7 +154,6 @@ class Selection:
 
 
 # ---- Several packed datasets read as one, mixed by weights ------------------------------------------
-
 
 _COMPUTED = ("class_to_idx", "labels", "targets")  # from the rest: not pickled
 

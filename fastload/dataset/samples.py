@@ -19,7 +19,6 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
 
 # ---- One sample of any fields at a time, as Python has it -------------------------------------------
-#
 # What ``PackedDataset.sample(i)`` gives.
 
 

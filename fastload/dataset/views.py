@@ -24,9 +24,7 @@ from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan
 
 # ---- What a dataset is to a loader ------------------------------------------------------------------
-#
 # Asked once, when the loader is made.
-
 
 _OF_DATASETS = ("__getitem__", "__getitems__", "__len__")
 _OF_PACKED = (*_OF_DATASETS, "read", "record", "label", "labels", "locate")
@@ -68,13 +66,11 @@ def _base(dataset: Any) -> tuple[type, tuple[str, ...]]:
 
 
 # ---- What a DataLoader is given, as what it reads ---------------------------------------------------
-#
 # Folders opened, subsets and concatenations kept native.
 #
 # torch's ``Subset`` (also nested, and what ``random_split`` and slices give) and ``ConcatDataset`` of
 # packed datasets come to a :class:`~fastload.dataset.mixture.Selection`, which the engine reads. Whatever
 # else holds a packed dataset has code of its own, which only torch's workers can run: that is said once.
-
 
 Ids = npt.NDArray[np.int64]
 

@@ -78,9 +78,7 @@ def _stages(case: Examination) -> Iterator[Stage]:
 
 
 # ---- The examination of a loader --------------------------------------------------------------------
-#
 # Its capacities, what could help, tried, and the verdict.
-
 
 _READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
 _WAITED = 0.6  # of the time, or of the rate from memory: the loop waited for storage

@@ -20,7 +20,6 @@ from fastload.errors import FastloadError
 from fastload.machine.cpu import cgroup_quota
 
 # ---- The arithmetic of loader and step --------------------------------------------------------------
-#
 # What a loop reaches from what each can do alone.
 
 
@@ -50,9 +49,7 @@ def together(
 
 
 # ---- One examination --------------------------------------------------------------------------------
-#
 # The loader, what was measured of it, and the arithmetic that fixes are judged by.
-
 
 ExaminedT = TypeVar("ExaminedT", bound="Examined")
 
@@ -226,9 +223,7 @@ class Examination(Examined):
 
 
 # ---- How many CPUs this process gets while it asks for all that it may use --------------------------
-#
 # The rest is somebody else's.
-
 
 _WORK = bytes(1 << 20)  # whose checksum is computed without Python's lock
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 # ---- Which rank is slow, and why, in words ----------------------------------------------------------
-#
 # From what each rank's clocks say.
-
 
 _FEW = 0.05  # of the time spent waiting: what a loader that keeps up may take, too
 _APART = (
@@ -206,9 +204,7 @@ def _ms(value: float) -> str:
 
 
 # ---- All ranks' clocks, side by side ----------------------------------------------------------------
-#
 # Each rank writes its own down, and reads what the others have written.
-
 
 _PATIENCE = 5.0  # seconds for a store, or a file system, that does not answer
 _OLD = 600.0  # seconds after which a rank's clocks say nothing about now
@@ -388,9 +384,7 @@ def _by_files(
 
 
 # ---- A verdict where several ranks train together ---------------------------------------------------
-#
 # One that is slow is waited for by all.
-
 
 _NAME = "doctor"
 

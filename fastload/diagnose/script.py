@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 # ---- script -----------------------------------------------------------------------------------------
 
-
 _START = 600.0  # seconds until the first batch is asked for; imports and downloads may take long
 _GRACE = 30.0  # seconds: for a script's end, and for a message that is late
 _POLL = 0.25  # seconds
@@ -290,7 +289,6 @@ class _Talk:
 
 
 # ---- A loop fed with a batch that is there already --------------------------------------------------
-#
 # What its step can do when it never waits.
 
 
@@ -420,14 +418,12 @@ def _versions(batch: Any) -> list[int] | None:
 
 
 # ---- A script's loop in phases ----------------------------------------------------------------------
-#
 # Warm-up, watching, feeding, and its end.
 #
 # DESIGN. The script is not changed, so all that can be done is done inside ``next()``: for a while it is
 # what it always is, and timed; then it gives a batch that is there already, so that the step shows what it
 # can do; then it raises :class:`Stopped`, which is no Exception, so that the script's own handlers let it
 # pass and its ``finally`` blocks run.
-
 
 _WARM_UP = 2  # steps besides a pass's first one, in which libraries choose their algorithms
 _LEAST = 5  # batches that are enough when time is over
@@ -594,9 +590,7 @@ class Phases:
 
 
 # ---- The process in which a script is watched -------------------------------------------------------
-#
 # Runs it as ``__main__``, then examines its loader.
-
 
 _LEAST_SHARE = 0.4  # of the seconds, for the experiments, however long the loop took
 

@@ -16,9 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 # ---- device -----------------------------------------------------------------------------------------
-#
 # What the doctor asks of CUDA, where the user's script has begun to use it; it never begins by itself.
-
 
 _COPIES = 5
 
@@ -101,7 +99,6 @@ _OF_THE_MODE = "Synchronization debug mode is a prototype feature"  # what torch
 
 
 # ---- What a loop's step does, as far as it is seen cheaply ------------------------------------------
-#
 # By hooks during one step, and optimisers counted.
 #
 # The hooks are torch's own, for all modules of the process, and are gone after the step. Where something

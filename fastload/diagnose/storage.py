@@ -23,13 +23,11 @@ from fastload.transforms import RandomResizedCrop
 from fastload.transforms.compiler import compile_plan
 
 # ---- How fast storage gives records that are not in memory ------------------------------------------
-#
 # Read for a second, at random and in order.
 #
 # Their pages are dropped from the page cache before, by ``posix_fadvise``, which needs no root; only those
 # of the ranges that are read. Pages that a process maps stay, and so does what lies on a file system in
 # memory.
-
 
 _READERS = 32  # as many as the loader has for reading ahead
 _ORDERLY = 1 << 20  # bytes of a read in order: a block of shuffle="block"
@@ -230,9 +228,7 @@ def _resident(descriptor_of: Callable[[Path], int], ranges: Sequence[Range]) -> 
 
 
 # ---- How fast a store gives records -----------------------------------------------------------------
-#
 # Read ahead by the engine as in training, and never decoded.
-
 
 _SIDE = 224  # of the crop that is never cut
 _LOOK = 0.005  # seconds

@@ -32,9 +32,7 @@ from fastload.diagnose.verdict import (
 )
 
 # ---- A loader of torch's that is examined -----------------------------------------------------------
-#
 # Made anew with other arguments, of the same dataset.
-
 
 _SAMPLES = 300  # files of a sample
 _MOST_BYTES = 256 << 20
@@ -225,9 +223,7 @@ def _timed_calls(function: Any, values: Sequence[Any], seconds: float) -> tuple[
 
 
 # ---- What helps a loader of torch's -----------------------------------------------------------------
-#
 # More workers, and fastload, tried on a sample of the files.
-
 
 _ROUNDS = 2
 _STARTS = 0.03  # of an epoch's time that begins with new workers

@@ -29,7 +29,6 @@ from fastload.shard.dataset import PackedFiles
 
 # ---- A step that takes the time of the user's, for trials of a loader and a step together -----------
 
-
 _BYTES = bytes(1 << 16)  # some 20 microseconds of work that does not keep Python's lock
 
 _SLEEP, _SLEEPS = 0.0005, 9  # seconds, and how many of them are looked at
@@ -70,9 +69,7 @@ def _lateness() -> float:
 
 
 # ---- Short runs of loaders without a step -----------------------------------------------------------
-#
 # What each of them reaches, measured in turns.
-
 
 _ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
 _WARM_SHARE = 0.25  # of a run, before it is measured
@@ -350,7 +347,6 @@ def _of_process(process: int) -> float:
 
 # ---- A sampler for trials ---------------------------------------------------------------------------
 
-
 _PASSES = 64  # over the sample, in one epoch
 
 
@@ -373,9 +369,7 @@ class FixedOrder(Sequence[int]):
 
 
 # ---- Some samples' records in files of this machine -------------------------------------------------
-#
 # Where the set's own have them, and empty elsewhere.
-
 
 _READERS = 32
 _LEAST = 32  # records, however long they take
@@ -475,9 +469,7 @@ def _read_from(part: PackedFiles, paths: Sequence[Path]) -> PackedFiles:
 
 
 # ---- The loader that is examined --------------------------------------------------------------------
-#
 # Made anew with other arguments, on records that lie in memory.
-
 
 _MOST_BYTES = 512 << 20  # of records that are brought into memory for trials
 _MOST_SAMPLES = 4096

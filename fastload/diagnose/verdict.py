@@ -12,7 +12,6 @@ from fastload.diagnose.fixes.step import COPIES, STEP_HINTS
 
 # ---- The sentences that every verdict has -----------------------------------------------------------
 
-
 ENOUGH = 0.95  # of the step's rate: then the step is what limits
 _WAITS = 0.08  # of the loop's time: less is not worth a word
 _MUCH = 0.25  # of the loop's time: it waits, whatever the loader could do on the average
@@ -120,7 +119,6 @@ def left_out(case: Examined) -> Iterator[Sentence]:
 
 
 # ---- verdict ----------------------------------------------------------------------------------------
-
 
 _IDLE = 0.3  # of their time at work: threads that cannot be what limits
 _FULL = 0.8  # of their time at work: threads that something else may hold up

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 # ---- What is kept of one loader's passes while they are watched, and the Loop that it comes to ------
 
-
 _EVERY = 0.5  # seconds between two looks at the system's counters
 _SHARE = 200  # and they take no more than this part of the time
 _LEAST = 2  # batches, without which there is nothing to say

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 # ---- ``accelerate.skip_first_batches`` of our loader ------------------------------------------------
-#
 # The rest of an epoch, from the same engine.
 #
 # Accelerate builds a torch ``DataLoader(dataset, batch_sampler=SkipBatchSampler(loader.batch_sampler))``,
@@ -223,7 +222,6 @@ class Watched(Iterator[Any]):
 
 
 # ---- What Hugging Face Accelerate needs beyond the loader -------------------------------------------
-#
 # ``Accelerator.prepare`` leaves a loader as it is that says ``_is_accelerate_prepared``: ranks, order and
 # state are ours. What Accelerate's own wrapper would do besides is done here, from the moment that it asks:
 # batches are announced to its ``GradientState`` (so that accumulation ends with the epoch and
@@ -231,7 +229,6 @@ class Watched(Iterator[Any]):
 # ``DataLoaderConfiguration`` is honoured.
 #
 # Nothing here imports Accelerate before it is there.
-
 
 _STATES = "fastload_loaders.json"
 _FRAMES = 6  # from the attribute to Accelerator.prepare_data_loader, through wrappers' __getattr__

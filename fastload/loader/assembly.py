@@ -56,9 +56,7 @@ if TYPE_CHECKING:
 
 
 # ---- What is only known when iteration begins -------------------------------------------------------
-#
 # Rank and world size, and a seed that nobody gave.
-
 
 _FALLBACK_SEED = 0  # of torch's DistributedSampler
 
@@ -203,7 +201,6 @@ class WorldBinding:
 
 
 # ---- arrangement ------------------------------------------------------------------------------------
-
 
 _PLAIN = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
 

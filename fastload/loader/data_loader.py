@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 
 # ---- What a loader says of itself -------------------------------------------------------------------
-#
 # Bad samples, clocks, steps, charts, memory.
 
 
@@ -107,7 +106,6 @@ class Introspection:
 
 
 # ---- data loader ------------------------------------------------------------------------------------
-
 
 if TYPE_CHECKING:
     from typing_extensions import Self

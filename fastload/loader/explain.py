@@ -26,7 +26,6 @@ from fastload.transforms.plan import Plan, Step
 
 # ---- Which fields of a sample each step of a transform moves, changes, or gets ----------------------
 
-
 _PLACED: tuple[type, ...] = (Image, *PLACES)  # what moves with a picture
 
 
@@ -94,9 +93,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 # ---- What a loader does, step by step ---------------------------------------------------------------
-#
 # Where each runs, why, and what would keep it in the core.
-
 
 _CORE = "core"
 

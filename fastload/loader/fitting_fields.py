@@ -19,9 +19,7 @@ from fastload.transforms.compiler import ViewTail
 from fastload.transforms.plan import ObjectsUse, Plan
 
 # ---- Whether Python callables may run on what a loader delivers of each sample ----------------------
-#
 # None leaves boxes, masks, points or outlines behind where it moves the picture.
-
 
 _BORDERS = ("pad_border", "pad_border_to")
 

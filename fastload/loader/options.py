@@ -21,7 +21,6 @@ from fastload.transfer.cuda import check_device
 from fastload.transforms.compiler import compile_plan
 
 # ---- Checks of the DataLoader's numbers -------------------------------------------------------------
-#
 # Each raises with the legal range.
 
 
@@ -42,7 +41,6 @@ def at_least(name: str, value: Any, least: int) -> None:
 
 
 # ---- Arguments of the DataLoader that carry their settings ------------------------------------------
-#
 # ``shuffle=Block(...)``, ``backend=Dali(...)``, ``cache=Cache(...)``.
 
 
@@ -183,7 +181,6 @@ def unfolded(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # ---- resolve ----------------------------------------------------------------------------------------
-
 
 _MODES = {
     "on_error": ON_ERROR,

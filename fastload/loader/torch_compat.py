@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 # ---- What keeps a loader right that a framework rebuilds from the attributes of ours ----------------
-#
 # ``torch.utils.data.DataLoader(loader.dataset, batch_sampler=..., collate_fn=loader.collate_fn)`` asks the
 # dataset for lists of our sample ids, which leads to :class:`LoaderSource`, and hands what comes to the
 # collate function, which is :class:`CollateGuard`: what the engine did not make is an error, because the
@@ -149,7 +148,6 @@ def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 
 # ---- The attributes that torch's DataLoader has, on ours --------------------------------------------
-#
 # What frameworks read, and rebuild loaders from.
 
 
@@ -213,7 +211,6 @@ def _collate(arranged: LoaderPlan, loader: Any) -> Any:
 
 
 # ---- What the loader answers a framework that asks --------------------------------------------------
-#
 # ``fastload.integrations`` is imported then, not before.
 
 

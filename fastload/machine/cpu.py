@@ -36,7 +36,6 @@ def cgroup_folders(controller: str, root: str = "/") -> Iterator[Path]:
 
 
 # ---- gpu nodes --------------------------------------------------------------------------------------
-#
 # Which GPUs this process may use, and which NUMA node and cores are theirs; without initialising CUDA.
 
 
@@ -104,13 +103,11 @@ def parse_cpu_list(text: str) -> list[int]:
 
 
 # ---- How many decoding threads a rank may run, and on which cores -----------------------------------
-#
 # Quota, affinity, NUMA node, local ranks.
 #
 # The kernel folds cpusets into the affinity mask, so the mask is read and cpusets are not. Quotas are not
 # in the mask: every cgroup on the way up from this process may have one, and the smallest counts.
 # Everything is read below ``root``, so that tests can give a tree of their own.
-
 
 _RESERVE_FROM = 3  # cores a rank must have before one is left to the thread that launches GPU work
 

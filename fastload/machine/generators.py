@@ -14,12 +14,10 @@ import torch
 from torch.autograd.profiler import record_function
 
 # ---- The process's global random generators ---------------------------------------------------------
-#
 # Torch's for the CPU, ``random``'s and NumPy's legacy one.
 #
 # Python callables draw from them. They belong to the whole process, so no thread can have them for itself:
 # they are set in worker processes, or in the consumer's thread while it waits for its batch, and put back.
-
 
 _lock = threading.RLock()  # two loaders of one process, in two threads, take turns
 
@@ -55,7 +53,6 @@ def kept() -> Iterator[None]:
 
 
 # ---- ranges -----------------------------------------------------------------------------------------
-#
 # Named ranges for profilers; next to nothing where nobody profiles.
 #
 # ``torch.autograd.profiler.record_function`` costs microseconds even when no profiler runs; asking whether

@@ -9,7 +9,6 @@ from typing import Any
 from fastload.errors import harmless
 
 # ---- Who called the package -------------------------------------------------------------------------
-#
 # The line of the user's program that a warning is about.
 
 

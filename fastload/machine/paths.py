@@ -12,12 +12,10 @@ from pathlib import Path
 from fastload._native import _C
 
 # ---- What lies at a path ----------------------------------------------------------------------------
-#
 # As pathlib's methods say it up to Python 3.13.
 #
 # From 3.14 on theirs take whatever the system answers for no, also that the disk fails or that no
 # descriptor is left: a set would be taken for another one, or made anew, in silence.
-
 
 StrPath = str | bytes | os.PathLike[str]
 # A name that is too long is no file's, say a URL's with its signature.
@@ -80,7 +78,6 @@ def absolute_folder(text: str | os.PathLike[str]) -> Path:
 
 
 # ---- Files that somebody else has put there ---------------------------------------------------------
-#
 # Read if they are files, and no longer than they may be.
 #
 # A FIFO would be waited for without end, and a device may have bytes without end.
@@ -117,7 +114,6 @@ def read_regular(path: str | bytes | os.PathLike[str], most: int) -> bytes | Non
 
 
 # ---- Reading and writing at a place of a file, all of it --------------------------------------------
-#
 # One ``pread`` or ``pwrite`` may do less than it was asked to: on network file systems and FUSE, on a disk
 # that is all but full, and always above 2 GiB.
 

@@ -13,9 +13,7 @@ from contextlib import contextmanager
 from fastload.machine.interrupts import interrupts_kept
 
 # ---- Python threads ---------------------------------------------------------------------------------
-#
 # Pools, and threads beside the program.
-
 
 _PATIENCE = 5.0  # seconds, for all threads together
 

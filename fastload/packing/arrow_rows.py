@@ -27,7 +27,6 @@ from fastload.shard.arrow import dtype_of, type_named
 
 # ---- Hugging Face's column ``objects``, a struct of lists or a list of structs, as fields -----------
 
-
 OBJECTS = "objects"
 #: What becomes of a key; others keep their names.
 _BOXES, _LABELS = ("bbox", "boxes", "bboxes", "box"), ("category", "category_id", "label", "labels", "class")
@@ -139,9 +138,7 @@ def _element_of(feature: Any) -> Any:
 
 
 # ---- Objects of a table's samples -------------------------------------------------------------------
-#
 # Of which form their boxes are, and which of them cannot be packed.
-
 
 _ENOUGH = 16  # boxes that look like corners, and none that does not, are no accident
 
@@ -202,7 +199,6 @@ def _wrong(row: Mapping[str, Any], group: Sequence[Field], leader: Field) -> str
 
 
 # ---- What the types of Parquet's and Arrow's columns say of fields, and their values as Python's ----
-
 
 _TRUTHS = "arrow.bool8"  # stored as numbers
 
@@ -353,7 +349,6 @@ def _integer_of(kind: Any) -> Any:
 
 
 # ---- The rows of Parquet and Arrow tables, in files of this machine or of a store, a few at a time ---
-
 
 _ROWS, _BYTES = 256, 16 << 20  # of a batch, about
 _BUFFER = 4 << 20  # bytes of a read

@@ -49,9 +49,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 # ---- The plan that several packs share --------------------------------------------------------------
-#
 # The first one makes it, the others wait for it and read it.
-
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what somebody else does
 
@@ -185,7 +183,6 @@ def _first(target: Destination, options: PackOptions, observer: Observer) -> Pac
 
 
 # ---- ``fastload pack --plan-only`` and ``--shards`` -------------------------------------------------
-#
 # A plan that is made once, and some of its shards.
 
 
@@ -355,7 +352,6 @@ def _wait(job: ShareJob, missing: list[int], observer: Observer) -> None:
 
 
 # ---- ``fastload pack --publish`` --------------------------------------------------------------------
-#
 # From the shards that several packs have written to a dataset.
 
 
@@ -484,5 +480,4 @@ class _Published:
 
 
 # ---- One dataset packed by several processes on several machines ------------------------------------
-#
 # Shares of one plan, published once.

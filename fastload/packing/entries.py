@@ -27,11 +27,9 @@ from fastload.shard.index import Parts, write_paged
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
 
 # ---- Making ``entries.fli``, the JPEGs' entry points ------------------------------------------------
-#
 # Optional: without it everything works, more slowly.
 #
 # The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg/entry_points.h``.
-
 
 MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
@@ -286,7 +284,6 @@ def wrong_entries(
 
 
 # ---- Entry points of a set in a store ---------------------------------------------------------------
-#
 # Made here from records that are fetched, and uploaded.
 #
 # They lie with the node's copy of the index first. A store that takes no writing leaves them there, where

@@ -21,9 +21,7 @@ from fastload.shard.index import HEADER, RECORD
 from fastload.shard.manifest import ENTRIES_NAME
 
 # ---- The index of a set, for counting ---------------------------------------------------------------
-#
 # All of it, or of a very large set runs of entries spread over it.
-
 
 _WHOLE = 2_000_000  # a set of so many records is looked at whole, in a tenth of a second
 _CHUNK = 1 << 16  # entries at a time then
@@ -78,7 +76,6 @@ class IndexRuns:
 
 
 # ---- How many JPEGs of a dataset have entry points, and why the others have none --------------------
-
 
 _COMPONENTS = (1, 3)  # gray, YCbCr
 
@@ -144,9 +141,7 @@ def _sizes(path: Path, runs: IndexRuns) -> Iterator[npt.NDArray[np.uint64]]:
 
 
 # ---- summary ----------------------------------------------------------------------------------------
-#
 # What a packed dataset holds, in numbers; the memory does not grow with the records.
-
 
 _SIDES = 1 << 16
 
@@ -192,9 +187,7 @@ class Summary:
 
 
 # ---- field facts ------------------------------------------------------------------------------------
-#
 # What the fields of a packed dataset hold, in numbers; the memory does not grow with the samples.
-
 
 _BYTES = 16 << 20  # of values looked at in one go
 _MOST = 1 << 18  # samples, too

@@ -26,12 +26,10 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
 
 # ---- Records of a set in a store, in memory for a while ---------------------------------------------
-#
 # By large requests, for commands that read all of them.
 #
 # What is fetched lies in a file in memory that has the shard's size and, of it, only these bytes:
 # everything that reads shards reads it as it would the shard.
-
 
 #: Threads that fetch: more than there are cores, as they wait.
 THREADS = 8
@@ -262,7 +260,6 @@ def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> No
 
 
 # ---- Samples of a packed dataset, divided for processes that work on them ---------------------------
-
 
 _BYTES = 64 << 20  # of records in a span
 

@@ -21,9 +21,7 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import is_dir, is_symlink, write_at
 
 # ---- files ------------------------------------------------------------------------------------------
-#
 # Publishing files so that a kill or a power cut at any moment leaves either the old state or the new.
-
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Of a folder above: another user's, or of a file system without a sync of folders.
@@ -166,9 +164,7 @@ def full_disk_reason(error: BaseException | None) -> str | None:
 
 
 # ---- Who may change a folder, or write a shard ------------------------------------------------------
-#
 # Flocks, which the kernel drops when their holder dies.
-
 
 LOCK_NAME = ".fastload.lock"
 PLAN_LOCK_NAME = ".fastload.plan.lock"  # of the one that makes the plan, where several pack shares of it
@@ -292,12 +288,10 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 # ---- Looking at what lies in a source ---------------------------------------------------------------
-#
 # What is not there is left out; what the system cannot say is an error.
 #
 # ``os.walk`` and ``Path.glob`` leave out what they cannot read, and a source would be taken for another
 # one.
-
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 # What may be otherwise the next time: of the system, and not of the file.
@@ -347,12 +341,10 @@ def walk(folder: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
 
 
 # ---- Record keys ------------------------------------------------------------------------------------
-#
 # A file's path below the source folder, as UTF-8.
 #
 # A path that is not UTF-8 (POSIX names are bytes) is percent-encoded, and its record carries the flag
 # :data:`ESCAPED`, so that unpacking gives the very same name back.
-
 
 ESCAPED = 0x80  # in the index's flags: the key is percent-encoded
 _RESERVED = re.compile(rb"[^!-$&-~ ]")  # everything but printable ASCII, and "%"

@@ -22,12 +22,10 @@ from fastload.shard.index import RECORD
 from fastload.shard.suffixes import is_image
 
 # ---- What a folder is, by its name and what lies in it ----------------------------------------------
-#
 # A class, a split, or nothing; images of class folders.
 #
 # All that decides so is here, for folders of this machine, keys of a store, and names of tables and tars.
 # Images and their order are torchvision's ImageFolder's, so that sample ids and labels are the same.
-
 
 #: What ``--as`` says of the folders of a source, where their names do not.
 FOLDERS_ARE = ("classes", "splits")
@@ -401,11 +399,9 @@ def _folders_in(path: bytes) -> list[bytes]:
 
 
 # ---- The source's files, on disk --------------------------------------------------------------------
-#
 # Sets of many millions must not need memory in proportion.
 #
 # ``paths.bin`` has the paths' bytes back to back, ``files.bin`` one :data:`ENTRY` a file.
-
 
 ENTRY = np.dtype(
     [
@@ -538,7 +534,6 @@ class Listing:
 
 
 # ---- Reading source files into groups of records, by the core ---------------------------------------
-
 
 GROUP_BYTES = 16 << 20  # of records in memory at a time; also an Arrow record batch
 GROUP_RECORDS = 1000

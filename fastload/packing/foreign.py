@@ -75,9 +75,7 @@ if TYPE_CHECKING:
 
 
 # ---- Indexing one file that others wrote ------------------------------------------------------------
-#
 # Its part of the index, in this process or in several.
-
 
 #: The format of which all files are one table, read in their order.
 TABLE = "arrow"
@@ -264,9 +262,7 @@ def _own_keys(path: Source, foreign: Foreign) -> list[tuple[bytes, bool]]:
 
 
 # ---- What an earlier ``fastload index`` left in its folder ------------------------------------------
-#
 # This very index, another one, or half of one.
-
 
 _BEGUN = "index.json"  # in the work folder: what an index was asked to do
 _CHUNK = 1 << 12  # records checked in one call
@@ -390,7 +386,6 @@ def _same_records(folder: Path, number: int, file: str) -> bool:
 
 
 # ---- ``fastload index`` -----------------------------------------------------------------------------
-#
 # Our index over files that others wrote (Arrow, tars and others), in place.
 
 

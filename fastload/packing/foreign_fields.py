@@ -174,7 +174,6 @@ class _Each:
 
 # ---- What ``fastload index`` makes of the records of one file that others wrote ---------------------
 
-
 _CHUNK = 512  # records described in one call
 _MOST = np.iinfo(np.uint32).max
 

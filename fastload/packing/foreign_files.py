@@ -26,7 +26,6 @@ from fastload.shard.tar import BLOCK, is_tar
 
 # ---- Which files of others a path stands for, and of which format they are --------------------------
 
-
 _BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{},]*(?:,[^{},]*)+))\}")
 _MOST_BRACED = 1_000_000
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
@@ -193,7 +192,6 @@ def _compressed(path: Path, word: str, source: Path) -> str:
 
 
 # ---- Tars of others in a store ----------------------------------------------------------------------
-#
 # Which a URL stands for, and each of them here for as long as it is indexed.
 
 

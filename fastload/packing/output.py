@@ -34,9 +34,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, SECOND_INDEX, Manifest
 
 # ---- Whether a complete pack is still one of its source ---------------------------------------------
-#
 # By names and sizes, and by the bytes of newer files.
-
 
 _SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 added random letters
 _SPAN = 4096  # files at a time
@@ -136,9 +134,7 @@ def _same(before: np.void | None, now: np.void | None) -> bool:
 
 
 # ---- The folder that a pack goes into ---------------------------------------------------------------
-#
 # What state it is in, and what in it a pack has made.
-
 
 State = Literal["empty", "unfinished", "complete", "foreign"]
 RUN_NAME = "samples.json"  # in the work folder: what a pack of samples was asked to do

@@ -22,11 +22,9 @@ from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
 
 # ---- Pixels as a PNG file (PNG specification, third edition -----------------------------------------
-#
 # 11.2.1 IHDR, 9.2 filter types).
 #
 # Not by Pillow, which need not be installed.
-
 
 _LEVEL = 3  # of zlib: most of what more would save, in a third of the time
 _UP = 2  # each byte as its difference to the one above
@@ -52,12 +50,10 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 # ---- What a sample has for a picture ----------------------------------------------------------------
-#
 # A path, the bytes of a file, Pillow's picture, or an array of pixels.
 #
 # Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; for fields of
 # other than one or three channels they are stored raw.
-
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
 #: Bytes of a picture's file that tell whether it can be opened as a field says.

@@ -26,9 +26,7 @@ from fastload.shard.index import write_index
 from fastload.shard.manifest import INDEX_NAME, Entries, Manifest, Shard
 
 # ---- From finished shards to a packed dataset -------------------------------------------------------
-#
 # The index, then the manifest, last.
-
 
 SKIPPED_NAME = "skipped.jsonl"
 

@@ -36,9 +36,7 @@ from fastload.remote.location import is_url
 from fastload.shard.dataset import PackedFiles
 
 # ---- Tasks on a Ray cluster -------------------------------------------------------------------------
-#
 # The plain core of Ray, nothing kept in actors, so that any worker may die.
-
 
 LOCAL = "local"  # the address of a cluster of this machine's own, for this command
 _RETRIES = 5  # of a task whose worker or machine died
@@ -193,7 +191,6 @@ def _guarded(function: Callable[[Any, Any], Any], common: Any, item: Any) -> tup
 
 
 # ---- ``--ray`` of ``pack``, ``index`` and ``verify`` ------------------------------------------------
-#
 # The same work, spread over a Ray cluster's machines.
 #
 # All of them see source and dataset under the same names.

@@ -49,12 +49,10 @@ from fastload.shard.formats import Format, format_of
 from fastload.shard.manifest import INDEX_NAME, SECOND, SECOND_INDEX, Entries, Manifest, Shard, column_name
 
 # ---- What a recode is to make of a packed dataset, and which files that are -------------------------
-#
 # The work folder has it in writing.
 #
 # New files stand beside the old ones under other names (``-2`` before the suffix, or without it again),
 # until the manifest, which names all of them, is replaced in one step. So the set is whole at any moment.
-
 
 _NAME, _VERSION = "recode.json", 1
 _CHUNK = 1 << 16  # index entries at a time
@@ -161,9 +159,7 @@ def _spacing(dataset: PackedFiles) -> int | None:
 
 
 # ---- Writing one shard of a set that is recoded -----------------------------------------------------
-#
 # The old one's samples, with other bytes for its pictures.
-
 
 _SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
 Made = tuple[bytes, RecodeOutcome | None]
@@ -378,9 +374,7 @@ def _chunk(pieces: list[bytes], records: npt.NDArray[np.void], changed: Sequence
 
 
 # ---- ``fastload recode`` ----------------------------------------------------------------------------
-#
 # Shard after shard into new files, then the manifest, which names them, in one step.
-
 
 _MOST_SAME = 16  # ids of earlier sets that a manifest names
 _MORE = 8  # a recoded shard has at most about an eighth more bytes
@@ -606,5 +600,4 @@ def _finish(
 
 
 # ---- ``fastload recode`` ----------------------------------------------------------------------------
-#
 # A packed dataset's JPEGs as coefficient records and back, in place.

@@ -28,10 +28,8 @@ from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encod
 from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW, SIXTEEN_BIT
 
 # ---- Records that differ from their files -----------------------------------------------------------
-#
 # Re-encoded smaller (``--max-side``), decoded (``--raw``), progressive JPEGs made baseline
 # (``--baseline``), or JPEGs as coefficient records (``--coefficients``).
-
 
 #: What needs Pillow here, in words.
 SMALLER = "making pictures smaller (--max-side)"
@@ -225,12 +223,10 @@ def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, An
 
 
 # ---- Samples that differ from what was given --------------------------------------------------------
-#
 # Smaller pictures, pixels in place of files, baseline JPEGs, coefficient records.
 #
 # The fields of a sample change together, as under a view of the engine: masks by nearest pixels, and what
 # is in pixels of the first image by the engine's own arithmetic.
-
 
 T = TypeVar("T")
 Size = tuple[int, int]  # width, height

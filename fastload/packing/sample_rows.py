@@ -35,7 +35,6 @@ from fastload.shard.index import RECORD
 
 # ---- From samples (dicts) to the bytes of their fields, some at a time ------------------------------
 
-
 MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded; one larger sample makes a larger one
 _NO_FILE = b""
 
@@ -287,9 +286,7 @@ def _words(error: BaseException) -> str:
 
 
 # ---- Where samples come from ------------------------------------------------------------------------
-#
 # An iterable, a sequence that is asked by position, a table.
-
 
 _LOOKED_AT = 16  # samples that tell one sequence from another, and whose fields are guessed from
 Sample = Mapping[str, Any]

@@ -62,7 +62,6 @@ from fastload.shard.manifest import (
 
 # ---- Writing encoded samples into shards, one after another, in the order of the source -------------
 
-
 _SPOT_CHECKS = 16  # records of a field whose bytes are read back
 _NO_RECORDS = np.zeros(0, RECORD)
 _NOTHING = np.zeros(0, np.uint8)
@@ -350,9 +349,7 @@ class Spooled:
 
 
 # ---- From finished shards of samples to a packed dataset --------------------------------------------
-#
 # Names, columns, index, and the manifest last.
-
 
 T = TypeVar("T")
 
@@ -498,9 +495,7 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
 
 
 # ---- One pack of samples ----------------------------------------------------------------------------
-#
 # What it was asked to do, taken up again, and published.
-
 
 VERSION = 1
 

@@ -78,7 +78,6 @@ def _checksum(part: ShardPart) -> int:
 
 # ---- Which shards of a plan one of several packs writes, as the command line says it ----------------
 
-
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -146,7 +145,6 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 # ---- Writing shards of a plan that other processes, here and on other machines, write shards of, too ---
-
 
 ShardState = Literal["whole", "missing", "of another plan"]
 

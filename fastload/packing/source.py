@@ -36,9 +36,7 @@ from fastload.shard.manifest import MANIFEST_NAME
 from fastload.shard.suffixes import is_image
 
 # ---- What can be packed -----------------------------------------------------------------------------
-#
 # Class folders, a flat folder, a parent of train/ and val/, a CSV or JSONL list.
-
 
 File = tuple[bytes, int, int, int]  # path below the root, bytes, modification time in ns, label
 Scan = Callable[[list[Problem], Ignored], Iterator[File]]
@@ -235,9 +233,7 @@ def _refuse_repeats(path: Path, root: bytes, hashes: npt.NDArray[np.int64]) -> N
 
 
 # ---- Images in an object store as a source ----------------------------------------------------------
-#
 # Listed once, by ImageFolder's rules; fetched a shard at a time.
-
 
 _THREADS = 32  # requests at a time: images are small, and a request takes tens of milliseconds
 Names = list[tuple[str, int]]  # path below the source's folder, bytes

@@ -37,13 +37,11 @@ from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 
 # ---- A folder of an object store that a pack goes into ----------------------------------------------
-#
 # Its plan, its finished shards, what is missing.
 #
 # ``.fastload-pack/`` there has the plan (``plan.json``, written once: whoever comes second takes the first
 # one's), the listing, and a part for each finished shard. There are no locks: who writes a shard that
 # another has written writes the same bytes.
-
 
 _LISTING = ("files", "paths")
 
@@ -168,7 +166,6 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
 
 
 # ---- Writing shards that go into a store ------------------------------------------------------------
-#
 # Each is gone from here once it is there.
 
 
@@ -223,9 +220,7 @@ class StoreJob(ShareJob):
 
 
 # ---- From finished shards in a store to a dataset there ---------------------------------------------
-#
 # Index and entry points are made here, of the parts.
-
 
 _THREADS = 16  # parts fetched at a time
 
@@ -345,9 +340,7 @@ class _Publication:
 
 
 # ---- Packing into a store ---------------------------------------------------------------------------
-#
 # Plan, shards and publication by URL, alone, in shares, or on Ray.
-
 
 # Calls a function with a job and each number; gives number and result as they come to their end.
 Spread = Callable[[Callable[[Any, int], bool], Any, list[int]], Iterator[tuple[int, bool]]]

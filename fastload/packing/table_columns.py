@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 # ---- Which fields samples have, guessed from some of them -------------------------------------------
 
-
 LABELS = ("label", "class", "target", "category", "category_id", "label_id", "y")
 _MASKS = ("mask", "seg", "annotation_image", "labelmap")
 _BOXES = ("box", "bbox")
@@ -309,9 +308,7 @@ def _json_kind(name: str, values: Sequence[Any]) -> Kind:
 
 
 # ---- What a table's columns hold --------------------------------------------------------------------
-#
 # Seen once as a whole, so that the last row counts as the first does.
-
 
 _POINT_ZERO = re.compile(r"([-+]?\d+)\.0*", re.ASCII)  # a whole number all the same
 _BOOLS = {"true": True, "false": False}

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
 
 # ---- The rows of a table, from any of them on -------------------------------------------------------
-#
 # CSV, JSONL, and what arrow_rows has.
 #
 # CSV gives texts (None for an empty cell), the others what JSON and Arrow say.
-
 
 Row = dict[str, Any]
 _BLOCK = 1024  # rows from one known place to the next
@@ -300,7 +298,6 @@ class _Jsonl(_OneFile):
 
 
 # ---- One file of a table, on this machine or in a store ---------------------------------------------
-#
 # pyarrow is imported when one is opened.
 
 
@@ -351,9 +348,7 @@ class TableFile:
 
 
 # ---- Parquet and Arrow files as sets of samples -----------------------------------------------------
-#
 # A folder of them, files of the Hub, one set a split.
-
 
 _DEPTH = 4  # folders below the one that is given
 # train-00000-of-00004.parquet, as datasets writes them, perhaps with a hash; 0000.parquet of the Hub's own

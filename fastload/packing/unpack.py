@@ -43,7 +43,6 @@ from fastload.shard.suffixes import is_image
 
 # ---- Samples of any fields back to files and a table, which pack to the same set again --------------
 
-
 TableFormat = Literal["jsonl", "csv", "parquet"]
 TABLES: tuple[TableFormat, ...] = ("jsonl", "csv", "parquet")
 STEM = "samples"
@@ -239,9 +238,7 @@ def _plain(dataset: PackedFiles, row: Row) -> Row:
 
 
 # ---- ``fastload unpack`` ----------------------------------------------------------------------------
-#
 # From a packed dataset back to a folder of the same files.
-
 
 #: What a set may become again that was packed from it.
 LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo, "voc": unpack_voc}

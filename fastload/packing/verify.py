@@ -40,9 +40,7 @@ from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, colum
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
 # ---- What ``fastload verify`` has found -------------------------------------------------------------
-#
 # The first problems of each kind one by one, the others counted.
-
 
 LISTED = 100  # problems of one kind that are listed
 
@@ -95,9 +93,7 @@ class Problems:
 
 
 # ---- What ``fastload verify`` checks of records -----------------------------------------------------
-#
 # Their entries, that none overlap, their bytes.
-
 
 SPAN = 1 << 20  # entries looked at in one go
 _CHUNK = 512  # records a task
@@ -334,9 +330,7 @@ def overlaps_across(checks: list[RecordChecks]) -> None:
 
 
 # ---- What ``fastload verify`` checks of a field's own file ------------------------------------------
-#
 # That it is the manifest's, and its values.
-
 
 _BYTES, _MOST = 32 << 20, 1 << 18  # bytes and samples of values of one width looked at in one go
 _SAMPLES = 1024  # whose values differ in length
@@ -466,9 +460,7 @@ def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 # ---- ``fastload verify`` ----------------------------------------------------------------------------
-#
 # Everything about a packed dataset that can be checked.
-
 
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
 

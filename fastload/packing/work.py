@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 # ---- A finished shard's share of the index, kept beside the shards until the manifest is published ---
 
-
 _AT_ONCE = 1 << 20
 _DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -195,9 +194,7 @@ def _write(values: npt.NDArray[Any] | IO[bytes], out: IO[bytes]) -> None:
 
 
 # ---- Writing one shard ------------------------------------------------------------------------------
-#
 # Read, describe, write, locate, check; then publish it.
-
 
 Advance = Callable[[int, int], None]  # files, bytes
 _SPOT_CHECKS = 16  # records a shard whose bytes are read back
@@ -400,9 +397,7 @@ class Job:
 
 
 # ---- Writing the shards of a job --------------------------------------------------------------------
-#
 # In this process, or in several.
-
 
 _PR_SET_PDEATHSIG = 1
 

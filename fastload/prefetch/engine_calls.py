@@ -17,9 +17,7 @@ from fastload.sample.layout import BatchLayout, FieldLayout, Place, SampleLayout
 from fastload.sampler import BlockOrder, Sampler
 
 # ---- The engine, asked in layouts -------------------------------------------------------------------
-#
 # Where the fields of a batch will lie, and that they be filled there.
-
 
 Ids = npt.NDArray[np.int64]
 Draws = npt.NDArray[np.uint32]
@@ -92,7 +90,6 @@ def _place_for_core(field: FieldLayout, place: Place) -> Any:
 
 
 # ---- How much is read ahead of decoding, and how much of the set may stay in the page cache ---------
-
 
 _BUFFERS = 64 << 20  # bytes: some 500 records of 110 KB, enough for a disk's best queue depth
 _BUFFER_SHARE = 8  # of the available memory, at most 1 / this

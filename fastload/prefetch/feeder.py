@@ -25,7 +25,6 @@ from fastload.sampler.order import IdArray
 
 # ---- Batches that somebody will be asked for, and whose records are read meanwhile ------------------
 
-
 Handle = TypeVar("Handle")  # of the reading that has begun
 
 _AT_ONCE = 4  # batches
@@ -161,7 +160,6 @@ def faults_of_core(found: Iterable[tuple[int, int, int, str]]) -> list[Fault]:
 
 
 # ---- feeder -----------------------------------------------------------------------------------------
-
 
 Ids = npt.NDArray[np.int64]
 

@@ -19,9 +19,7 @@ from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sample.layout import BatchLayout, FieldLayout, SampleLayout
 
 # ---- Slots ------------------------------------------------------------------------------------------
-#
 # The memory that batches are filled into.
-
 
 #: In slots of batches for a device: what augmentation there has drawn for each sample.
 PARAMETERS = "parameters"
@@ -146,9 +144,7 @@ def in_steps(nbytes: int) -> int:
 
 
 # ---- Slots that worker processes see, too -----------------------------------------------------------
-#
 # Anonymous files in memory, one each.
-
 
 _ALIGN = 64  # bytes; before the batch, how many it has, and how many follow it
 

@@ -31,7 +31,6 @@ from fastload.transforms.plan import Plan
 
 # ---- handshake --------------------------------------------------------------------------------------
 
-
 WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
 _LOOK_SECONDS = 0.1  # how often a waiting rank looks whether another one was given no seed
 _LOOKED_AT = 64  # positions of the order
@@ -318,13 +317,11 @@ def site_of_loader() -> str:
 
 
 # ---- exchange ---------------------------------------------------------------------------------------
-#
 # Comparing a description of each rank through the key-value store with which a process group was formed.
 #
 # The first member *calls* with a random word; the others answer under that word, each with a random word of
 # its own; the verdict repeats those. So what an earlier start left in the store (torchrun's agent keeps one
 # store for all restarts, pytorch issue 135712) is never taken for an answer or a verdict.
-
 
 _GATHER_SECONDS = 2.0  # once a difference is known: to name all ranks that have it, and for them to read it
 _POLL_SECONDS = (0.002, 0.5)  # between two looks into the store: the first, and the longest

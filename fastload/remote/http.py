@@ -22,7 +22,6 @@ from fastload.remote.store import Facts, Listed, Store, warn_of_store
 
 # ---- Whether a store can be reached at all, asked before its reader, which is patient, waits for it ---
 
-
 _SECONDS = 10.0
 
 
@@ -50,9 +49,7 @@ def check_reach(base: str, place: str, advice: str) -> None:
 
 
 # ---- ``https://`` and ``http://`` -------------------------------------------------------------------
-#
 # Any web server that gives byte ranges. Read-only.
-
 
 _LEGAL = ("headers", "token", "ca_file")
 
@@ -148,7 +145,6 @@ class HttpStore:
 
 
 # ---- An object of a store as a file that can be read from any place, some of it ahead of its reader ---
-
 
 _AHEAD = 2  # reads that are asked for before their turn, where each begins at the end of the one before
 _KEPT = 8  # answers that wait for their reader: what it jumps away from is dropped

@@ -15,7 +15,6 @@ from fastload.remote.store import Store
 
 # ---- ``storage_options`` in the words of s3fs, boto3 and datasets -----------------------------------
 
-
 _ALIASES = {
     "key": "key", "aws_access_key_id": "key", "access_key_id": "key",
     "secret": "secret", "aws_secret_access_key": "secret", "secret_access_key": "secret",
@@ -152,7 +151,6 @@ def checked_headers(given: Any) -> dict[str, str]:
 
 
 # ---- From a location and what the user says about it to its store -----------------------------------
-
 
 _shared: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # stores that are in use, by what they are
 

@@ -25,7 +25,6 @@ from fastload.remote.store import Facts, Listed, warn_of_store
 
 # ---- What S3 and botocore say of a failure, in words that say what to do ----------------------------
 
-
 _KEYS = (
     "Look at key and secret (storage_options, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile)."
 )
@@ -103,9 +102,7 @@ def _of_botocore(error: Exception) -> tuple[str, str]:
 
 
 # ---- ``s3://`` --------------------------------------------------------------------------------------
-#
 # AWS and what speaks its protocol, by botocore; bytes of records are read by the core.
-
 
 try:
     import botocore.config

@@ -21,9 +21,7 @@ import numpy.typing as npt
 from fastload._native import _C
 
 # ---- kind -------------------------------------------------------------------------------------------
-#
 # What the kinds of fields have in common; :mod:`fastload.sample.fields` has them all.
-
 
 #: ``record``: byte ranges of the shards. ``fixed``: equally many bytes a sample. ``ragged``: any number.
 Storage: TypeAlias = Literal["record", "fixed", "ragged"]
@@ -594,7 +592,6 @@ def _made(cls: type[Kind], text: str, positional: list[Any], named: dict[str, An
 
 
 # ---- Numbers of any source as arrays of a field's dtype, refused where they would become others -----
-
 
 # The quiet NaN with R's payload for "not available", 0x7A2 (of float16 0x1A2): a NaN to all arithmetic, and
 # by its bits a value that is missing, not one that is not a number.

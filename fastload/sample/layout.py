@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 # ---- Where the fields of one batch lie --------------------------------------------------------------
-#
 # One behind the other, each where its size allows.
-
 
 _ALIGN = 64  # bytes; a cache line, and every dtype's
 
@@ -140,7 +138,6 @@ def _listed(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]
 
 
 # ---- layout -----------------------------------------------------------------------------------------
-
 
 #: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
 #: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels. ``masks``: pixels of each

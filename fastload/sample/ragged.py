@@ -14,9 +14,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
 
 # ---- Ragged -----------------------------------------------------------------------------------------
-#
 # Values of which each sample of a batch has a number of its own, as boxes are.
-
 
 _SIGNED = {
     getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}")
@@ -320,9 +318,7 @@ default_collate_fn_map[Ragged] = _joined
 
 
 # ---- Samples of a batch taken out or put in after it was filled -------------------------------------
-#
 # The error policy, on the rare path.
-
 
 Raw = Mapping[str, Any]
 

@@ -30,7 +30,6 @@ from fastload.sample.fields import (
 
 # ---- schema -----------------------------------------------------------------------------------------
 
-
 MAX_FIELDS = 100  # their files have numbers of two digits
 MAX_NAME_BYTES = 128
 # Keys of a batch that are no field's: which positions are samples, and sizes of pictures.
@@ -338,9 +337,7 @@ def _wrong_name(name: str) -> str | None:
 
 
 # ---- Captions ---------------------------------------------------------------------------------------
-#
 # What a batch has of texts, as ``DataLoader(text=...)`` is told.
-
 
 _PICKS = ("one", "first", "all")
 

@@ -15,9 +15,7 @@ from fastload.errors import FormatError
 from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels, Text, as_numbers
 
 # ---- The bytes of Polygons fields -------------------------------------------------------------------
-#
 # Outlines as points, areas as run lengths. Layouts: FORMAT.md.
-
 
 #: Of mixed outlines, either way: who draws them walks along them.
 MOST_COORDINATE = 1 << 20
@@ -274,12 +272,10 @@ def _uncompressed(text: bytes, where: str) -> list[int]:
 
 
 # ---- Values of fields as canonical little-endian bytes, and back ------------------------------------
-#
 # The bytes are normative in FORMAT.md.
 #
 # Equal values have equal bytes, so that the same data pack to the same files. No rows and no objects are no
 # bytes: ``b""`` is ``""``, ``b""``, ``[]``, or JSON's None.
-
 
 _NONE = -1  # a label
 #: The bytes of a text that is null: no UTF-8.

@@ -207,7 +207,6 @@ class _WithoutReplacement:
 
 
 # ---- Repeated augmentation --------------------------------------------------------------------------
-#
 # Each sample several times, drawn anew each time, on different ranks.
 
 

@@ -15,7 +15,6 @@ from fastload._native import _C
 
 # ---- order ------------------------------------------------------------------------------------------
 
-
 EXACT_LIMIT = 1 << 16
 _ROUNDS = 12
 _ORDER_TAG = 0x6F726472  # "ordr": keeps these words apart from every sample's
@@ -122,13 +121,11 @@ def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
 
 
 # ---- Batches and ranks by arithmetic ----------------------------------------------------------------
-#
 # Which positions of an epoch's order a rank's step covers.
 #
 # Every rank computes the same number of batches from the same few integers, so none can run out first. A
 # global batch is ``world_size * batch_size`` consecutive positions; rank r takes the r-th part. Positions
 # count from the epoch's beginning; ``start`` is where a resumed epoch goes on.
-
 
 PADDING = -1  # the position of a padded entry
 

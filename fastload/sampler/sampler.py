@@ -19,9 +19,7 @@ from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import PADDING, IdArray, Partition, shuffled
 
 # ---- The order of a dataset whose length may change between epochs ----------------------------------
-#
 # It is asked when each epoch begins.
-
 
 _KEPT = 64  # epochs that may go on at the same time
 

@@ -22,10 +22,8 @@ from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
 # ---- Messages of Arrow IPC files, looked at before pyarrow makes anything of them -------------------
-#
 # A compressed batch says itself how large it gets, which may be more than there is memory. It can never be
 # indexed, so it is refused before it is unpacked. Layout: Arrow's Message.fbs, and FlatBuffers' tables.
-
 
 _HEADER_TYPE, _HEADER = 1, 2  # fields of Message
 _DICTIONARY, _RECORDS = 2, 3  # its header's types
@@ -74,7 +72,6 @@ def _followed(data: bytes, place: int | None) -> int | None:
 
 
 # ---- arrow ------------------------------------------------------------------------------------------
-
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _MAPPED_AT_ONCE = 16 << 20
@@ -383,12 +380,10 @@ def _labels(
 
 
 # ---- arrow fields -----------------------------------------------------------------------------------
-#
 # Arrow columns of natural types for the fields of a sample, and what HF ``datasets`` calls those types.
 #
 # Where a field's bytes are Arrow's own layout (numbers, lists of numbers, texts), the column points at
 # them.
-
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])

@@ -20,7 +20,6 @@ from fastload.shard.manifest import ColumnFile, Entries, column_file
 
 # ---- columns ----------------------------------------------------------------------------------------
 
-
 MAGIC = b"FLFIELD1"
 # A shuffled batch uses one value of a page. With 16 KiB the page table of a file of 1.2 GB has 0.3 MB.
 PAGE_BYTES = 16384

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 # ---- What opening a packed dataset checks beside its manifest ---------------------------------------
-#
 # Sample ids, whose an index is, entry points.
 
 
@@ -98,7 +97,6 @@ def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
 
 
 # ---- dataset ----------------------------------------------------------------------------------------
-
 
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = (

@@ -23,10 +23,8 @@ from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
 # ---- HDF5 datasets of natural types for the further fields of a sample ------------------------------
-#
 # Numbers of one shape are one dataset of shape (N, ...); what has rows of numbers is a variable-length row
 # of them, flat, with the shape of one in the attribute ``row``; texts are strings.
-
 
 _CHUNK = 1024  # references (16 bytes each) a chunk
 _AS_JSON = ("polygons", "texts")
@@ -134,13 +132,11 @@ def _text(field: Field, data: bytes) -> bytes:
 
 
 # ---- The file that libhdf5 writes a shard through, because libhdf5 does not survive a failing write ---
-#
 # Where a write fails, libhdf5 (seen with 2.0) keeps the bytes, tries again when the file is closed, fails
 # anew, and crashes the process with SIGSEGV in one case of three, there or later. So it never hears of a
 # failure: the first one is kept here, for the caller to raise, and what is written after it is kept in
 # memory, so that what libhdf5 reads back is what it wrote. No slower than its own driver, and without a
 # copy of the records.
-
 
 _Buffer = memoryview | bytes | bytearray
 
@@ -236,13 +232,11 @@ class WrittenFile:
 
 
 # ---- hdf5 heap --------------------------------------------------------------------------------------
-#
 # Where HDF5 keeps the bytes of variable-length rows (HDF5 File Format Specification 3.0, III.E and IV.A).
 #
 # A row is stored as a 16-byte reference: length (u32), address of a global heap collection (u64), object
 # number in it (u32). A collection is ``GCOL``, version 1, its size (u64), then objects: number (u16),
 # reference count (u16), 4 reserved bytes, size (u64), and the data padded to 8 bytes.
-
 
 REFERENCE = np.dtype([("length", "<u4"), ("collection", "<u8"), ("number", "<u4")])
 _HEADER = 16  # of a collection, and of an object in it
@@ -359,7 +353,6 @@ def _check(path: Path, good: npt.NDArray[np.bool_]) -> None:
 
 
 # ---- hdf5 -------------------------------------------------------------------------------------------
-
 
 _MAX_CLASS_ARRAY = 4000
 _IMAGES = ("image", "images", "img", "x", "data")

@@ -16,12 +16,10 @@ from fastload._native import _C
 from fastload.errors import ShardError, ShardTruncated
 
 # ---- Writing the checksummed table files ------------------------------------------------------------
-#
 # ``index.fli``, ``entries.fli``, ``field-NN.fli`` (layout: FORMAT.md).
 #
 # Reading is the core's (``csrc/core/shard/paged_file.h``), which checks the CRC-32C of every page before it
 # uses a value from it.
-
 
 VERSION = (1, 0)
 VERSION_WITH_PARTS = (1, 1)
@@ -211,9 +209,7 @@ def check_sizes(shards: Sequence[tuple[str, int]]) -> None:
 
 
 # ---- ``index.fli`` ----------------------------------------------------------------------------------
-#
 # One 32-byte entry a record, and its key. The layout is normative in FORMAT.md.
-
 
 MAGIC = b"FLINDEX1"
 

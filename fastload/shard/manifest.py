@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 # ---- The manifest's ``fields`` ----------------------------------------------------------------------
-#
 # The schema, and where each field's values lie (FORMAT.md, "Fields").
-
 
 #: Behind the names of a set's files that stand beside others until the manifest names them: of one that was
 #: recoded in place.
@@ -159,9 +157,7 @@ def _field(number: int, entry: Any, classes: Sequence[str]) -> Field:
 
 
 # ---- ``dataset.json`` -------------------------------------------------------------------------------
-#
 # The manifest of a packed dataset. Written last; its presence makes a pack complete.
-
 
 MANIFEST_NAME = "dataset.json"
 INDEX_NAME = "index.fli"

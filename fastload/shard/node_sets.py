@@ -26,9 +26,7 @@ from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 
 # ---- The indexes of sets in stores that the node keeps ----------------------------------------------
-#
 # Who uses them, which there are, removed.
-
 
 _USE, _SOURCE = ".use", ".source"
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -164,12 +162,10 @@ def remove_node_set(found: NodeSet) -> bool:
 
 
 # ---- A set in a store -------------------------------------------------------------------------------
-#
 # Its manifest, index, entry points and columns, kept in a folder of the node.
 #
 # The folder's name is the set's id, so that a set that was packed anew has another one, and all processes
 # of the node find what one of them has fetched. Records stay in the store.
-
 
 _PART = 8 << 20  # bytes a request
 _AT_ONCE = 16  # requests

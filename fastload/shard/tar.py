@@ -26,13 +26,11 @@ from fastload.shard.formats import Foreign, Kinds, Located, Values
 from fastload.shard.index import RECORD
 
 # ---- tar members ------------------------------------------------------------------------------------
-#
 # The members of a tar file and where their bytes lie; nothing is read but headers.
 #
 # Names and sizes are those of ustar, GNU tar and pax, as POSIX.1-2017 (pax, "ustar Interchange Format") and
 # GNU tar's manual ("Basic Tar Format") have them. Whatever a header says is compared with the file and with
 # the header's checksum before anything is concluded from it.
-
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
@@ -264,9 +262,7 @@ def _checksums(head: bytes) -> tuple[int, int]:
 
 
 # ---- WebDataset's rules -----------------------------------------------------------------------------
-#
 # Which members of a tar are one sample, and what the suffixes of their names say.
-
 
 #: What a member can be made of.
 TAKEN = (Image, Mask, Label, Text, Json, Bytes)
@@ -389,7 +385,6 @@ def value_of(field: Field, data: bytes) -> bytes:
 
 
 # ---- WebDataset tars that others wrote --------------------------------------------------------------
-#
 # Where their samples' pictures lie, and the values beside them.
 
 

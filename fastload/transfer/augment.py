@@ -30,7 +30,6 @@ from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing
 
 # ---- The images and labels of a batch that transforms of whole batches take -------------------------
-#
 # Of a pair, or by name of a dict.
 
 
@@ -96,9 +95,7 @@ UNNAMED = Named()
 
 
 # ---- Colour jitter of a batch -----------------------------------------------------------------------
-#
 # Torchvision's operations on float pictures, with a factor for each sample.
-
 
 _GRAY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
 
@@ -157,7 +154,6 @@ def _shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
 
 
 # ---- augment ----------------------------------------------------------------------------------------
-
 
 Seeded = Callable[[int], AbstractContextManager[None]]
 

@@ -14,7 +14,6 @@ from fastload.transfer.streams import Gpu
 from fastload.transforms.plan import Plan
 
 # ---- Pixels to the batch's dtype and layout on the device -------------------------------------------
-#
 # One pass over memory, the same line as the core's.
 
 
@@ -85,7 +84,6 @@ def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  #
 
 
 # ---- The device memory that ``next()`` hands out ----------------------------------------------------
-#
 # Fresh every time, or reused by request.
 #
 # Fresh memory comes from torch's caching allocator on the consumer's own stream, and is written there. So
@@ -93,7 +91,6 @@ def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  #
 # ``record_stream`` is needed, and no block waits for an event of another stream before it can be used
 # again. It costs no pass over memory, because the conversion from the device slot has to write its result
 # somewhere.
-
 
 _BUFFERS = {"fresh": 0, "reuse": 1, "poison": 2}
 _POISON_LABEL = -(2**62)

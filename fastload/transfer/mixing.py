@@ -15,9 +15,7 @@ from fastload.transfer.draws import BatchKeyed
 from fastload.transforms.batch import CutMix, LabelSmoothing, MixUp, RandomChoice, TimmMixup
 
 # ---- timm's ``Mixup`` -------------------------------------------------------------------------------
-#
 # Drawn for the batch, each pair or each sample; partners are at its other end.
-
 
 Integer = Callable[[int, int], int]  # uniform in [low, high)
 Box = tuple[Any, slice, slice]  # an index of a picture or a batch: ..., rows, columns
@@ -139,7 +137,6 @@ def _timm_blended(images: torch.Tensor, others: torch.Tensor, lam: float) -> tor
 
 
 # ---- mixing -----------------------------------------------------------------------------------------
-
 
 MIXES = (MixUp, CutMix, LabelSmoothing, RandomChoice, TimmMixup)
 

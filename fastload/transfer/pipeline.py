@@ -26,14 +26,12 @@ from fastload.sample.layout import BatchLayout
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu
 
 # ---- The ring ---------------------------------------------------------------------------------------
-#
 # Pinned memory of exactly the planned size, cut into slots with one state each.
 #
 # torch's pinned allocator is not used here: it rounds every block up to a power of two, which for 256
 # pictures of 224x224 is 64 MiB instead of 36.75. The ring is one anonymous mapping, registered with the
 # driver (cudaHostRegister) and known to nobody else, so the only copies from it are the ones that the
 # pipeline issues.
-
 
 _ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
 _POLL_SECONDS = 1e-4  # between looks at an event
@@ -269,7 +267,6 @@ class Ring:
 
 
 # ---- Host slot, copy stream, device slot, consumer --------------------------------------------------
-#
 # The order of things for one loader.
 #
 # DESIGN. One copy stream; ``DEVICE_SLOTS`` preallocated buffers on the device. For each batch:
@@ -283,7 +280,6 @@ class Ring:
 # (whose global mode forbids other threads much) or fight for the GIL. When ``next()`` returns batch i, the
 # copies of all batches up to i + DEVICE_SLOTS that have been decoded are under way; the copy engine works
 # on them while the step runs.
-
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
@@ -511,7 +507,6 @@ class Pipeline:
 
 
 # ---- Host slots of batches that differ in size ------------------------------------------------------
-#
 # Memory of torch's pinned pool, as much as a batch needs.
 #
 # A ring would need a slot's size beforehand, and a bound for the longest text of a set may be a hundred

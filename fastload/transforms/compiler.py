@@ -30,7 +30,6 @@ from fastload.transforms.recognised import adapted
 
 # ---- compiler ---------------------------------------------------------------------------------------
 
-
 _SAME = "the core does the same to the same pixels"
 _WHOLE = "the core does the same, on the whole picture, before the crop"
 
@@ -352,7 +351,6 @@ class _Compiler:
 
 
 # ---- What Python callables want ---------------------------------------------------------------------
-#
 # PIL pictures, generators, and one of a sample's views alone.
 
 

@@ -9,13 +9,11 @@ from fastload.transforms.operations.operation import from_torchvision_antialias
 from fastload.transforms.operations.registry import operation_of_torchvision
 
 # ---- torchvision objects ----------------------------------------------------------------------------
-#
 # Recognises torchvision's transforms (v1 and v2), and timm's and CLIP's around them, by module, name and
 # attributes; none of the three is imported.
 #
 # An object whose parameters mean exactly what specs of ours mean becomes those; any other stays a callable
 # of the user's.
-
 
 _TIMM = "timm.data.transforms"
 # Modules of timm's whose classes are named with them.
@@ -154,7 +152,6 @@ _CROPS = {"TwoCropsTransform", "TwoCropTransform", "ContrastiveLearningViewGener
 
 
 # ---- Recognises Albumentations' and Kornia's transforms by their modules, without importing either ---
-#
 # They have no equals in the core: Albumentations resizes by OpenCV, which does not antialias, and Kornia
 # works on float tensors, so pixels differ from Pillow's. They run in Python, called as they want to be.
 

@@ -40,7 +40,6 @@ from fastload.transfer.streams import CAPTURING, FORKED, Gpu, guarded
 from fastload.transforms.plan import Plan
 
 # ---- Batches in work --------------------------------------------------------------------------------
-#
 # Which samples DALI decodes, which our own decoder, in the order of the sampler.
 
 
@@ -170,7 +169,6 @@ def _announce(
 
 
 # ---- Batches on the host ----------------------------------------------------------------------------
-#
 # DALI's own memory where all samples are its, else rows of one slot.
 
 
@@ -222,14 +220,12 @@ class HostAssembly:
 
 
 # ---- Batches on the device --------------------------------------------------------------------------
-#
 # DALI's uint8 pixels, and rows of our own decoder, converted for the consumer.
 #
 # As for the native back end, one kernel on the consumer's stream writes into memory of the consumer's, so
 # every dtype and every ``device_memory`` is possible. DALI's memory, which its own pool hands out again as
 # soon as it is let go, and pinned rows that are being copied are kept until the event behind that kernel
 # has passed.
-
 
 _CLOSING_SECONDS = 10.0  # for work of the consumer's that is still under way
 
@@ -348,9 +344,7 @@ class DeviceAssembly:
 
 
 # ---- After DALI failed ------------------------------------------------------------------------------
-#
 # Our own decoder's verdict on each sample, a new pipeline, and an end to it.
-
 
 _EXPLAINED = 8  # failures by bad samples, after which DALI gets only samples that were decoded before
 _UNEXPLAINED = 3  # failures without a bad sample, within ...
@@ -464,7 +458,6 @@ class Recovery:
 
 
 # ---- backend ----------------------------------------------------------------------------------------
-
 
 _LATE = 1e-3  # seconds of waiting that count
 

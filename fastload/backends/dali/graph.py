@@ -57,13 +57,11 @@ def release_unused() -> None:
 
 
 # ---- One DALI pipeline object -----------------------------------------------------------------------
-#
 # Records and windows in, pixels out.
 #
 # The graph is ``decoders.image_slice`` (the rectangle that the window needs, EXIF orientation ignored,
 # fancy upsampling), then ``resize`` (antialiased, mirrored where the window is), then, for float pixels on
 # the host, ``crop_mirror_normalize``. Batches may have any number of samples up to the pipeline's.
-
 
 _INPUTS = ("start", "shape", "roi_start", "roi_end")
 _PADDING = 16 << 20  # bytes of device memory that DALI's decoder reserves for each thread, its default
@@ -241,12 +239,10 @@ class Graph:
 
 
 # ---- ``gpu_memory_limit`` ---------------------------------------------------------------------------
-#
 # How much of a batch DALI may decode at a time, by arithmetic.
 #
 # DALI has no limit of its own. What grows with the pictures is bounded by giving it fewer of them: samples
 # that would exceed the budget are decoded by our own decoder.
-
 
 _BUDGET_PADDING = 16 << 20  # bytes that DALI's decoder reserves on the device for each thread, its default
 _PADDING_SHARE = 8  # of the limit, at most 1 / this, for all threads
@@ -312,9 +308,7 @@ def decoded_bytes(shape: SlotShape, options: Options, threads: int) -> int:
 
 
 # ---- share ------------------------------------------------------------------------------------------
-#
 # Which part of the samples the native decoder takes beside DALI: fixed, or moved to where nobody waits.
-
 
 _FIRST = 0.25
 _STEP = 0.02

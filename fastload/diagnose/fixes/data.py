@@ -46,9 +46,7 @@ def _samples_of_set(subject: Any, ids: npt.NDArray[np.int64], names: Any) -> Ite
 
 
 # ---- The same pictures, packed otherwise ------------------------------------------------------------
-#
 # Smaller, baseline, with entry points. Tried on a sample of them.
-
 
 _LARGER = 1.25  # a side so much longer than it need be is worth scaling
 _SHARE_OF_DECODING = 0.25  # of the pictures, or of their pixels, of which something must hold to be tried
@@ -75,8 +73,8 @@ def repacked(case: Examination) -> Iterator[Fix]:
     for name, words, _, price in tried:
         trial, after = found[name], packs[name].manifest.data_bytes / len(packs[name])
         evidence = (
-            f"{len(ids)} of the pictures, packed so in a temporary folder: {digits(trial.rate)} images/s, "
-            f"and {digits(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
+            f"{len(ids)} of the pictures, packed so in a folder: {digits(trial.rate)} images/s, and "
+            f"{digits(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
             f"{before / 1000:.0f}."
         )
         stored = case.storage_rate * before / max(1.0, after)
@@ -121,9 +119,7 @@ def _candidates(subject: Any, records: npt.NDArray[np.void]) -> list[tuple[str, 
 
 
 # ---- Fewer or better reads --------------------------------------------------------------------------
-#
 # Block shuffle, memory, warming, decoded pictures kept.
-
 
 _SHARE = 0.5  # of the available memory that a cache may be proposed to take
 _FILLING = 2.0  # seconds in which the sample of decoded pictures is filled
@@ -239,7 +235,6 @@ def _decoded_bytes(subject: LoaderUnderTest, side: int) -> int:
 
 
 # ---- A tier on a local disk, for sets that are far away and have no room in memory ------------------
-
 
 _LEFT = 0.9  # of a disk's free bytes that a tier is proposed to take
 _LEAST_FAR = 0.1  # of the set that must have room there

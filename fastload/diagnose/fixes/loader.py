@@ -23,7 +23,6 @@ from fastload.transfer.convert import crosses_as
 from fastload.transfer.cuda import goes_to_gpu
 
 # ---- What autotune would do by itself ---------------------------------------------------------------
-#
 # No trial of its own, but that of the setting which it would find.
 
 
@@ -47,9 +46,7 @@ def by_itself(case: Examination, fix: Fix, batches: int = 0) -> Iterator[Fix]:
 
 
 # ---- Batches ----------------------------------------------------------------------------------------
-#
 # How many are in work ahead of the loop, and how large they are.
-
 
 _IDLE = 0.05  # of the threads' time: something else than their work holds the loader up
 _DEEPEST = 16
@@ -167,7 +164,6 @@ def larger_batches(case: Examination) -> Iterator[Fix]:
 
 
 # ---- How batches come to the device -----------------------------------------------------------------
-#
 # As uint8 that is normalised there.
 
 
@@ -221,9 +217,7 @@ def _on_cpu(case: Examination) -> bool:
 
 
 # ---- Python functions that hold a loader up ---------------------------------------------------------
-#
 # What it would give without each of them.
-
 
 _SHARE_IN_PYTHON = 0.1  # of a sample's time: less is not worth a trial
 _TRIED = 2
@@ -262,7 +256,6 @@ def _lock(function: Function) -> str:
 
 
 # ---- More decoding threads, and more cores for them -------------------------------------------------
-
 
 _BUSY_CORES = 0.9  # of the CPUs' time: more of them would be used
 _MORE = 2
@@ -310,9 +303,7 @@ def more_cores(case: Examination) -> Iterator[Fix]:
 
 
 # ---- What the machine itself holds back -------------------------------------------------------------
-#
 # A quota, others' work, room, heat, places of memory.
-
 
 _BUSY = 0.8  # of the CPUs that it gets: the loader would use more of them
 

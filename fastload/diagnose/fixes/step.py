@@ -11,7 +11,6 @@ from fastload.transfer.cuda import goes_to_gpu
 
 # ---- Copies to the device that the step waits for, because they come from pageable memory -----------
 
-
 COPIES = "pin-memory"
 _LEAST_LEFT = 0.1  # of a step: what is more than copies in any
 
@@ -54,9 +53,7 @@ def _without_copies(case: Examined, words: str, hidden: bool) -> Iterator[Fix]:
 
 
 # ---- The step itself, on a GPU: what a look at one of its steps suggests ----------------------------
-#
 # Nothing of it is tried.
-
 
 STEP_HINTS = ("ddp", "amp", "channels-last", "synchronises")
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # ---- What a loader was doing from moment to moment, by its own clocks -------------------------------
 
-
 STAGES = ("shard", "decode", "transform")
 
 
@@ -130,7 +129,6 @@ class History:
 
 
 # ---- A loader by itself -----------------------------------------------------------------------------
-#
 # A second one with the same arguments, run for some seconds without a step.
 
 
@@ -202,9 +200,7 @@ def _arguments(loader: DataLoader[Any]) -> dict[str, Any]:
 
 
 # ---- A verdict from a loader's clocks and a run without a step --------------------------------------
-#
 # Where no doctor was asked.
-
 
 _FEW = 10  # batches; the share of the time spent waiting means little before
 _KEEPS_UP = 0.05  # of the time spent waiting is what a loader that keeps up may take, too
@@ -266,7 +262,6 @@ def _stages(stats: Mapping[str, Any], own: float, alone: Alone | None) -> list[S
 
 
 # ---- What single samples cost -----------------------------------------------------------------------
-#
 # Records of a set read and decoded one by one.
 
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 # ---- A report's page --------------------------------------------------------------------------------
-#
 # Its frame, its style, and the pieces that all parts of it are made of.
-
 
 # Scoped, so that it may stand in a notebook, whose colours it takes; only a page of its own sets them.
 _STYLE = """
@@ -150,9 +148,7 @@ def _three(value: float) -> str:
 
 
 # ---- Charts as SVG that stands inside a page --------------------------------------------------------
-#
 # Drawn by matplotlib, in the page's own colours and letters.
-
 
 # Seen on white and on black alike, as neither is known when a chart is drawn.
 COLOURS = {

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 
 # ---- What single samples cost -----------------------------------------------------------------------
-#
 # Their spread, the slowest by name, and the codecs.
-
 
 _SLOWEST = 12
 _BAD = 5  # named; the others are counted
@@ -139,9 +137,7 @@ def _marks(axes: Axes, values: NDArray[np.float64], top: float, middle: float) -
 
 
 # ---- What a loader's own clocks say -----------------------------------------------------------------
-#
 # Threads through the time, where a sample's time goes, what was read.
-
 
 _SPAN = 0.1  # seconds of a column: many samples
 _COLUMNS = 90
@@ -274,9 +270,7 @@ def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
 
 
 # ---- A watched loop through its time ----------------------------------------------------------------
-#
 # How long each batch was waited for, and how long its step took.
-
 
 _LISTED = 6  # values of a list
 _LOOP_COLUMNS = 160  # more would be finer than the picture
@@ -439,9 +433,7 @@ def mixing_part(found: dict[str, Quality], has_classes: bool) -> ReportPart:
 
 
 # ---- All ranks side by side -------------------------------------------------------------------------
-#
 # How long each waits for data, and in words which one is slow.
-
 
 _MOST = 64  # bars; of more ranks, those that wait most
 
@@ -489,9 +481,7 @@ def _bars(clocks: list[RankClocks]) -> str:
 
 
 # ---- The top of a report ----------------------------------------------------------------------------
-#
 # What limits, what would help, and what the machine could do.
-
 
 _LIMITS = {
     "step": "The training step is the bottleneck: the loader keeps up",

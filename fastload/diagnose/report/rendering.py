@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 # ---- A report from its parts ------------------------------------------------------------------------
-#
 # As a page of its own, or inside a notebook's.
 
 
@@ -123,7 +122,6 @@ def write_report(
 
 
 # ---- All that a report says of a loader -------------------------------------------------------------
-#
 # Looks at it, and leaves it as it was.
 
 

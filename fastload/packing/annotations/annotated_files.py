@@ -23,7 +23,6 @@ from fastload.shard.index import RECORD
 
 # ---- Which way a picture is to be turned before it is shown, by the EXIF in its file ----------------
 
-
 _ORIENTATION, _SHORT = 0x0112, 3
 _MARKER_BYTES = 4  # of a JPEG's segment: 0xFF, its kind, its length
 _START_OF_SCAN, _APP1 = 0xDA, 0xE1
@@ -105,9 +104,7 @@ def _orientation(tiff: bytes) -> int:
 
 
 # ---- Samples that are files -------------------------------------------------------------------------
-#
 # Each a picture, and the files that say something of it.
-
 
 _LOOKED_AT = 16
 _MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybody draws

@@ -50,7 +50,6 @@ from fastload.sample.schema import Field
 
 # ---- The images of COCO's JSONs as samples, with what all of these say of them ----------------------
 
-
 MAPS = "stuff"  # the field of COCO-Stuff's PNGs
 _LOOKED_AT = 16
 
@@ -280,10 +279,8 @@ class CocoSamples(FileSamples):
 
 
 # ---- COCO's sets ------------------------------------------------------------------------------------
-#
 # A folder of pictures, and JSONs of their objects (instances, keypoints, stuff), captions and segments;
 # which of them are found, and which go together.
-
 
 _FIRST = ("instances", "person_keypoints")  # of files with objects; others behind them
 

@@ -24,13 +24,11 @@ from fastload.packing.annotations.annotated_files import Paths
 from fastload.packing.files import printable, raise_if_transient
 
 # ---- JSON files larger than memory ------------------------------------------------------------------
-#
 # Their top level's lists, one element after another, with where each lies.
 #
 # Python's own scanner reads the values; what is done here is to show it one part of the file at a time. A
 # part is read as Latin-1, one character a byte, so that places in it are bytes of the file: beyond ASCII
 # that makes wrong texts, which are read again as UTF-8, and nothing else.
-
 
 _WINDOW = 4 << 20
 _MOST = 256 << 20  # of one element, and of the top level without its lists
@@ -194,12 +192,10 @@ class _Parts:
 
 
 # ---- COCO's JSON read once --------------------------------------------------------------------------
-#
 # Its images, where each one's annotations lie in the file, and what those have.
 #
 # What is kept in memory does not grow with the annotations. Their places go to a temporary file and are
 # sorted there by image, a part at a time.
-
 
 IMAGES, ANNOTATIONS = "images", "annotations"
 #: An annotation's place: of which image (its id), where in the file, and which of the list.
@@ -456,7 +452,6 @@ def _remove(path: str, owner: int) -> None:
 
 
 # ---- Where a set of COCO's has its pictures, and what its splits are called -------------------------
-
 
 IN_ITS_FOLDER = "_annotations.coco.json"  # beside the pictures, as some tools write it
 _NAMES = re.compile(r"(instances|person_keypoints|captions|image_info|panoptic|stuff)[_-]?(.*)")

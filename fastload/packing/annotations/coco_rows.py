@@ -19,11 +19,9 @@ from fastload.sample.schema import Field, Schema
 from fastload.sample.values import MOST_COORDINATE, decode_rle, encode_rle, json_bytes
 
 # ---- COCO's annotations from the values of fields ---------------------------------------------------
-#
 # What unpacking writes, and what packing compares with.
 #
 # So packing keeps beside the fields whatever these cannot say.
-
 
 Forms = Mapping[str, bool]  # see coco_index.Facts.forms
 
@@ -120,9 +118,7 @@ def _letters(runs: list[int]) -> str:
 
 
 # ---- coco values ------------------------------------------------------------------------------------
-#
 # What COCO's annotations say, as values of fields; or why they say nothing that could be packed.
-
 
 _NOT_HERE = -1
 _INT64 = range(-(2**63), 2**63)
@@ -367,7 +363,6 @@ def _run_lengths(value: dict[str, Any], image: Mapping[str, Any]) -> dict[str, l
 
 
 # ---- Which fields a set of COCO's has, and how annotations become their values ----------------------
-
 
 #: What a file has; captions are a field's name, too.
 OBJECTS, CAPTIONS, SEGMENTS = "objects", "captions", "segments"

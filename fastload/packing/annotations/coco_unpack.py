@@ -143,7 +143,6 @@ def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
 
 # ---- Sets that were packed from COCO's back to pictures and JSONs that say the same -----------------
 
-
 _NEEDED = {
     OBJECTS: (BOXES, "order"),
     CAPTIONS: (CAPTIONS, "caption_order"),

@@ -37,9 +37,7 @@ from fastload.shard.manifest import MANIFEST_NAME
 from fastload.shard.suffixes import is_image
 
 # ---- What a place is --------------------------------------------------------------------------------
-#
 # Annotated pictures in one of the formats that others write, or none of them.
-
 
 Sources = list[tuple[str, AnnotatedSource]]  # split ("": there is one only) and samples
 
@@ -230,7 +228,6 @@ def _expected(layout: str | None) -> str:
 
 
 # ---- Annotated sets in a store, which cannot be packed from there -----------------------------------
-#
 # Told by the names of their files.
 
 

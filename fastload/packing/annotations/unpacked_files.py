@@ -15,7 +15,6 @@ from fastload.packing.files import ESCAPED, decode_key, printable
 from fastload.shard.dataset import PackedFiles
 
 # ---- Files of an unpacked dataset -------------------------------------------------------------------
-#
 # Named by keys, which nobody need trust.
 
 
@@ -75,7 +74,6 @@ def written(root: bytes, path: bytes, data: bytes) -> bool:
 
 
 # ---- What unpacking to the files that annotated pictures were packed from has in common -------------
-
 
 #: What always can be done.
 AS_TABLE = "Unpack it as a table: without --as."

@@ -29,7 +29,6 @@ from fastload.shard.suffixes import is_image
 
 # ---- Pascal VOC's XML as nested lists, and the objects that it has ----------------------------------
 
-
 #: An element: its name, and its text or the elements in it. Attributes, where there are some, come third.
 Element = list[Any]
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
@@ -245,7 +244,6 @@ def to_xml(element: Element, depth: int = 0) -> str:
 
 # ---- Pascal VOC: pictures with an XML file each, lists of names, and masks of some ------------------
 
-
 VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
     "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
@@ -458,7 +456,6 @@ def _classes(root: bytes, folder: bytes, splits: Iterable[_Split]) -> tuple[str,
 
 
 # ---- Sets that were packed from Pascal VOC's files back to pictures, XML, masks and lists -----------
-
 
 _NEEDED = ("boxes", "labels", "difficult", "truncated", "rest")
 

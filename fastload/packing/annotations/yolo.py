@@ -36,9 +36,7 @@ from fastload.shard.manifest import MAX_NUMBERED
 from fastload.shard.suffixes import is_image
 
 # ---- Ultralytics' ``data.yaml`` ---------------------------------------------------------------------
-#
 # Where pictures are, and what the numbers in the label files mean.
-
 
 _SPLITS = ("train", "val", "test")
 
@@ -171,9 +169,7 @@ def _pairs(body: Mapping[str, Any], points: int) -> tuple[tuple[int, int], ...]:
 
 
 # ---- Pictures with a text file each, as Ultralytics reads them --------------------------------------
-#
 # Boxes, outlines or points of objects.
-
 
 #: What a data.yaml is called where nobody says.
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
@@ -496,7 +492,6 @@ def _has_outlines(one: _Set) -> bool:
 
 
 # ---- Sets that were packed from YOLO's files back to pictures, label files and a ``data.yaml`` ------
-
 
 _DIGITS = 17  # of a double
 

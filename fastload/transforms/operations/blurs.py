@@ -12,7 +12,6 @@ from fastload.transforms.plan import Drawn
 
 # ---- Pictures blurred as torchvision does -----------------------------------------------------------
 
-
 _MOST_GAUSSIAN_BLUR = 511
 
 
@@ -110,7 +109,6 @@ PILLOW_GAUSSIAN_BLUR = Operation(PillowGaussianBlur, _add_pillow_gaussian_blur, 
 
 
 # ---- Noise added to pictures ------------------------------------------------------------------------
-
 
 _MOST_GAUSSIAN_NOISE = 16.0  # torchvision's noise of uint8 is int16, which holds 128 times white
 

@@ -23,7 +23,6 @@ from fastload.transforms.plan import Drawn, PixelUse
 
 # ---- Brightness, contrast, saturation and hue changed at random -------------------------------------
 
-
 Spread = float | Sequence[float] | None
 
 
@@ -338,7 +337,6 @@ RANDOM_ADJUST_SHARPNESS = Operation(
 
 
 # ---- The channels in a random order -----------------------------------------------------------------
-
 
 #: Which of the six orders, as csrc/core/transform/pixels/channel_permutation.cpp has them.
 PERMUTED = Drawn("among", tuple(map(float, range(6))))

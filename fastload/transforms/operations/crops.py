@@ -47,7 +47,6 @@ CENTER_CROP = Operation(CenterCrop, _add_center_crop, {"CenterCrop": lambda item
 
 # ---- Fill around the picture ------------------------------------------------------------------------
 
-
 _MODES = ("constant", "edge", "reflect", "symmetric")
 _OTHERS = ("PIL Image", "Image", "others")  # names under which a fill by type has that of pictures
 
@@ -307,7 +306,6 @@ RANDOM_RESIZED_CROP = Operation(
 
 
 # ---- A picture of one size --------------------------------------------------------------------------
-#
 # What is too large is cut, what is too small gets fill.
 
 
@@ -438,7 +436,6 @@ RANDOM_ZOOM_OUT = Operation(
 
 
 # ---- A part of the picture that shows enough of an object -------------------------------------------
-
 
 _OPTIONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 

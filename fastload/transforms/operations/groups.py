@@ -19,7 +19,6 @@ from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import PixelUse
 
 # ---- What groups of operations on pixels share ------------------------------------------------------
-#
 # Their parts, and how these are compiled.
 
 

@@ -68,7 +68,6 @@ DROP_CROWDS = Operation(DropCrowds, _add_drop_crowds, {})
 
 # ---- Objects dropped whose boxes are too small, with all that is said of them -----------------------
 
-
 _LABELS = "default"
 
 
@@ -138,7 +137,6 @@ SANITIZE_BOUNDING_BOXES = Operation(
 
 
 # ---- Boxes in another format ------------------------------------------------------------------------
-
 
 _FORMATS = ("xyxy", "xywh", "cxcywh")
 

@@ -13,7 +13,6 @@ from fastload.transforms.plan import Drawn, Fill, GeometryUse, ObjectsUse, Pixel
 
 # ---- operation --------------------------------------------------------------------------------------
 
-
 ORDER = (
     "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [crops and pads: RandomZoomOut, "
     "Pad, CenterCrop, RandomCrop, one RandomIoUCrop] -> "
@@ -304,7 +303,6 @@ def drawn_in(span: tuple[float, float]) -> float | Drawn:
 
 
 # ---- What operations on a sample's objects share ----------------------------------------------------
-#
 # How they come into a plan.
 
 

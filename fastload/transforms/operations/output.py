@@ -147,7 +147,6 @@ TO_DTYPE = Operation(
 
 # ---- Rectangles of some pictures filled, behind normalisation ---------------------------------------
 
-
 _MOST_RANDOM_ERASING = 255  # rectangles; the core draws with numbers of their own for each
 
 

@@ -12,13 +12,11 @@ from fastload.transforms.operations.operation import Draft, Misplaced, Operation
 from fastload.transforms.plan import Drawn, PixelUse
 
 # ---- policy -----------------------------------------------------------------------------------------
-#
 # The operations that policies are made of, by torchvision's names and with the signs of their magnitudes.
 #
 # A policy becomes a tree of groups and operations (:class:`~fastload.transforms.plan.PixelUse`), from which
 # the core draws for each sample. Translations by a share of the picture need its size, so they stand behind
 # a step that fixes it.
-
 
 Number = float | Drawn
 Fill = float | Sequence[float] | None
@@ -164,9 +162,7 @@ def size_before(draft: Draft, spec: Any, what: str) -> tuple[int, int]:
 
 
 # ---- torchvision's tables of magnitudes -------------------------------------------------------------
-#
 # Which operations a policy chooses from, and how strong they are.
-
 
 Space = dict[str, list[float]]  # operations and their magnitudes; none where they have no strength
 
@@ -227,10 +223,8 @@ def augmix_space(size: tuple[int, int], all_ops: bool, version: int) -> Space:
 
 
 # ---- The sub-policies that AutoAugment's search found -----------------------------------------------
-#
 # Pairs of operations, each with its probability and its magnitude of ten. Cubuk et al., "AutoAugment:
 # Learning Augmentation Policies from Data" (arXiv 1805.09501), tables 7 to 9; the names are torchvision's.
-
 
 SubPolicy = tuple[tuple[str, float, int], ...]
 
@@ -359,9 +353,7 @@ IMAGENET_V0 = _read("""
 
 
 # ---- Pairs of operations that a search found --------------------------------------------------------
-#
 # AutoAugment.
-
 
 _BINS = 10
 
@@ -426,7 +418,6 @@ AUTO_AUGMENT = Operation(
 
 
 # ---- Some operations of a fixed strength ------------------------------------------------------------
-#
 # RandAugment.
 
 
@@ -481,7 +472,6 @@ RAND_AUGMENT = Operation(
 
 
 # ---- One operation of any strength ------------------------------------------------------------------
-#
 # TrivialAugment.
 
 
@@ -531,7 +521,6 @@ TRIVIAL_AUGMENT_WIDE = Operation(
 
 
 # ---- Several chains of operations, mixed with the picture -------------------------------------------
-#
 # AugMix.
 
 

@@ -236,7 +236,6 @@ SCALE_JITTER = Operation(ScaleJitter, _add_scale_jitter, {"ScaleJitter": _scale_
 
 # ---- The whole picture in one size, its shape kept --------------------------------------------------
 
-
 _RULES = ("dataset", "letterbox")
 
 

@@ -47,9 +47,7 @@ def mixed(ops: Sequence[PixelUse], alpha: float, width: int, depth: int, blended
 
 
 # ---- timm's operations ------------------------------------------------------------------------------
-#
 # How strong each is at a magnitude, by timm's names (timm/data/auto_augment.py).
-
 
 _PER = 10.0  # magnitudes are tenths of the strongest
 
@@ -183,10 +181,8 @@ def _translate(name: str, probability: float, magnitude: float, settings: Settin
 
 
 # ---- timm strings -----------------------------------------------------------------------------------
-#
 # timm's configuration strings, as timm 1.0's ``timm.data.auto_augment`` reads them; but what timm overlooks
 # in a string is refused here.
-
 
 _ENHANCED = ("Color", "Contrast", "Brightness", "Sharpness")
 _MOVED = ("ShearX", "ShearY", "TranslateXRel", "TranslateYRel")
@@ -323,7 +319,6 @@ _POLICIES: dict[str, tuple[SubPolicy, ...]] = {
 
 
 # ---- timm augment -----------------------------------------------------------------------------------
-
 
 _MODULE = "timm.data.auto_augment"
 
