@@ -22,7 +22,7 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-# Four tiers. Each has what the one before it has, but for "make check", which looks at changes only.
+# Four tiers: check, test, test-all and nightly. CONTRIBUTING.md says what each has.
 check:  ## what was changed: ruff, mypy and the quick tests of its rooms, in 90 seconds; BASE=main: all since that branch
 	@[ -x $(BIN)/python ] || $(MAKE) --no-print-directory setup
 	@PATH="$(BIN):$$PATH" $(BIN)/python tools/check.py $(if $(BASE),--base $(BASE))
