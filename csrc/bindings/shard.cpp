@@ -1,4 +1,4 @@
-// Index and Reader.
+// Shards' records, entry points and columns.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -7,25 +7,33 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cache/cache_file.h"
 #include "cache/disk_tier.h"
+#include "convert.h"
 #include "gil.h"
 #include "io/guarded_range.h"
+#include "pack/entries_of.h"
 #include "register.h"
 #include "remote/remote_store.h"
 #include "sample/column.h"
+#include "shard/entries.h"
 #include "shard/index.h"
 #include "shard/reader.h"
 
 namespace nb = nanobind;
 
 namespace fastload::bindings {
+
+// ---- Index and Reader
+
 namespace {
 
 using RemoteShard = std::tuple<std::string, uint64_t, std::string>;
@@ -142,6 +150,160 @@ void register_shard(nb::module_& m) {
   m.def("loss_count", &loss_count,
         "How often mapped files have lost bytes; 0 while nothing was lost.");
   m.def("lost_files", &lost_files, "The paths of mapped files that have lost bytes.");
+}
+
+// ---- Entry points: the file's reader, and making them
+
+namespace {
+
+using Ids = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Sizes = nb::ndarray<uint32_t, nb::numpy, nb::shape<-1, 2>>;
+
+nb::bytes copied(Entries& entries, Bytes (Entries::*get)(uint64_t, std::vector<uint8_t>&),
+                 uint64_t id) {
+  std::vector<uint8_t> scratch;
+  for (;;) {
+    const Bytes packed = (entries.*get)(id, scratch);
+    nb::bytes copy(packed.data(), packed.size());
+    if (entries.is_there(packed)) return copy;
+  }
+}
+
+nb::tuple build(Reader& reader, const Ids& ids, int spacing) {
+  auto made = std::make_unique<PackedEntries>();
+  {
+    GilRelease release;
+    *made = entries_of(reader, {ids.data(), ids.size()}, spacing);
+  }
+  nb::bytes packed(made->packed.data(), made->packed.size());
+  uint32_t* sizes = made->sizes.data();
+  const size_t count = made->sizes.size() / 2;
+  nb::capsule owner(made.release(),
+                    [](void* p) noexcept { delete static_cast<PackedEntries*>(p); });
+  return nb::make_tuple(packed, Sizes(sizes, {count, 2}, owner));
+}
+
+}  // namespace
+
+void register_entries(nb::module_& m) {
+  nb::class_<Entries>(m, "Entries", "entries.fli: the JPEGs' entry points, by sample id.")
+      .def(nb::init<const std::string&, const Index&>(), nb::arg("path"), nb::arg("index"))
+      .def(nb::init<const Entries&, std::shared_ptr<CacheFile>>(), nb::arg("entries"),
+           nb::arg("cache"),
+           "The same, but from the copy in the cache as soon as that is complete.")
+      .def("__len__", &Entries::size)
+      .def_prop_ro("spacing", &Entries::spacing,
+                   "Pixels between entry points, 0: one a row of MCUs.")
+      .def_prop_ro("damaged", &Entries::damaged,
+                   "Images decoded without, because theirs are damaged.")
+      .def(
+          "get", [](Entries& entries, uint64_t id) { return copied(entries, &Entries::get, id); },
+          nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
+      .def_prop_ro("part_bytes", &Entries::part_bytes,
+                   "Bytes of the parts in which large records can be read; 0: none can.")
+      .def(
+          "get_parts",
+          [](Entries& entries, uint64_t id) { return copied(entries, &Entries::get_parts, id); },
+          nb::arg("sample"),
+          "What is stored of a sample's parts, empty if it has none; layout: FORMAT.md.")
+      .def("verify", &Entries::verify, nb::call_guard<GilRelease>(),
+           "Checks every page; raises ChecksumError.");
+  m.attr("PART_BYTES") = kPartBytes;
+  m.def("build_entries", &build, nb::arg("reader"), nb::arg("ids"), nb::arg("spacing"),
+        "Packed entry points and parts of samples `ids` (n,) uint64, back to back, and their sizes "
+        "(n, 2) uint32.");
+}
+
+// ---- Columns: the values of a field by sample id
+
+namespace {
+
+using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::vector<int64_t> ends_of(Column& column, const IdsArg& ids) {
+  std::vector<int64_t> ends{0};
+  ends.reserve(ids.size() + 1);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const uint64_t length = column.length(static_cast<uint64_t>(ids.data()[i]));
+    ends.push_back(ends.back() + static_cast<int64_t>(length));
+  }
+  return ends;
+}
+
+nb::tuple gather(Column& column, const IdsArg& ids) {
+  std::vector<int64_t> ends;
+  std::vector<uint8_t> bytes;
+  {
+    const GilRelease release;
+    ends = ends_of(column, ids);
+    bytes.resize(static_cast<size_t>(ends.back()));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      column.copy(static_cast<uint64_t>(ids.data()[i]), bytes.data() + ends[i],
+                  static_cast<uint64_t>(ends[i + 1] - ends[i]));
+    }
+  }
+  return nb::make_tuple(array(std::move(bytes)), array(std::move(ends)));
+}
+
+nb::bytes value(Column& column, uint64_t id) {
+  std::vector<uint8_t> bytes(column.length(id));
+  column.copy(id, bytes.data(), bytes.size());
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+nb::ndarray<nb::numpy, const uint8_t, nb::ndim<2>> records(Column& column) {
+  auto all = std::make_unique<std::vector<Record>>();
+  {
+    const GilRelease release;
+    all->reserve(column.size());
+    for (uint64_t id = 0; id < column.size(); ++id) all->push_back(column.record(id));
+  }
+  const auto* const data = reinterpret_cast<const uint8_t*>(all->data());
+  const size_t count = all->size();
+  const nb::capsule owner(all.release(), [](void* memory) noexcept {
+    delete static_cast<std::vector<Record>*>(memory);
+  });
+  return {data, {count, sizeof(Record)}, owner};
+}
+
+uint64_t longest(Column& column) {
+  const GilRelease release;
+  uint64_t most = 0;
+  for (uint64_t id = 0; id < column.size(); ++id) most = std::max(most, column.length(id));
+  return most;
+}
+
+}  // namespace
+
+void register_column(nb::module_& m) {
+  nb::class_<Column>(m, "Column", "field-NN.fli: the values of one field, by sample id.")
+      .def(
+          "__init__",
+          [](Column* self, const std::string& path, const std::string& storage, uint32_t width) {
+            new (self) Column(path, storage_of(storage), width);
+          },
+          nb::arg("path"), nb::arg("storage"), nb::arg("width") = 1,
+          "storage: record, fixed or ragged. width: bytes of a value (fixed) or row (ragged).")
+      .def("__len__", &Column::size)
+      .def_prop_ro("width", &Column::width, "Bytes of a value, or of a row.")
+      .def_prop_ro("digest", &Column::digest, "CRC-32C of header and page table.")
+      .def(
+          "record",
+          [](Column& column, uint64_t id) {
+            const Record record = column.record(id);
+            return nb::bytes(&record, sizeof(record));
+          },
+          nb::arg("sample"), "The entry of a record column, 32 bytes, checked.")
+      .def("records", &records,
+           "All entries of a record column as (n, 32) uint8, checked; view as "
+           "fastload.shard.index.RECORD.")
+      .def("longest", &longest, "Bytes of the longest value; every length is looked at.")
+      .def("value", &value, nb::arg("sample"), "The value's bytes, checked.")
+      .def("gather", &gather, nb::arg("ids"),
+           "The values of samples `ids` (n,) int64, back to back, as uint8, and where each begins "
+           "(n + 1,) int64, in bytes.")
+      .def("verify", &Column::verify, nb::call_guard<GilRelease>(),
+           "Checks every page and every length; raises ChecksumError or FormatError.");
 }
 
 }  // namespace fastload::bindings

@@ -1,8 +1,9 @@
-// Resize and store for one picture, and the specs that the prefetch engine takes.
+// Transforms: what is done to a picture's pixels, for plans and for tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -14,12 +15,18 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "convert.h"
+#include "decode/decode.h"
 #include "gil.h"
+#include "mosaic.h"
 #include "register.h"
 #include "transform/cut.h"
+#include "transform/pixels/registry.h"
+#include "transform/pixels/stage.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -29,6 +36,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace fastload::bindings {
+
+// ---- Resize and store for one picture, and the specs that the prefetch engine takes
+
 namespace {
 
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
@@ -193,6 +203,227 @@ void register_transform(nb::module_& m) {
       "resize, stored by the StoreSpec: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
   m.def("store", run_store, "image"_a, "spec"_a, "repeat"_a = 1,
         "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, as resize_store's.");
+}
+
+// ---- Operations on pixels: their list, the spec that the engine takes, and one picture at a time
+
+namespace {
+
+using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<nb::numpy, uint8_t>;
+
+PixelNumber to_number(nb::handle given) {
+  if (!nb::isinstance<nb::tuple>(given)) return nb::cast<double>(given);
+  const auto [kind, values] = nb::cast<std::pair<std::string, std::vector<double>>>(given);
+  return {kind, values};
+}
+
+// (name, probability, numbers, parts); no parts may be left out.
+PixelNode to_node(nb::handle given) {
+  const auto fields = nb::cast<nb::tuple>(given);
+  PixelNode node{nb::cast<std::string>(fields[0]), nb::cast<double>(fields[1]), {}, {}};
+  for (const nb::handle number : fields[2]) node.numbers.push_back(to_number(number));
+  if (nb::len(fields) < 4) return node;
+  for (const nb::handle part : fields[3]) node.parts.push_back(to_node(part));
+  return node;
+}
+
+void make_spec(PixelSpec* self, const nb::sequence& uses, const PixelSpec* before) {
+  std::vector<PixelNode> nodes;
+  for (const nb::handle use : uses) nodes.push_back(to_node(use));
+  new (self) PixelSpec(std::move(nodes), before == nullptr ? PixelSpec() : *before);
+}
+
+nb::list drawn(const PixelSpec& spec, uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw,
+               uint8_t view) {
+  DrawnPixels found;
+  spec.draw({epoch_key(seed, epoch), sample, draw, view}, found);
+  nb::list steps;
+  for (const DrawnPixels::Step& step : found.steps()) {
+    const std::span<const double> numbers = found.numbers(step);
+    const std::vector<double> values(numbers.begin(), numbers.end());
+    steps.append(nb::make_tuple(step.operation->name, nb::tuple(nb::cast(values))));
+  }
+  return steps;
+}
+
+nb::dict listed() {
+  nb::dict all;
+  for (const PixelOperation* operation : pixel_operations()) {
+    nb::list parameters;
+    for (const char* name : operation->parameters) parameters.append(name);
+    all[operation->name] = nb::make_tuple(operation->number, nb::tuple(parameters));
+  }
+  return all;
+}
+
+nb::tuple moving() {
+  nb::list names;
+  for (const PixelOperation* operation : pixel_operations()) {
+    if (operation->motion != nullptr) names.append(operation->name);
+  }
+  return nb::tuple(names);
+}
+
+nb::tuple motion_of(const std::string& name, const std::vector<double>& numbers, int width,
+                    int height, uint64_t seed, uint64_t epoch, uint64_t sample) {
+  const PixelOperation& operation = pixel_operation(name);
+  if (operation.motion == nullptr || numbers.size() != operation.parameters.size()) {
+    throw Error(ErrorKind::kValue, name + " moves nothing, or takes other numbers.");
+  }
+  const SampleRng rng{epoch_key(seed, epoch), sample, 0};
+  const Motion motion =
+      operation.motion(numbers, PixelDraws(rng, operation.number, 0), width, height);
+  return nb::make_tuple(nb::tuple(nb::cast(std::vector(motion.a.begin(), motion.a.end()))),
+                        motion.perspective);
+}
+
+Array operate(const Image& image, const PixelSpec& spec, uint64_t seed, uint64_t epoch,
+              uint64_t sample, uint32_t draw, uint8_t view, int repeat) {
+  const size_t height = image.shape(0);
+  const size_t width = image.shape(1);
+  auto out = std::make_unique<uint8_t[]>(height * width * 3);
+  {
+    GilRelease release;
+    Canvas canvas;
+    DrawnPixels drawn;
+    for (int i = 0; i < repeat; ++i) {
+      canvas.begin(static_cast<int>(width), static_cast<int>(height));
+      std::memcpy(canvas.picture().pixels, image.data(), canvas.picture().bytes());
+      spec.draw({epoch_key(seed, epoch), sample, draw, view}, drawn);
+      drawn.apply(canvas);
+    }
+    std::memcpy(out.get(), canvas.picture().pixels, canvas.picture().bytes());
+  }
+  uint8_t* const data = out.release();
+  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  return Array(data, {height, width, 3}, owner);
+}
+
+}  // namespace
+
+void register_pixels(nb::module_& m) {
+  m.attr("PIXEL_OPERATIONS") = listed();
+  m.attr("MOVING_OPERATIONS") = moving();
+  nb::class_<PixelSpec>(m, "PixelSpec", "Operations on pixels; see transform/pixels/spec.h.")
+      .def("__init__", make_spec, "uses"_a = nb::tuple(), "before"_a = nb::none(),
+           "uses: (name, probability, numbers, parts) each. Of an operation: numbers as "
+           "PIXEL_OPERATIONS has them, no parts. Of a group (all, choice, order): parts are uses, "
+           "the numbers of a choice its weights. A number is a float, or (kind, values): drawn for "
+           "each sample; see transform/pixels/number.h. before: a PixelSpec whose uses draw apart "
+           "from these.")
+      .def("__len__", &PixelSpec::size)
+      .def("drawn", drawn, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
+           "What happens to this sample: (name, numbers) of each operation, in order.");
+  m.def("motion_of", motion_of, "name"_a, "numbers"_a, "width"_a, "height"_a, "seed"_a = 0,
+        "epoch"_a = 0, "sample"_a = 0,
+        "Where an operation, the first of its name, moves this sample's pixels: (eight numbers, "
+        "whether it is a perspective); see transform/pixels/motion.h.");
+  m.def("operate", operate, "image"_a, "spec"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
+        "view"_a = 0, "repeat"_a = 1,
+        "An (H, W, 3) uint8 picture after the operations, drawn for this sample; `repeat` times "
+        "over (benchmarks).");
+}
+
+// ---- A view of one encoded picture of any format, as the engine cuts it
+
+namespace {
+
+constexpr uint8_t kUntouched = 0xA5;
+
+// What lies between the rows stays as it was: tests look at it.
+nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, View view, const FormatArg& format,
+                                    const StoreSpec* wanted, bool nearest,
+                                    const std::string& filter, int fill, std::vector<int> colour,
+                                    const RawArg& raw, size_t gap, const PixelSpec* pixels,
+                                    const PixelSpec* source, int repeat) {
+  view.filter = by_name<Filter>("filter", kFilters, filter);
+  const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
+  const auto spec_of = [](const PixelSpec* spec) { return spec == nullptr ? PixelSpec() : *spec; };
+  const CutPlan plan({to_format(format), nearest, spec_of(pixels), store, fill, spec_of(source),
+                      std::move(colour)});
+  const auto [columns, lines] = view.made();
+  const size_t width = static_cast<size_t>(std::max(columns, 0));
+  const size_t height = static_cast<size_t>(std::max(lines, 0));
+  const size_t channels = static_cast<size_t>(plan.spec().format.channels);
+  const size_t planes = store.channels_last ? 1 : channels;
+  const size_t row = width * dtype_size(store.dtype) * (store.channels_last ? channels : 1) + gap;
+  std::unique_ptr<uint8_t[]> out(new uint8_t[planes * height * row]);
+  {
+    const GilRelease release;
+    std::fill_n(out.get(), planes * height * row, kUntouched);
+    Decoder decoder;
+    Resampler resampler;
+    PixelStage stage;
+    Cutter cutter(resampler, stage);
+    for (int i = 0; i < repeat; ++i) {
+      const ImageInfo info = open_picture(decoder, data, format, raw);
+      cutter.begin(view, plan, {out.get(), row, row * height}, {epoch_key(0, 0), 0, 0},
+                   {static_cast<int>(info.width), static_cast<int>(info.height)});
+      decoder.decode(cutter.source(), cutter);
+      cutter.end();
+    }
+  }
+  uint8_t* const bytes = out.release();
+  const nb::capsule owner(bytes, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  return {bytes, {planes, height, row}, owner};
+}
+
+}  // namespace
+
+void register_cut(nb::module_& m) {
+  m.def("cut", cut, "data"_a, "view"_a, "format"_a = FormatArg{3, 8, false}, "store"_a = nb::none(),
+        "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0, "colour"_a = std::vector<int>{},
+        "raw"_a = nb::none(), "gap"_a = 0, "pixels"_a = nb::none(), "source"_a = nb::none(),
+        "repeat"_a = 1,
+        "The window of a view of an encoded picture (uint8 array), or of raw pixels of (width, "
+        "height, channels, bits), opened in a format (channels, bits, ids): the stored bytes, "
+        "(planes, height, bytes of a row + gap). `pixels`, `source` (of the whole picture): "
+        "PixelSpecs, drawn for sample 0, epoch 0, seed 0; `repeat` times over (benchmarks).");
+}
+
+// ---- Mosaics: where pictures lie, for tests and for who looks at a plan
+
+namespace {
+
+nb::tuple rect(const Rect& rect) { return nb::make_tuple(rect.x, rect.y, rect.width, rect.height); }
+
+nb::dict compose_in_python(const MosaicArg& mosaic, const std::vector<std::pair<int, int>>& sizes,
+                           uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw,
+                           uint8_t view) {
+  std::vector<PictureSide> sides;
+  for (const auto& [width, height] : sizes) sides.push_back({width, height});
+  const SampleRng rng{epoch_key(seed, epoch), sample, draw, view};
+  const Composition made = compose(to_mosaic(mosaic), sides, rng);
+  nb::list pictures;
+  for (const PlacedPicture& one : made.pictures) {
+    pictures.append(nb::make_tuple(one.x, one.y, one.width, one.height, rect(one.shown)));
+  }
+  nb::dict result;
+  result["canvas"] = nb::make_tuple(made.canvas_width, made.canvas_height);
+  result["pictures"] = pictures;
+  result["visible"] = rect(made.visible);
+  result["of_canvas"] = made.of_canvas.a;
+  result["motion"] = made.motion.a;
+  result["gain"] = made.gain;
+  return result;
+}
+
+}  // namespace
+
+void register_mosaic(nb::module_& m) {
+  m.def("compose", &compose_in_python, nb::arg("mosaic"), nb::arg("sizes"), nb::arg("seed"),
+        nb::arg("epoch"), nb::arg("sample"), nb::arg("draw") = 0, nb::arg("view") = 0,
+        "Where pictures of these (width, height) lie in a sample's mosaic; see "
+        "csrc/core/transform/mosaic.h. mosaic: (size, tiles, (degrees, translate, scale, shear, "
+        "perspective), fill, alpha).");
+  m.def(
+      "mixup_weight",
+      [](double alpha, uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw) {
+        return mixup_weight(alpha, {epoch_key(seed, epoch), sample, draw});
+      },
+      nb::arg("alpha"), nb::arg("seed"), nb::arg("epoch"), nb::arg("sample"), nb::arg("draw") = 0,
+      "The weight of the first of two samples that are mixed.");
 }
 
 }  // namespace fastload::bindings

@@ -89,7 +89,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
 }
 FOREIGN = ("Python.h", "nanobind", "pybind11", "torch/", "ATen/", "c10/", "cuda", "nvToolsExt")
 HEAVY = ("torch", "pyarrow", "h5py", "lmdb", "PIL", "datasets", "rich")
-MAX_BINDING_LINES = 250
+MAX_BINDING_LINES = 500
 
 
 def part_of(module: str) -> str | None:
