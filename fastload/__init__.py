@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
     from fastload.loader.options import Block, Cache, Dali
     from fastload.loader.padding import valid
-    from fastload.packing.pack import pack
+    from fastload.packing.from_python import pack
     from fastload.sample.fields import (
         Array,
         Boxes,
@@ -120,7 +120,7 @@ _LAZY = {
     "diagnose": None,  # its module, which can be called
     "errors": None,
     "mix": "fastload.dataset.packed",
-    "pack": "fastload.packing.pack",
+    "pack": "fastload.packing.from_python",
     "transforms": None,
     "valid": "fastload.loader.padding",
 }

@@ -321,7 +321,7 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
     """A sample of the files packed, and read by fastload's DataLoader with the same transform."""
     from fastload import DataLoader
     from fastload.dataset.packed import PackedDataset
-    from fastload.packing.pack import pack
+    from fastload.packing.from_python import pack
     from fastload.sample.fields import Image, Label
 
     files = case.subject.files()

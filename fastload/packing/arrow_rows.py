@@ -1,4 +1,4 @@
-"""Rows of Parquet and Arrow tables as samples: column types, lists of objects, and checks of both."""
+"""The rows of Parquet and Arrow tables, and what the types of their columns say of fields."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import base64
 import hashlib
 import io
 import json
-import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -19,10 +18,10 @@ import pyarrow as pa
 
 from fastload.errors import PackError
 from fastload.extras import need
-from fastload.packing.sample_rows import PartialSample
+from fastload.packing.table_columns import format_of_boxes
 from fastload.packing.table_files import TableFile
 from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Scalar, Text, Texts
-from fastload.sample.schema import Field, Schema
+from fastload.sample.schema import Field
 from fastload.shard.arrow import dtype_of, type_named
 
 # ---- Hugging Face's column ``objects``, a struct of lists or a list of structs, as fields -----------
@@ -135,67 +134,6 @@ def _element_of(feature: Any) -> Any:
             feature = feature.get("feature")
         else:
             return feature
-
-
-# ---- Objects of a table's samples -------------------------------------------------------------------
-# Of which form their boxes are, and which of them cannot be packed.
-
-_ENOUGH = 16  # boxes that look like corners, and none that does not, are no accident
-
-
-def format_of_boxes(cells: Iterable[Sequence[Any]]) -> str | None:
-    """Whether boxes are ``"xywh"``, by those of some samples; None: they may as well be corners."""
-    seen = 0
-    for box in (box for boxes in cells for box in boxes):
-        if isinstance(box, (list, tuple)) and len(box) == 4 and None not in box:
-            if box[2] < box[0] or box[3] < box[1]:
-                return "xywh"
-            seen += 1
-    return None if seen >= _ENOUGH else "xywh"
-
-
-def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] | PartialSample:
-    """A sample without the objects whose boxes or classes are none."""
-    leaders = {field.of for field in schema if field.of is not None}
-    leader = next((f for f in schema if f.name in leaders and isinstance(f.kind, Boxes)), None)
-    if leader is None:
-        return sample
-    group = [field for field in schema if leader.name in (field.name, field.of)]
-    rows = [sample[field.name] for field in group]
-    if not all(isinstance(values, (list, tuple)) and len(values) == len(rows[0]) for values in rows):
-        return sample  # refused where it is encoded
-    wrong = {}
-    for number in range(len(rows[0])):
-        row = {field.name: values[number] for field, values in zip(group, rows, strict=True)}
-        reason = _wrong(row, group, leader)
-        if reason is not None:
-            wrong[number] = reason
-    if not wrong:
-        return sample
-    kept = {
-        field.name: [value for number, value in enumerate(values) if number not in wrong]
-        for field, values in zip(group, rows, strict=True)
-    }
-    return PartialSample({**sample, **kept}, [(f"object {number + 1}", why) for number, why in wrong.items()])
-
-
-def _wrong(row: Mapping[str, Any], group: Sequence[Field], leader: Field) -> str | None:
-    """Why an object cannot be packed; None: it can."""
-    box = row[leader.name]
-    numbers = isinstance(box, (list, tuple)) and all(isinstance(one, (int, float)) for one in box)
-    if not numbers or len(box) != 4 or not all(map(math.isfinite, box)):
-        return f"a box is four numbers. Found: {box!r:.60}"
-    assert isinstance(leader.kind, Boxes)
-    corners = leader.kind.format == "xyxy"
-    width, height = (box[2] - box[0], box[3] - box[1]) if corners else box[2:]
-    if width <= 0 or height <= 0:
-        return f"its box has no area: {width:g} x {height:g}"
-    for each in group:
-        if isinstance(each.kind, Labels) and each.kind.classes and isinstance(row[each.name], int):
-            most = len(each.kind.classes) - 1
-            if not -1 <= row[each.name] <= most:
-                return f"{each.name} must be from 0 to {most}. Found: {row[each.name]}"
-    return None
 
 
 # ---- What the types of Parquet's and Arrow's columns say of fields, and their values as Python's ----

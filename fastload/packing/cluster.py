@@ -234,7 +234,7 @@ def pack_shares(
     here if that one dies. Nothing is published; see :func:`fastload.packing.cluster.publish_shares`.
 
     Raises:
-        PackError: see :func:`fastload.packing.pack`; also another plan than that of the pack in ``output``.
+        PackError: see :func:`fastload.pack`; also another plan than that of the pack in ``output``.
     """
     options, observer = options or PackOptions(), observer or Observer()
     if options.restart:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists
-from fastload.packing.arrow_rows import without_bad
 from fastload.packing.files import raise_if_transient
 from fastload.packing.pictures import path_of
 from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, at_least
-from fastload.packing.table_columns import Column, picture_kind, value_of
+from fastload.packing.table_columns import Column, picture_kind, value_of, without_bad
 from fastload.packing.table_files import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
 from fastload.sample.fields import Image, Json, Kind, Label, Mask

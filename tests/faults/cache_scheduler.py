@@ -23,6 +23,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +86,10 @@ class Clock:
     def monotonic(self) -> float:
         """Seconds."""
         return self._slept + self._steps.passed
+
+    def time(self) -> float:
+        """Seconds since 1970; only noted in headers."""
+        return time.time()
 
     def sleep(self, seconds: float) -> None:
         """A step, behind which so much time has passed, or more."""

@@ -18,7 +18,7 @@ from fastload.diagnose.facts import Fix
 from fastload.diagnose.storage import RangeReader
 from fastload.diagnose.trial import LoaderUnderTest, LocalCopy, can_be_replicated, in_turns
 from fastload.machine.memory import available_memory
-from fastload.packing.pack import pack
+from fastload.packing.from_python import pack
 from fastload.shard.codecs import JPEG, PROGRESSIVE
 
 if TYPE_CHECKING:
