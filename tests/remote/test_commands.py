@@ -276,7 +276,7 @@ def test_warm_brings_no_store_into_the_page_cache(capsys: pytest.CaptureFixture[
 
 
 def test_shuffle_measures_a_set_in_a_store(capsys: pytest.CaptureFixture[str]) -> None:
-    assert URL in out_of(capsys, "shuffle", URL, "--batch-size", "8")
+    assert "with their neighbour" in out_of(capsys, "plan", URL, "--shuffle", "block", "--batch-size", "8")
 
 
 def test_no_set_there_is_a_message(capsys: pytest.CaptureFixture[str]) -> None:
