@@ -5,6 +5,7 @@ A new module gets a line in the table below; without one the tests fail.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -21,8 +22,10 @@ from house_sources import (
     cpp_files,
     imports,
     includes,
+    module_name,
     name_of,
     python_files,
+    top_level,
 )
 from room_tests import ALWAYS, CORE_ROOMS, ROOMS
 
@@ -146,8 +149,68 @@ def broken_includes(core: Path) -> list[str]:
     return found
 
 
+def circles(package: Path) -> list[list[str]]:
+    """Modules of ``package`` that import each other while they are imported: each list is one circle."""
+    paths = {module_name(path, package.parent): path for path in package.rglob("*.py")}
+    above = {
+        module: {name for name, at_once in imports(path, package.parent) if at_once and name in paths}
+        for module, path in paths.items()
+    }
+    # A package's own file runs before each of its modules; what it imports of them is no circle.
+    above = {
+        module: {n for n in names if not f"{module}.".startswith(f"{n}.")} for module, names in above.items()
+    }
+    while True:
+        done = {module for module, names in above.items() if not names & above.keys()}
+        if not done:
+            break
+        above = {module: names for module, names in above.items() if module not in done}
+    while True:  # what only leads to a circle is no part of it
+        used = set().union(*above.values()) if above else set()
+        if above.keys() <= used:
+            break
+        above = {module: names for module, names in above.items() if module in used}
+    return [sorted(above)] if above else []
+
+
+def hidden_names(package: Path) -> list[str]:
+    """Modules named as something else that their package offers: importing one would take its place."""
+    found = []
+    for path in package.rglob("__init__.py"):
+        offered = set()
+        for node in top_level(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                offered.add(node.name)
+            elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+                offered |= {alias.asname or alias.name for alias in node.names}
+        modules = {each.stem for each in path.parent.iterdir() if each.suffix == ".py" or each.is_dir()}
+        found += [f"{path.relative_to(package)}: {name}" for name in sorted(offered & modules)]
+    return found
+
+
 def test_imports_go_down() -> None:
     assert broken_imports(PACKAGE) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles(PACKAGE) == []
+
+
+def test_no_module_hides_what_its_package_offers() -> None:
+    assert hidden_names(PACKAGE) == []
+
+
+def test_the_checks_of_modules_find(tmp_path: Path) -> None:
+    package = tmp_path / "fastload"
+    package.mkdir()
+    (package / "__init__.py").write_text("from fastload.a import pack\n")
+    (package / "a.py").write_text("from fastload.b import x\ndef pack(): pass\n")
+    (package / "b.py").write_text("def x():\n    from fastload.pack import y\n")
+    (package / "pack.py").write_text("from fastload.a import pack\n")
+    assert circles(package) == []
+    assert hidden_names(package) == ["__init__.py: pack"]
+    (package / "b.py").write_text("from fastload.pack import y\n")
+    assert circles(package) == [["fastload.a", "fastload.b", "fastload.pack"]]
 
 
 def test_core_includes_go_down_and_know_no_python_torch_or_cuda() -> None:
