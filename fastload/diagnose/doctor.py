@@ -42,7 +42,7 @@ def _stages(case: Examination) -> Iterator[Stage]:
             "storage",
             storage.random,
             evidence=f"{'Cold' if not storage.line else storage.line}: {digits(storage.random)} records/s at "
-            f"random, {digits(storage.orderly)} in order, one takes {1000 * storage.latency:.2f} ms{warm}. "
+            f"random, {digits(storage.orderly)} in order, {1000 * storage.latency:.2f} ms for one{warm}. "
             f"{storage.evidence}.",
         )
     for name in ("decode", "transform"):
@@ -53,8 +53,8 @@ def _stages(case: Examination) -> Iterator[Stage]:
                 name,
                 usable / seconds,
                 seconds,
-                f"{1000 * seconds:.2f} ms a sample in each of {base.threads} threads, in the loader's own "
-                f"run: {digits(1 / seconds)} images/s of one.",
+                f"{1000 * seconds:.2f} ms per sample in each of {base.threads} threads, in the loader's own "
+                f"run: {digits(1 / seconds)} images/s per thread.",
             )
     for name, collates in (("python", False), ("collate", True)):
         functions = [one for one in case.functions if one.collates == collates]
@@ -63,7 +63,7 @@ def _stages(case: Examination) -> Iterator[Stage]:
                 name,
                 case.python_rate(collates),
                 sum(one.cpu for one in functions),
-                "; ".join(f"{one.name}: {1000 * one.seconds:.2f} ms a sample" for one in functions)
+                "; ".join(f"{one.name}: {1000 * one.seconds:.2f} ms per sample" for one in functions)
                 + f". {lanes(case.subject)} at once.",
             )
     yield Stage(
@@ -71,7 +71,7 @@ def _stages(case: Examination) -> Iterator[Stage]:
         base.rate,
         base.cpu,
         f"Without a step, on records in memory: {digits(base.rate)} images/s, {1000 * base.cpu:.2f} ms of "
-        f"CPU time a sample, threads at {base.busy:.2f} of their time.",
+        f"CPU time per sample, threads busy {base.busy:.0%} of the time.",
     )
     if case.step is not None:
         yield case.step

@@ -129,14 +129,14 @@ def _slow(clocks: Mapping[int, RankClocks], slow: Sequence[int]) -> list[str]:
     others = [own for rank, own in clocks.items() if rank not in slow]
     named = [clocks[rank] for rank in slow]
     hosts = sorted({own.host for own in named})
-    ranks, wait = in_words(slow), statistics.median(own.batch_wait for own in named)
+    wait = statistics.median(own.batch_wait for own in named)
     part = _percent(statistics.median(own.wait_share for own in named))
     usual = statistics.median(own.batch_wait for own in others)
     usual_part = _percent(statistics.median(own.wait_share for own in others))
-    verb = "is" if len(slow) == 1 else "are"
+    are_slow = "is slow: it waits" if len(slow) == 1 else "are slow: they wait"
     sentences = [
-        f"{ranks.capitalize()} ({', '.join(hosts)}) {verb} slow: {_ms(wait)} of waiting for a batch there, "
-        f"{part} of the time; {_ms(usual)}, {usual_part}, on the others."
+        f"{in_words(slow).capitalize()} ({', '.join(hosts)}) {are_slow} {_ms(wait)} per batch ({part} of the "
+        f"time); the others wait {_ms(usual)} ({usual_part})."
     ]
     if len(hosts) == 1 and {own.host for own in others}.isdisjoint(hosts) and len(slow) > 1:
         sentences.append(f"They are all the ranks of {hosts[0]}.")
@@ -145,8 +145,8 @@ def _slow(clocks: Mapping[int, RankClocks], slow: Sequence[int]) -> list[str]:
         sentences.append(f"Why: {'; '.join(reasons)}.")
     else:
         sentences.append(
-            "Its clocks say no reason: a sample takes its threads no longer than elsewhere, and there are as "
-            "many of them. Look at its Python functions (collate_fn), and at what else runs there."
+            "Its clocks show no reason: a sample takes its threads no longer than elsewhere, and it has as "
+            "many threads. Look at its Python functions (collate_fn), and at what else runs there."
         )
     return sentences
 
@@ -166,24 +166,24 @@ def _reasons(slow: Sequence[RankClocks], others: Sequence[RankClocks]) -> list[s
     larger, usual = medians(lambda own: own.encoded_bytes / max(own.decoded, 1))
     bigger = larger > usual * _DIFFERS
     if bigger:
-        text = f"its samples have {larger / 1e3:.0f} KB, the others' {usual / 1e3:.0f}"
+        text = f"its samples average {larger / 1e3:.0f} KB, those of the others {usual / 1e3:.0f} KB"
         found.append((larger / max(usual, 1e-9), text))
     whole = sum(medians(stage)[0] for stage in _STAGES.values())
     for name, value in _STAGES.items():
         here, there = medians(value)
         # What takes no time anywhere is no reason, however it compares.
         if here > there * _DIFFERS and here - there > 0.05 * whole:
-            text = f"{name} a sample takes {_ms(here)} of a thread there, {_ms(there)} on the others"
+            text = f"{name} a sample takes {_ms(here)} of thread time there and {_ms(there)} on the others"
             if not bigger and name != "reading":
-                text += ", of samples as large: its CPUs are slower, or shared"
+                text += ", for samples of the same size: its CPUs are slower, or shared"
             found.append((here / max(there, 1e-9), text))
     here, there = medians(lambda own: own.hits / max(own.hits + own.misses, 1))
     if there - here > 0.1:
-        text = f"the node cache has {_percent(here)} of its records, {_percent(there)} of theirs"
+        text = f"{_percent(here)} of its records come from the node cache, {_percent(there)} on the others"
         found.append((1 + there - here, text))
     here, there = medians(lambda own: own.late / max(own.decoded, 1))
     if here - there > 0.05:
-        text = f"{_percent(here)} of its records come late from storage, {_percent(there)} of theirs"
+        text = f"{_percent(here)} of its records come late from storage, {_percent(there)} on the others"
         found.append((1 + here - there, text))
     return [text for _, text in sorted(found, key=lambda reason: -reason[0])]
 
@@ -272,8 +272,8 @@ def gathered_stats(
         member = membership(world, group)
         if member is None:
             raise WorldError(
-                f"gathered_stats: rank {world.rank} of {world.size} has no process group to ask the others "
-                "by. Pass folder=, one that all ranks see."
+                f"gathered_stats: rank {world.rank} of {world.size} has no process group through which to "
+                "ask the others. Pass folder=, a folder that all ranks see."
             )
         store, members, _ = member
         key = f"fastload/{','.join(map(str, members))}/{loader._loader_plan.site}/clocks/{name}"
@@ -422,7 +422,7 @@ def with_ranks(verdict: Verdict, gathered: Gathered, rank: int) -> Verdict:
     if not slow:
         return verdict
     evidence = "Each rank's own clocks since its first batch: " + "; ".join(
-        f"rank {own.rank} waits {1e3 * own.batch_wait:.1f} ms a batch" for own in gathered.clocks.values()
+        f"rank {own.rank} waits {1e3 * own.batch_wait:.1f} ms per batch" for own in gathered.clocks.values()
     )
     which = Sentence(str(gathered), f"{evidence}.")
     if rank in slow:
@@ -430,5 +430,5 @@ def with_ranks(verdict: Verdict, gathered: Gathered, rank: int) -> Verdict:
         return replace(verdict, limit="ranks", sentences=(which, here, *verdict.sentences))
     words = f"Ask the doctor on {in_words(slow)}: this is rank {rank}, whose step waits for them."
     numbers = f"Here the loop reached {verdict.rate:.0f} images/s"
-    numbers += f", and the loader could give {verdict.loader_rate:.0f}." if verdict.loader_rate else "."
+    numbers += f", and the loader could deliver {verdict.loader_rate:.0f}." if verdict.loader_rate else "."
     return replace(verdict, limit="ranks", sentences=(which, Sentence(words, numbers)), fixes=())

@@ -73,18 +73,16 @@ def announcement(path: str, seconds: float = 60.0) -> str:
     """What the user is to be told before :func:`watch_script`."""
     return (
         f"{path} is run as it is, for about {seconds:g} s from its first batch on, and then ended: it gets "
-        f"its own batches, then the last one again and again, then its loop is left. What it writes by "
-        f"itself (logs, checkpoints) is written."
+        f"its own batches, then the last one again and again; then its loop is left. It writes its logs and "
+        f"checkpoints as usual."
     )
 
 
 def require_script(path: str) -> None:
     """Raise FileNotFoundError where there is no such script."""
     if not is_file(path):
-        what = "a folder, no script" if is_dir(path) else "not there"
-        raise FileNotFoundError(
-            f"{path} is {what}. Give the path of a Python file, as 'python' would have it."
-        )
+        what = "a folder, not a script" if is_dir(path) else "not there"
+        raise FileNotFoundError(f"{path} is {what}. Give the path of a Python file, as for 'python'.")
 
 
 def watch_script(
@@ -262,13 +260,13 @@ class _Talk:
         words = said.get("left", "")
         if "left" not in said:
             words = (
-                f"{self._path} went on after its loop was to be left (it catches BaseException, or its "
-                f"finally blocks take long) and was ended; so nothing could be tried on its loader."
+                f"{self._path} went on when its loop was to end (it catches BaseException, or its finally "
+                f"blocks take long) and was ended, so nothing could be tried on its loader."
             )
         elif "unexamined" in said:
             words += f" Nothing could be tried on its loader: {said['unexamined']}"
         elif "verdict" not in said:
-            words += " The experiments on its loader did not come to an end, and were ended."
+            words += " The experiments on its loader did not finish in time, and were ended."
         return Watched(loop, step, said.get("verdict"), words)
 
     def _nothing_watched(self) -> str:
@@ -280,8 +278,8 @@ class _Talk:
             return f"{path} asked no DataLoader for a batch within {_START:g} s, and was ended."
         if code is None:
             return (
-                f"{path} was ended: in {self._seconds + _GRACE:g} s since its first batch its loop had too "
-                f"few batches to be watched. Give it smaller steps, or --seconds more."
+                f"{path} was ended: in the {self._seconds + _GRACE:g} s after its first batch, its loop had "
+                f"too few batches to be watched. Give it shorter steps, or raise --seconds."
             )
         if code < 0:
             return f"{path} was ended by signal {signal.Signals(-code).name} before its loop was watched."
@@ -700,14 +698,14 @@ class _Child:
         most = max((record.batches for record in self._phases.watching.all_records), default=None)
         if most is None:
             return (
-                f"{self._name} ended without having asked a DataLoader (fastload's, or one that inherits "
-                f"from torch.utils.data.DataLoader) for a batch in this process. Give the arguments with "
-                f"which it trains; a script that starts processes by itself is watched under torchrun: "
-                f"torchrun ... -m fastload doctor {self._name}."
+                f"{self._name} never asked a DataLoader (fastload's, or one that inherits from "
+                f"torch.utils.data.DataLoader) for a batch in this process. Pass the arguments that make it "
+                f"train; a script that starts processes by itself is watched under torchrun: torchrun ... -m "
+                f"fastload doctor {self._name}."
             )
         return (
-            f"{self._name} ended after too few batches to say anything: besides the first ones of each "
-            f"epoch, {most} counted, at least 2 must. Give it a longer run."
+            f"{self._name} ended after too few batches to be judged: apart from the first ones of each "
+            f"epoch, {most} counted, and at least 2 are needed. Let it run longer."
         )
 
     def _run_script(self) -> None:

@@ -286,7 +286,7 @@ def kept_workers(case: TorchExamination) -> Iterator[Fix]:
         "persistent-workers",
         "persistent_workers=True",
         faster,
-        f"{subject.workers} workers take {start:.1f} s to begin, and an epoch takes about {epoch:.1f} s.",
+        f"{subject.workers} workers take {start:.1f} s to start, and an epoch takes about {epoch:.1f} s.",
     )
 
 
@@ -309,12 +309,16 @@ def without_collate(case: TorchExamination) -> Iterator[Fix]:
         found = in_turns(makers, case.subject.trial_batch, case.budget.run, _ROUNDS, case.step)
     except Exception as error:  # torch's own may not know these samples
         yield Fix(
-            "collate_fn", f"{words} it would be more", 0.0, 0.0, f"{said} {type(error).__name__}: {error}"
+            "collate_fn",
+            f"{words} the loader would be faster",
+            0.0,
+            0.0,
+            f"{said} {type(error).__name__}: {error}",
         )
         return
     then = found["without"]
     evidence = f"{said} {digits(found['now'].rate)} samples/s with it, {digits(then.rate)} without, in turns."
-    yield case.fix("collate_fn", words, then, evidence, "what it does has to be done elsewhere", found["now"])
+    yield case.fix("collate_fn", words, then, evidence, "its work has to be done elsewhere", found["now"])
 
 
 def by_fastload(case: TorchExamination) -> Iterator[Fix]:
@@ -358,7 +362,7 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
         then,
         f"{len(packed)} of its files, packed into a temporary folder, the same transform, {threads} threads: "
         f"{digits(then.rate)} images/s, and {digits(now.rate)} by this loader, in turns, without a step.",
-        "the files' bytes once more on disk",
+        "a second copy of the files on disk",
         now,
     )
 
@@ -416,14 +420,14 @@ def _stages(case: TorchExamination) -> Iterator[Stage]:
             name, workers / max(1e-9, seconds), seconds, f"A sample, alone in this process: {evidence}."
         )
     if case.collate > 0:
-        evidence = f"{1000 * case.collate:.3f} ms a sample, alone in this process."
+        evidence = f"{1000 * case.collate:.3f} ms per sample, alone in this process."
         yield Stage("collate", workers / case.collate, case.collate, evidence)
     yield Stage(
         "loader",
         case.base.rate,
         case.base.cpu,
         f"Without a step, {case.subject.workers} workers: {digits(case.base.rate)} samples/s, "
-        f"{1000 * case.base.cpu:.2f} ms of CPU time a sample.",
+        f"{1000 * case.base.cpu:.2f} ms of CPU time per sample.",
     )
     if case.step is not None:
         yield case.step
@@ -469,6 +473,6 @@ def _cause(case: TorchExamination, limit: str) -> Sentence:
     of = [part for part in case.parts if part.name == limit]
     slowest = max(of, key=lambda part: part.seconds)
     what = {"decode": "Decoding", "transform": "The transform", "python": "Python code"}[limit]
-    there = f"{sum(part.seconds for part in of) / whole:.0%} of it there ({slowest.words})"
-    text = f"{what} is the bottleneck: {count} at {1000 * whole:.2f} ms per sample, {there}."
+    share = f"{sum(part.seconds for part in of) / whole:.0%} of that in this stage ({slowest.words})"
+    text = f"{what} is the bottleneck: {count} at {1000 * whole:.2f} ms per sample, {share}."
     return Sentence(text, evidence)

@@ -37,18 +37,15 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
         waits = f"The loop waits for {case.loop.wait_share:.0%} of its time"
         return Sentence(f"{waits}: the data pipeline is not the bottleneck.", run)
     if case.step is None:
-        return Sentence(f"The loader gives {digits(case.loader_rate)} images/s.", run)
-    step = f"The step could take {digits(case.step_rate)} images/s"
+        return Sentence(f"The loader delivers {digits(case.loader_rate)} images/s.", run)
+    step = f"The step can take {digits(case.step_rate)} images/s"
+    could = f"{step}; the loader can deliver {digits(case.loader_rate)}"
     evidence = f"{case.step.evidence} {run}"
     if limit == "step":
-        enough = (
-            f"{step}, the loader could give {digits(case.loader_rate)}: the data pipeline is not the "
-            "bottleneck."
-        )
-        return Sentence(enough, evidence)
+        return Sentence(f"{could}: the data pipeline is not the bottleneck.", evidence)
     if limit == "transfer":
-        return Sentence(f"{step}, the loader could give {digits(case.loader_rate)}.", evidence)
-    return Sentence(f"{step}, the loader gives {digits(case.now)}.", evidence)
+        return Sentence(f"{could}.", evidence)
+    return Sentence(f"{step}; the loader delivers {digits(case.now)}.", evidence)
 
 
 def step_limits(case: Examined) -> bool:
@@ -85,21 +82,21 @@ def machine_limit(fixes: Sequence[Fix]) -> str | None:
 
 def machine_sentence(case: Examined, limit: str) -> Sentence:
     """That the quota, or others' work, limits."""
-    takes = f"The loader takes {case.base.rate * case.base.cpu:.2f} CPUs."
+    uses = f"The loader uses {case.base.rate * case.base.cpu:.2f} CPUs."
     if limit == "quota":
         text = f"The CPU quota is the bottleneck: it allows {case.cpus:g} of {case.mask} CPUs."
-        return Sentence(text, f"{takes} The quota is the smallest of this process's cgroups.")
+        return Sentence(text, f"{uses} The quota is the smallest of this process's cgroups.")
     text = (
         f"Other processes are using the CPUs: this one got {case.spare:.1f} of {case.cpus:g} when it asked "
         "for all."
     )
-    return Sentence(text, takes)
+    return Sentence(text, uses)
 
 
 def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
     """The best ones with their numbers, then what has none."""
     for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
-        price = f" Its price: {fix.price}." if fix.price else ""
+        price = f" Cost: {fix.price}." if fix.price else ""
         yield Sentence(
             f"{fix.words}: {digits(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
         )
@@ -112,8 +109,8 @@ def left_out(case: Examined) -> Iterator[Sentence]:
     """What there was no time for, and what this machine did not let the doctor try."""
     if case.budget.left_out:
         names = ", ".join(case.budget.left_out)
-        more = f"There were {case.budget.seconds:.0f} s; with more of them more is tried."
-        yield Sentence(f"Not tried, for lack of time: {names}.", more)
+        more = f"The limit was {case.budget.seconds:.0f} s; a higher one leaves time for more."
+        yield Sentence(f"Not tried, because time ran out: {names}.", more)
     for name, why in case.budget.failed:
         yield Sentence(f"Could not be tried here: {name}. {why}")
 
@@ -174,7 +171,7 @@ def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> 
 def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     base = case.base
     of = {stage.name: stage for stage in stages}
-    threads = f"{base.threads} thread{'s' if base.threads != 1 else ''}"
+    busy = f"{base.threads} thread{'s' if base.threads != 1 else ''} busy {base.busy:.0%} of the time"
     if limit == "step":
         return Sentence(STEP_WORDS, f"The loop reached {digits(case.now)} images/s.")
     if limit in ("quota", "neighbour"):
@@ -182,58 +179,47 @@ def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     if limit == "storage":
         return Sentence(_of_storage(case), of["storage"].evidence)
     if limit == "threads":
-        return Sentence(
-            f"Too few threads: {threads} at {base.busy:.2f} of their time, for {case.cpus:g} CPUs.",
-            of["loader"].evidence,
-        )
+        return Sentence(f"Too few threads: {busy}, for {case.cpus:g} CPUs.", of["loader"].evidence)
     if limit in ("python", "collate"):
         slowest = next(one for one in case.functions if one.collates == (limit == "collate"))
         what = "The collate function" if limit == "collate" else "Python"
         return Sentence(
             f"{what} is the bottleneck: {slowest.name} takes {1000 * slowest.seconds:.2f} ms per sample, and "
-            f"{_at_once(lanes(case.subject))}; the core's threads could give {digits(_of_threads(case))} "
+            f"{_at_once(lanes(case.subject))}; the core's threads could deliver {digits(_of_threads(case))} "
             "images/s.",
             of[limit].evidence,
         )
     if limit == "prefetch":
-        return Sentence(
-            f"Uneven samples are the bottleneck: {threads} at {base.busy:.2f} of their time, waiting for "
-            "room ahead.",
-            of["loader"].evidence,
-        )
+        text = f"Uneven samples are the bottleneck: {busy}, and otherwise waiting for room ahead."
+        return Sentence(text, of["loader"].evidence)
     if limit == "batch":
         return Sentence(
-            f"Small batches are the bottleneck: {threads} at {base.busy:.2f} of their time; the rest is what "
-            f"a batch costs, whatever is in it, and each has {case.subject.batch_size}.",
+            f"Small batches are the bottleneck: {busy}; the rest is the fixed cost of a batch, and each has "
+            f"only {case.subject.batch_size} samples.",
             of["loader"].evidence,
         )
     if limit in ("decode", "transform"):
         what = "Decoding is the bottleneck" if limit == "decode" else "The transform is the bottleneck"
         part = of[limit].cpu / base.seconds if base.seconds > 0 else 0.0
-        return Sentence(
-            f"{what}: {threads} at {base.busy:.2f} of their time, {part:.0%} of it there.", of[limit].evidence
-        )
-    return Sentence(
-        f"The bottleneck was not found: {threads} are at work for {base.busy:.2f} of their time, so it is "
-        "neither reading nor decoding.",
-        of["loader"].evidence,
-    )
+        return Sentence(f"{what}: {busy}, {part:.0%} of that in this stage.", of[limit].evidence)
+    text = f"The bottleneck was not found: {busy}, so it is neither reading nor decoding."
+    return Sentence(text, of["loader"].evidence)
 
 
 def _of_storage(case: Examination) -> str:
     storage, wanted = case.storage, min(case.base.rate, case.step_rate)
     assert storage is not None
-    given = (
-        f"gives {digits(storage.bytes / 1e6)} MB/s of records at random, {digits(storage.random)} images/s"
+    delivers = (
+        f"delivers {digits(storage.bytes / 1e6)} MB/s for random records, {digits(storage.random)} images/s"
     )
     if storage.line:
         needs = wanted * case.cold * storage.bytes / storage.random
         return (
-            f"Storage is the bottleneck: the line to {storage.line} {given}; the loader needs "
+            f"Storage is the bottleneck: the link to {storage.line} {delivers}; the loader needs "
             f"{digits(needs / 1e6)} MB/s for {digits(wanted)}."
         )
     where = "a network file system" if storage.remote else "the disk"
-    return f"Storage is the bottleneck: {where} {given}; from memory it would be {digits(case.base.rate)}."
+    return f"Storage is the bottleneck: {where} {delivers}; from memory it would be {digits(case.base.rate)}."
 
 
 def _at_once(count: int) -> str:

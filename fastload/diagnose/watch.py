@@ -532,9 +532,9 @@ class Diagnosis:
         what = "this loader" if self._loader is not None else "any loader"
         most = max((record.batches for record in self._records.values()), default=0)
         raise StateError(
-            f"Too few batches of {what} were asked for inside of diagnose(): {most} count, at least 2 "
-            f"must, and the first batch of an epoch and the one without a next() after it do not. "
-            f"Run the training loop inside of the with block, from its for statement on."
+            f"Too few batches of {what} were asked for inside diagnose(): {most} counted, and at least 2 are "
+            f"needed, without the first batch of an epoch and any that no next() follows. Run the training "
+            f"loop inside the with block, from its for statement on."
         )
 
 

@@ -73,9 +73,9 @@ def repacked(case: Examination) -> Iterator[Fix]:
     for name, words, _, price in tried:
         trial, after = found[name], packs[name].manifest.data_bytes / len(packs[name])
         evidence = (
-            f"{len(ids)} of the pictures, packed so in a folder: {digits(trial.rate)} images/s, and "
-            f"{digits(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
-            f"{before / 1000:.0f}."
+            f"{len(ids)} of the pictures, packed this way into a temporary folder: {digits(trial.rate)} "
+            f"images/s, and {digits(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB per "
+            f"record instead of {before / 1000:.0f}."
         )
         stored = case.storage_rate * before / max(1.0, after)
         yield case.fix(name, words, trial, evidence, price, found["now"], stored)
@@ -109,7 +109,7 @@ def _candidates(subject: Any, records: npt.NDArray[np.void]) -> list[tuple[str, 
         price = "pixels change: pictures are scaled and encoded again"
         found.append(("max-side", f"`pack --max-side {side}`", {"max_side": side}, price))
     if np.mean(progressive) >= _SHARE_OF_DECODING:
-        price = "one lossless pass, and some bytes more"
+        price = "one lossless pass, and a few more bytes"
         found.append(("baseline", "`pack --baseline`", {"baseline": True}, price))
     bare = not subject.in_store and any(part.entries is None for part in subject.parts)
     if bare and side is not None and np.mean(jpegs & ~progressive) >= _SHARE_OF_DECODING:
@@ -164,8 +164,8 @@ def from_memory(case: Examination) -> Iterator[Fix]:
         "memory-cache",
         words,
         base,
-        f"The loader gave {digits(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
-        "has room there. From the second epoch on.",
+        f"The loader delivered {digits(base.rate)} images/s from records in memory; {room:.0%} of the set "
+        "fits there. This applies from the second epoch on.",
         f"{amount(min(subject.data_bytes, room * subject.data_bytes))} of memory",
         storage_rate=case.storage.random / left if left > 0 else float("inf"),
     )
@@ -181,7 +181,7 @@ def warmed(case: Examination) -> Iterator[Fix]:
         "warm",
         f"`fastload warm {subject.parts[0].where}` before the job",
         base,
-        f"The loader gave {digits(base.rate)} images/s of records that are in memory; reading all "
+        f"The loader delivered {digits(base.rate)} images/s from records in memory; reading all "
         f"{amount(subject.data_bytes)} in order takes about {seconds:.0f} s.",
         f"{amount(subject.data_bytes)} of memory",
         storage_rate=float("inf"),
@@ -216,8 +216,8 @@ def decoded_cache(case: Examination) -> Iterator[Fix]:
         "decoded-cache",
         f'cache_decoded={side}, cache="{amount(1.1 * need).replace(" ", "")}"',
         then,
-        f"{len(ids)} pictures kept decoded in memory gave {digits(then.rate)} images/s, decoded anew "
-        f"{digits(now.rate)}, in turns. From the second epoch on.",
+        f"{len(ids)} pictures kept decoded in memory gave {digits(then.rate)} images/s, decoded each time "
+        f"{digits(now.rate)}, in turns. This applies from the second epoch on.",
         f"{amount(need)} of memory; pictures are scaled to {side} pixels before the crop",
         now,
         float("inf"),
@@ -262,9 +262,9 @@ def on_local_disk(case: Examination) -> Iterator[Fix]:
         "disk-tier",
         f'cache="FOLDER_ON_A_LOCAL_DISK:{wanted}"',
         case.base,
-        f"The disk of {case.folder.parent} gave {digits(rate)} of the set's records per second at random, "
-        f"which were written there and dropped from memory; {room:.0%} of the set has room on it. From the "
-        "second epoch on; another disk is another number.",
+        f"The disk of {case.folder.parent} gave {digits(rate)} of the set's records per second at random "
+        f"(written there, and dropped from memory); {room:.0%} of the set fits on it. This applies from the "
+        "second epoch on, and to this disk only.",
         f"{amount(room * subject.data_bytes)} of disk",
         storage_rate=1 / seconds,
     )

@@ -97,7 +97,7 @@ def deeper_prefetch(case: Examination) -> Iterator[Fix]:
         fix = case.fix("prefetch", words, more, evidence, price, now)
     else:
         evidence = (
-            f"{_LONGEST:.0%} of the waits have {_burst(case.loop):.0%} of the waiting, and on the average "
+            f"{_LONGEST:.0%} of the waits make up {_burst(case.loop):.0%} of the waiting, and on average "
             f"the loader is fast enough. {rates}, with a pause of {1000 * pause:.1f} ms for each step."
         )
         gain = more.rate / now.rate - 1
@@ -158,7 +158,7 @@ def larger_batches(case: Examination) -> Iterator[Fix]:
         found["more"],
         f"Batches of {size} gave {digits(found['now'].rate)} images/s, of {_TIMES * size} "
         f"{digits(found['more'].rate)}, in turns, without a step.",
-        "other training: the learning rate belongs to it",
+        "training changes: the learning rate depends on the batch size",
         found["now"],
     )
 
@@ -181,15 +181,14 @@ def as_uint8(case: Examination) -> Iterator[Fix]:
     )
     now, then = found["now"], found["uint8"]
     words = 'uint8 out of the loader, normalised on the device (device="cuda" does both)'
-    made = " and ".join(dtypes)
     share = min(1 / getattr(torch, name).itemsize for name in dtypes)
     yield case.fix(
         "device-normalise",
         words,
         then,
-        f"The loader gave {digits(then.rate)} images/s where it left them in uint8, {digits(now.rate)} where "
-        f"it made {made} of them, in turns, without a step. What crosses to the device is {share:.0%} of the "
-        "bytes then; that is not in the number.",
+        f"The loader delivered {digits(then.rate)} images/s in uint8, {digits(now.rate)} in "
+        f"{' and '.join(dtypes)}, in turns, without a step. Only {share:.0%} of the bytes are then copied to "
+        "the device; that is not in the number.",
         "one pass over each batch on the device",
         now,
     )
@@ -232,7 +231,7 @@ def without_functions(case: Examination) -> Iterator[Fix]:
         words = f"Without the {kind} {function.name}"
         if function.keep:
             words += f" (or in the core: {function.keep})"
-        said = f"{1000 * function.seconds:.2f} ms a sample in Python{_lock(function)}"
+        said = f"{1000 * function.seconds:.2f} ms per sample in Python{_lock(function)}"
         makers: dict[str, Callable[[], Any]] = {
             "now": case.subject.make,
             "without": partial(case.subject.make, **without(case.subject, function)),
@@ -241,18 +240,18 @@ def without_functions(case: Examination) -> Iterator[Fix]:
             found = in_turns(makers, case.subject.trial_batch, case.budget.run, step=case.step)
         except Exception as error:  # whatever follows it may need what it makes
             evidence = f"{said}. Nothing was measured without it: {type(error).__name__}: {error}"
-            yield Fix(kind, f"{words} it would be more", 0.0, 0.0, evidence)
+            yield Fix(kind, f"{words} the loader would be faster", 0.0, 0.0, evidence)
             continue
         now, then = found["now"], found["without"]
         evidence = f"{said}. {digits(now.rate)} images/s with it, {digits(then.rate)} without, in turns."
-        price = "what it does has to be done elsewhere: in the core, on the device, or before packing"
+        price = "its work has to be done elsewhere: in the core, on the device, or before packing"
         yield case.fix(kind, words, then, evidence, price, now)
 
 
 def _lock(function: Function) -> str:
     if function.lock is None or function.lock < 0.5:
         return ""
-    return f", and Python's lock is kept for {function.lock:.0%} of it"
+    return f", and Python's lock is held for {function.lock:.0%} of it"
 
 
 # ---- More decoding threads, and more cores for them -------------------------------------------------
@@ -297,7 +296,7 @@ def more_cores(case: Examination) -> Iterator[Fix]:
         min(case.step_rate, case.now * cpus / case.cpus),
         min(case.step_rate / case.now, cpus / case.cpus) - 1,
         f"Computed, not tried: a sample takes {1000 * base.cpu:.2f} ms of CPU time, and "
-        f"{base.rate * base.cpu:.1f} of {case.cpus:g} CPUs were at work.",
+        f"{base.rate * base.cpu:.1f} of {case.cpus:g} CPUs were busy.",
         "CPUs",
     )
 
@@ -320,7 +319,7 @@ def larger_quota(case: Examined) -> Iterator[Fix]:
         f"A CPU quota of {mask} instead of {quota:g} (cpu.max; docker's --cpus, Kubernetes' limits)",
         min(case.step_rate, case.now * times),
         min(case.step_rate / case.now, times) - 1,
-        f"Computed, not tried: the cgroup lets {quota:g} of {mask} CPUs through, and the loader takes "
+        f"Computed, not tried: the cgroup allows {quota:g} of {mask} CPUs, and the loader uses "
         f"{case.base.rate * case.base.cpu:.2f}."
         + (f" The loop was held back for {held:.1f} s while it was watched." if held else ""),
         "CPUs",
@@ -334,12 +333,12 @@ def no_neighbours(case: Examined) -> Iterator[Fix]:
     times = _more(case, case.cpus, case.cpus / case.spare)
     yield Fix(
         "neighbour",
-        f"The CPUs alone (other processes, or other machines on the same host, take "
+        f"With all CPUs to itself (other processes or guests of the host take "
         f"{case.cpus - case.spare:.1f} of {case.cpus:g})",
         min(case.step_rate, case.now * times),
         min(case.step_rate / case.now, times) - 1,
-        f"Computed, not tried: {round(case.cpus)} busy threads of this process got {case.spare:.2f} CPUs of "
-        f"{case.cpus:g}.",
+        f"Computed, not tried: {round(case.cpus)} busy threads of this process got {case.spare:.2f} of "
+        f"{case.cpus:g} CPUs.",
     )
 
 
@@ -364,12 +363,9 @@ def cooler(case: Examined) -> Iterator[Fix]:
     """Cores that were slowed down."""
     hot = _note(case, "hot")
     if hot:
-        evidence = (
-            f"The kernel counted {hot:.0f} times while the loop was watched that a core was slowed down."
-        )
-        yield Fix(
-            "heat", "Better cooling: cores are slowed down because of their temperature", 0.0, 0.0, evidence
-        )
+        words = "Better cooling: cores are slowed down because of their temperature"
+        evidence = f"The kernel counted {hot:.0f} slowdowns of cores while the loop was watched."
+        yield Fix("heat", words, 0.0, 0.0, evidence)
 
 
 def near_memory(case: Examined) -> Iterator[Fix]:

@@ -65,14 +65,15 @@ def of_the_step(case: Examined) -> Iterator[Fix]:
         return
     seen = "Seen in one step; not measured."
     if notes.get("parallel") == "DataParallel":
-        words = "DistributedDataParallel under torchrun instead of DataParallel, one process a GPU"
+        words = "DistributedDataParallel under torchrun instead of DataParallel, one process per GPU"
         yield Fix("ddp", words, 0.0, 0.0, seen)
     if not notes.get("autocast") and "float32" in str(notes.get("parameter_dtype", "")):
         yield Fix("amp", "Mixed precision: torch.autocast with bfloat16", 0.0, 0.0, seen)
     if notes.get("channels_last") is False:
-        words = "model.to(memory_format=torch.channels_last): the loader's batches are so already"
+        words = "model.to(memory_format=torch.channels_last): the loader's batches already have this format"
         yield Fix("channels-last", words, 0.0, 0.0, seen)
     lines = notes.get("synchronises")
     if isinstance(lines, (list, tuple)) and lines:
-        words = f"Less waiting for the device in the loop, at {', '.join(map(str, lines[:3]))}"
-        yield Fix("synchronises", words, 0.0, 0.0, f"{seen} `.item()` and `.cpu()` wait until it is done.")
+        words = f"Fewer waits for the device in the loop, at {', '.join(map(str, lines[:3]))}"
+        evidence = f"{seen} `.item()` and `.cpu()` wait until the device is done."
+        yield Fix("synchronises", words, 0.0, 0.0, evidence)

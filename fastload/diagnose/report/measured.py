@@ -221,20 +221,22 @@ def own_verdict(stats: Mapping[str, Any], alone: Alone | None) -> Verdict:
     sentences, limit = [], "unknown"
     if reached and wait <= _KEEPS_UP:
         limit = "step"
-        words = f"Nothing: the loop waited for data {share(wait)} of its time, at {rate(reached)}."
+        words = (
+            f"The data pipeline is not the bottleneck: the loop waited for data {share(wait)} of its time, "
+            f"at {rate(reached)}."
+        )
     elif reached:
         words = f"The loop got {rate(reached)} and waited for data {share(wait)} of its time."
     else:
-        words = (
-            f"The loader gives {rate(own)} without a step." if own else "The loader has not been used yet."
-        )
+        unused = "The loader has not been used yet."
+        words = f"The loader delivers {rate(own)} without a step." if own else unused
     evidence = f"{used:,} batches, by the loader's clocks." if reached else ""
     sentences.append(Sentence(words, evidence))
     if reached and own:
         sentences.append(
             Sentence(
-                f"Without a step the loader gives {rate(own)}.",
-                f"A second loader of the same arguments: {alone.batches if alone else 0} batches.",
+                f"Without a step the loader delivers {rate(own)}.",
+                f"A second loader with the same arguments: {alone.batches if alone else 0} batches.",
             )
         )
     slowest = min(stages[: len(STAGES)], key=lambda stage: stage.rate, default=None)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _SLOWEST = 12
 _BAD = 5  # named; the others are counted
-_QUANTILES = ((0.5, "median"), (0.95, "95 of 100"), (0.99, "99 of 100"))
+_QUANTILES = ((0.5, "median"), (0.95, "95%"), (0.99, "99%"))
 
 
 def costs_part(costs: Costs) -> ReportPart | None:
@@ -176,9 +176,9 @@ def timeline_part(moments: Timeline, what: str) -> ReportPart | None:
         drawn = inline(figure, "threads", "Threads busy with each stage, and batches that are decoded ahead")
     used = float(busy.sum(axis=0) @ np.diff(edges)) / float(edges[-1])
     words = (
-        f"{what} {used:.2f} of {moments.threads} threads were busy (the dashed line), and "
-        f"{moments.ahead.mean():.1f} batches lay decoded ahead of the consumer, on average. No batch ahead: "
-        "the loader limits. Always the most that it may have: the consumer does."
+        f"{what} {used:.2f} of {moments.threads} threads (the dashed line) were busy, and "
+        f"{moments.ahead.mean():.1f} batches were decoded ahead of the consumer, on average. If none is "
+        "ahead, the loader is the bottleneck; if always as many as allowed, the consumer is."
     )
     return ReportPart("Threads and queue", f"<p>{escape(words)}</p>" + drawn)
 
@@ -213,9 +213,9 @@ def waterfall_part(stats: Mapping[str, Any], what: str) -> ReportPart | None:
     if whole:
         wait = whole * stats["data_wait"]["share"]
         bars += [("step", whole - wait, COLOURS["step"], False), ("waiting", wait, COLOURS["wait"], True)]
-        rows.append(("step", seconds(whole - wait), share(1 - wait / whole), "of the loop, a sample"))
-        rows.append(("waiting for data", seconds(wait), share(wait / whole), "of the loop, a sample"))
-    heads = ("Where", "A sample", "Share", "")
+        rows.append(("step", seconds(whole - wait), share(1 - wait / whole), "the loop's time"))
+        rows.append(("waiting for data", seconds(wait), share(wait / whole), "the loop's time"))
+    heads = ("Where", "Per sample", "Share", "")
     body = f"<p>{escape(what)}</p>" + _waterfall(bars) + table(heads, rows, numbers=(1, 2))
     return ReportPart("Where a sample's time goes", body)
 
@@ -233,7 +233,7 @@ def _waterfall(bars: list[tuple[str, float, str, bool]]) -> str:
             axes.annotate(seconds(value), (1e3 * end, at), (4, 0), textcoords="offset points", va="center")
         axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
         axes.set_xlim(0, 1.13 * axes.get_xlim()[1])
-        axes.set_xlabel("ms a sample")
+        axes.set_xlabel("ms per sample")
         axes.invert_yaxis()
         tidy(axes, "x")
         return inline(figure, "waterfall", "Bars, one after the other: where a sample's time goes")
@@ -248,7 +248,7 @@ def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
     paths = {name: n for name, n in stats["decoded"].items() if n and name != "warnings"}
     rows = [
         ("samples decoded", f"{count:,}, of which {stats['samples']:,} were delivered"),
-        ("encoded bytes", f"{amount(stats['bytes'])}, {amount(stats['bytes'] / count)} a sample"),
+        ("encoded bytes", f"{amount(stats['bytes'])}, {amount(stats['bytes'] / count)} per sample"),
         ("decoded by", ", ".join(f"{escape(name)}: {n:,}" for name, n in paths.items()) or "-"),
         ("bad samples", f"{stats['faults']:,}"),
     ]
@@ -289,7 +289,7 @@ def loop_part(loop: Loop) -> ReportPart | None:
     """Waiting and steps over the time, and their spread; None for a loop without batches."""
     if len(loop.wait) == 0:
         return None
-    heads = ("Of a batch", "mean", "median", "95 of 100 below", "longest")
+    heads = ("Per batch", "mean", "median", "95% below", "longest")
     rows = [_spread("waiting for data", loop.wait), _spread("the step", loop.step)]
     body = (
         _timeline(loop)
@@ -381,7 +381,7 @@ def _timeline(loop: Loop) -> str:
         axes.set_ylim(0, 1.08 * float(both.max()) or 1.0)
         also = "" if below is None else "; below: batches that were ready when one was asked for"
         (below or axes).set_xlabel(f"seconds since the loop's second batch{also}")
-        axes.set_ylabel("ms a batch")
+        axes.set_ylabel("ms per batch")
         figure.legend(loc="outside upper left", ncols=2)
         tidy(axes)
         return inline(figure, "loop", "Each batch's step, and the time waited for data before it")
@@ -413,7 +413,7 @@ def measure_mixing(loader: DataLoader[Any], epoch: int = 0) -> dict[str, Quality
 
 def mixing_part(found: dict[str, Quality], has_classes: bool) -> ReportPart:
     """A row for each order."""
-    heads = ("Order", "Classes a batch", "Chi-square", "With its neighbour", "Distance")
+    heads = ("Order", "Classes per batch", "Chi-square", "With its neighbour", "Distance")
     rows = [
         (
             name,
@@ -425,9 +425,9 @@ def mixing_part(found: dict[str, Quality], has_classes: bool) -> ReportPart:
         for name, quality in found.items()
     ]
     words = (
-        "<p><small>Chi-square: of a batch's classes, 1 for independent draws. With its neighbour: samples "
-        "whose successor on disk is in the same batch. Distance: between place on disk and in the epoch, "
-        "mean, as a share of the set; 1/3 is independent.</small></p>"
+        "<p><small>Chi-square: of a batch's classes; independent draws have 1. With its neighbour: samples "
+        "whose successor on disk is in the same batch. Distance: the mean between place on disk and place "
+        "in the epoch, as a share of the set; independent draws have 1/3.</small></p>"
     )
     return ReportPart("How well the order mixes", table(heads, rows, numbers=(1, 2, 3, 4)) + words)
 
@@ -442,7 +442,7 @@ def ranks_part(gathered: Gathered) -> ReportPart:
     """Bars of waiting and step, and a row for each rank."""
     used = [each for each in gathered.clocks.values() if each.batches]
     most = sorted(sorted(used, key=lambda each: -each.batch_wait)[:_MOST], key=lambda each: each.rank)
-    heads = ("Rank", "Host", "Samples", "Waiting", "A batch", "Threads", "Read", "Decode", "Transform")
+    heads = ("Rank", "Host", "Samples", "Waiting", "Per batch", "Threads", "Read", "Decode", "Transform")
     rows = [_rank_row(each) for each in most]
     left = len(used) - len(most)
     more = f"<p><small>{left:,} more ranks wait less than these.</small></p>" if left else ""
@@ -474,7 +474,7 @@ def _bars(clocks: list[RankClocks]) -> str:
         axes.set_xticks(places[::every], [str(each.rank) for each in clocks[::every]])
         axes.set_xlim(-0.6, max(3, len(clocks)) - 0.4)
         axes.set_xlabel("rank")
-        axes.set_ylabel("ms a batch")
+        axes.set_ylabel("ms per batch")
         figure.legend(loc="outside upper left", ncols=2)
         tidy(axes)
         return inline(figure, "ranks", "Bars: each rank's step, and how long it waits for data")
@@ -491,12 +491,12 @@ _LIMITS = {
     "python": "Python code of the dataset or transform is the bottleneck",
     "collate": "Collating is the bottleneck",
     "transfer": "Copying to the device is the bottleneck",
-    "threads": "Too few threads or workers for the CPUs there are",
+    "threads": "Too few threads or workers for the CPUs",
     "quota": "Fewer CPUs than threads",
     "neighbour": "Other processes take the CPUs",
     "prefetch": "Uneven batches: too few are ready ahead",
-    "batch": "Small batches: each costs something of its own",
-    "ranks": "Another rank is waited for",
+    "batch": "Small batches: each has a fixed cost",
+    "ranks": "One rank keeps the others waiting",
     "unknown": "No single limit was found",
 }
 
@@ -512,11 +512,11 @@ def verdict_part(verdict: Verdict, by: str = "") -> ReportPart:
     kicker = by or _LIMITS.get(verdict.limit, verdict.limit)
     if verdict.loop is not None:
         kicker += f" · {verdict.loop.loader}"
-    numbers = [(rate(verdict.rate), "samples of the loop")]
+    numbers = [(rate(verdict.rate), "samples in the loop")]
     if verdict.loader_rate > 0:
-        numbers.append((rate(verdict.loader_rate), "of the loader alone"))
+        numbers.append((rate(verdict.loader_rate), "by the loader alone"))
     if verdict.step_rate > 0:
-        numbers.append((rate(verdict.step_rate), "of the step alone"))
+        numbers.append((rate(verdict.step_rate), "by the step alone"))
     if verdict.loop is not None:
         numbers.append((share(verdict.loop.wait_share), "of the time waiting for data"))
     body = [f'<p class="kicker">{escape(kicker)}</p>', f"<h1>{head}</h1>", *_evidence(first)]
@@ -586,7 +586,7 @@ def machine_part(verdict: Verdict) -> ReportPart | None:
         (escape(s.name), rate(s.rate), seconds(s.cpu) if s.cpu > 0 else "-", words(s.evidence))
         for s in stages
     ]
-    heads = ("Stage", "Alone", "CPU a sample", "How it was measured")
+    heads = ("Stage", "Alone", "CPU per sample", "How it was measured")
     return ReportPart(
         "The machine, and the rates reached", _ceilings(stages, verdict) + table(heads, rows, (1, 2))
     )

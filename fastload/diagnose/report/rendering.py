@@ -142,7 +142,7 @@ def look_at(
     if history is not None:
         timeline = timeline_part(history.moments, "While the loop ran,")
     else:
-        timeline = timeline_part(alone.moments, "A second loader of the same arguments, without a step:")
+        timeline = timeline_part(alone.moments, "In a second loader with the same arguments, without a step,")
     dataset: Any = loader.dataset
     mixing, costs = measure_mixing(loader), measure_costs(dataset)
     has_classes = bool(dataset.classes) and dataset.schema.label_field is not None
