@@ -1,4 +1,4 @@
-"""What limits a loop, and what would help, in words."""
+"""The verdict in words: what limits a loop, and what would help."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fastload.diagnose.examination import LEAST_GAIN, Examination, Examined, dig
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.step import COPIES, STEP_HINTS
 
-# ---- The sentences that every verdict has -----------------------------------------------------------
+# ---- Sentences of every verdict ---------------------------------------------------------------------
 
-ENOUGH = 0.95  # of the step's rate: then the step is what limits
-_WAITS = 0.08  # of the loop's time: less is not worth a word
-_MUCH = 0.25  # of the loop's time: it waits, whatever the loader could do on the average
+ENOUGH = 0.95  # share of the step's rate from which on the step limits
+_WAITS = 0.08  # share of the loop's time; waiting for less is negligible
+_MUCH = 0.25  # share of the loop's time; more waiting counts, however fast the loader is on average
 _FAR = 1.3  # times the step's rate
 CLEAR = 0.10  # a gain that shows a cause
 STEP_WORDS = "The training step is the bottleneck."
-_SAID = 4  # fixes with a number that are said in words
+_SAID = 4  # fixes with a number that get a sentence
 
 
 def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
-    """Those that gain something, the best first; where the step limits, or its copies, what concerns it."""
+    """Return the fixes that gain something, the best first; only the step's, if it or its copies limit."""
     if limit in ("step", "transfer"):
         fixes = [fix for fix in fixes if fix.name in (COPIES, *STEP_HINTS)]
     worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
@@ -30,7 +30,7 @@ def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
 
 
 def rate_sentence(case: Examined, limit: str) -> Sentence:
-    """What the step could take and what the loader gives."""
+    """Say what rate the step can take, and what rate the loader delivers."""
     run = f"The loader was run without a step, again and again for {case.budget.run:.1f} s: "
     run += f"{digits(case.loader_rate)} images/s."
     if case.step is None and limit == "step" and case.loop is not None:
@@ -49,7 +49,7 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
 
 
 def step_limits(case: Examined) -> bool:
-    """Whether a faster loader would be of no use: the loop hardly waits, or could do with a slower one."""
+    """Whether a faster loader would not help: the loop hardly waits, or a slower loader would be enough."""
     waits = case.loop.wait_share if case.loop is not None else 0.0
     if case.loop is not None and waits < _WAITS:
         return True
@@ -61,7 +61,7 @@ def step_limits(case: Examined) -> bool:
 
 
 def step_or_copies(case: Examined, fixes: Sequence[Fix]) -> str | None:
-    """Whether the step limits, or the copies to the device that are in it; None: something before it."""
+    """Return "step", or "transfer" if the copies in it limit; None: something before the step limits."""
     if not step_limits(case):
         return None
     gain = next((fix.gain for fix in fixes if fix.name == COPIES), 0.0)
@@ -69,19 +69,19 @@ def step_or_copies(case: Examined, fixes: Sequence[Fix]) -> str | None:
 
 
 def copies_sentence(fixes: Sequence[Fix]) -> Sentence:
-    """That copies to the device limit."""
+    """Say that copies to the device limit."""
     copies = next(fix for fix in fixes if fix.name == COPIES)
     return Sentence("Copying to the device is the bottleneck.", copies.evidence)
 
 
 def machine_limit(fixes: Sequence[Fix]) -> str | None:
-    """What of the machine limits, by the fixes that would be needed."""
+    """Return "quota" or "neighbour" if that fix would gain enough; else None."""
     gains = {fix.name: fix.gain for fix in fixes}
     return next((name for name in ("quota", "neighbour") if gains.get(name, 0.0) >= CLEAR), None)
 
 
 def machine_sentence(case: Examined, limit: str) -> Sentence:
-    """That the quota, or others' work, limits."""
+    """Say that the quota, or other processes, limit."""
     uses = f"The loader uses {case.base.rate * case.base.cpu:.2f} CPUs."
     if limit == "quota":
         text = f"The CPU quota is the bottleneck: it allows {case.cpus:g} of {case.mask} CPUs."
@@ -94,7 +94,7 @@ def machine_sentence(case: Examined, limit: str) -> Sentence:
 
 
 def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
-    """The best ones with their numbers, then what has none."""
+    """Say the best fixes with their numbers, then those without a number."""
     for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
         price = f" Cost: {fix.price}." if fix.price else ""
         yield Sentence(
@@ -106,7 +106,7 @@ def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
 
 
 def left_out(case: Examined) -> Iterator[Sentence]:
-    """What there was no time for, and what this machine did not let the doctor try."""
+    """Say what there was no time for, and what this machine could not try."""
     if case.budget.left_out:
         names = ", ".join(case.budget.left_out)
         more = f"The limit was {case.budget.seconds:.0f} s; a higher one leaves time for more."
@@ -115,14 +115,14 @@ def left_out(case: Examined) -> Iterator[Sentence]:
         yield Sentence(f"Could not be tried here: {name}. {why}")
 
 
-# ---- verdict ----------------------------------------------------------------------------------------
+# ---- The verdict on a packed loader -----------------------------------------------------------------
 
-_IDLE = 0.3  # of their time at work: threads that cannot be what limits
-_FULL = 0.8  # of their time at work: threads that something else may hold up
+_IDLE = 0.3  # threads that are busy for a smaller share of the time do not limit
+_FULL = 0.8  # something else may hold up threads that are busy for a smaller share of the time
 
 
 def judge(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
-    """The verdict.
+    """Give the verdict.
 
     Args:
         case: what was measured.
@@ -142,8 +142,8 @@ def judge(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> V
 
 
 def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
-    if found := step_or_copies(case, fixes):
-        return found
+    if limit := step_or_copies(case, fixes):
+        return limit
     if case.storage_rate < ENOUGH * case.base.rate:
         return "storage"
     rates = {stage.name: stage.rate for stage in stages}
@@ -153,9 +153,8 @@ def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> 
     gains = {fix.name: fix.gain for fix in fixes}
     if gains.get("threads", 0.0) >= CLEAR:
         return "threads"
-    found = machine_limit(fixes)
-    if found is not None:
-        return found
+    if limit := machine_limit(fixes):
+        return limit
     ahead = gains.get("prefetch", 0.0)
     if case.base.busy < _FULL and gains.get("batch-size", 0.0) >= max(CLEAR, ahead):
         return "batch"
@@ -181,7 +180,7 @@ def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     if limit == "threads":
         return Sentence(f"Too few threads: {busy}, for {case.cpus:g} CPUs.", of["loader"].evidence)
     if limit in ("python", "collate"):
-        slowest = next(one for one in case.functions if one.collates == (limit == "collate"))
+        slowest = next(each for each in case.functions if each.collates == (limit == "collate"))
         what = "The collate function" if limit == "collate" else "Python"
         return Sentence(
             f"{what} is the bottleneck: {slowest.name} takes {1000 * slowest.seconds:.2f} ms per sample, and "
@@ -227,5 +226,5 @@ def _at_once(count: int) -> str:
 
 
 def _of_threads(case: Examination) -> float:
-    """Samples per second of the core's threads, if nobody held them up."""
+    """Return the samples per second of the core's threads, if nothing held them up."""
     return case.base.threads / case.base.seconds if case.base.seconds > 0 else float("inf")

@@ -46,7 +46,7 @@ def full_verdict() -> Verdict:
         sentences=(
             Sentence(
                 "The step can take 412 images/s; the loader delivers 233.",
-                "60 steps on a batch that was there already took 38.8 ms each; a batch of the loop 68.6 ms.",
+                "60 steps on a batch that was already loaded took 38.8 ms each; a batch of the loop 68.6 ms.",
             ),
             Sentence(
                 "Decoding is the bottleneck: 2 threads busy 98% of the time.",
