@@ -228,9 +228,7 @@ def test_without_a_group_a_folder_is_asked_for(numbered: Path, tmp_path: Path) -
     ) as loader:
         for _ in loader:
             pass
-        with pytest.raises(
-            WorldError, match=r"rank 1 of 3 has no process group .* Pass folder=, a folder that"
-        ):
+        with pytest.raises(WorldError, match=r"rank 1 of 3 has no process group .* Pass folder=, a folder"):
             gathered_stats(loader)
         found = gathered_stats(loader, folder=tmp_path)
         assert found.missing == (0, 2)

@@ -237,7 +237,7 @@ def _waterfall(bars: list[tuple[str, float, str, bool]]) -> str:
 
 
 def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
-    """Make a table of what was read, from where, and by which decoder; None if our threads decoded nothing."""
+    """Show what was read, from where, and by which decoder; None if our threads decoded nothing."""
     count = stats["stages"]["decode"]["count"]
     if not count:
         return None
@@ -253,9 +253,8 @@ def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
         rows.append(("first batch after", seconds(stats["first_batch_seconds"])))
     if ahead:
         storage = f"{ahead['requests']:,} requests, {amount(ahead['bytes'])}"
-        records = (
-            f"{ahead['resident']:,} in memory, {ahead['ahead']:,} read ahead, {ahead['late']:,} too late"
-        )
+        from_where = f"{ahead['resident']:,} in memory, {ahead['ahead']:,} read ahead"
+        records = f"{from_where}, {ahead['late']:,} too late"
         rows += [("read from storage", storage), ("records looked up", records)]
     asked = cache.get("hits", 0) + cache.get("misses", 0)
     if asked:

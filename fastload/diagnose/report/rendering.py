@@ -127,8 +127,8 @@ def look_at(
 ) -> tuple[Verdict, list[ReportPart | None]]:
     """Return a verdict from the loader's clocks, and the loader's parts of the page.
 
-    For a loader over a torch Dataset there are no parts: it has no threads of ours, and a report does not run
-    the user's code.
+    For a loader over a torch Dataset there is only the consumer's clock: it has no threads of ours, and a
+    report does not run the user's code.
     """
     stats = loader.stats()
     if not loader._loader_plan.packed:
