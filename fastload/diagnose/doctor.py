@@ -1,4 +1,4 @@
-"""The examination of a loader: measures its stages, tries what could help, and gives a verdict."""
+"""The examination of a loader: its stages measured, fixes tried, and the verdict."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class RankClocks:
 
 
 def slow_ranks(clocks: Mapping[int, RankClocks]) -> list[int]:
-    """Return the ranks that keep the others waiting, the slowest first.
+    """Return the ranks that keep the others waiting, the slowest first; none if all wait alike.
 
     Ranks that train together take each step together. While one waits for data, the others wait for it in the
     collective at the end of their step. So the slow rank waits the longest; its steps are not the longest.

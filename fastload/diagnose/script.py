@@ -222,7 +222,7 @@ class _Talk:
         self._path = path
         self._seconds = seconds
         self._mark = mark
-        self._messages: dict[str, Any] = {}
+        self._said: dict[str, Any] = {}
 
     def hold(self) -> Watched:
         """Receive messages until the end."""
@@ -232,11 +232,11 @@ class _Talk:
             if message is None:
                 if self._run.is_over:
                     break
-                if "began" in self._messages and self._mark.is_there:
+                if "began" in self._said and self._mark.is_there:
                     return Watched(None, None, None, "The loop of the first rank was watched.")
                 continue
             name, value = message
-            self._messages[name] = value
+            self._said[name] = value
             if name == "watched":
                 self._mark.put()
             if name in ("verdict", "unexamined"):
@@ -251,7 +251,7 @@ class _Talk:
         if self._run.is_over:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._run.process.wait(_GRACE)
-        messages = self._messages
+        messages = self._said
         if "watched" not in messages:
             if messages.get("follow"):
                 return Watched(None, None, None, "This rank ran along; the first one says what limits.")
@@ -270,7 +270,7 @@ class _Talk:
         return Watched(loop, step, messages.get("verdict"), words)
 
     def _nothing_watched(self) -> str:
-        messages, path = self._messages, self._path
+        messages, path = self._said, self._path
         if "failed" in messages:
             return f"{path} failed before its loop could be watched: {messages['failed']}"
         code = self._run.process.poll()
