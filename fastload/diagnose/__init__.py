@@ -1,7 +1,4 @@
-"""Why a training loop waits: what was watched, what was tried, and the verdict in words.
-
-The room has the name of what users call, so the module itself can be called: ``fastload.diagnose(loader)``.
-"""
+"""Why a training loop waits. The module itself can be called: ``fastload.diagnose(loader)``."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class _Callable(ModuleType):
-    """A module that is its room's function, too."""
+    """A module that is also a function."""
 
     def __call__(self, loader: Any = None, *, seconds: float = 60.0) -> Diagnosis:
-        from fastload.diagnose.watch import diagnose  # what watching needs, only when it is used
+        from fastload.diagnose.watch import diagnose  # imported only when it is used
 
         return diagnose(loader, seconds=seconds)
 

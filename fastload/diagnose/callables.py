@@ -16,21 +16,21 @@ from fastload.diagnose.usage import cpu_delay
 from fastload.transforms import Compose
 from fastload.transforms.compiler import flattened, name_of
 
-_COUNTING = 0.1  # seconds in which another thread counts beside a function
+_COUNTING = 0.1  # seconds for which another thread counts beside a function
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function.
+    """A Python function of a loader, and what it takes.
 
     Args:
-        name: as ``explain()`` names it, and where it is defined.
-        given: itself.
+        name: its name in ``explain()``, and where it is defined.
+        given: the function itself.
         collates: whether it gets whole batches.
-        seconds: a sample.
-        cpu: of these of this thread's CPU time.
-        lock: share of its time in which it keeps Python's lock; None: could not be measured.
-        keep: what would keep it in the core, where anything is known to.
+        seconds: per sample.
+        cpu: CPU seconds per sample, in its own thread.
+        lock: share of its time in which it holds Python's lock; None: could not be measured.
+        keep: what would keep its work in the core; "": nothing is known to.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Function:
 
 
 class _Timed:
-    """A function with clocks."""
+    """A function that times its calls."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.__wrapped__ = function  # so that its parameters are seen
+        self.__wrapped__ = function  # shows its parameters
         self.seconds = self.cpu = 0.0
         self.calls = self.samples = 0
         self.sample: Any = None
@@ -64,21 +64,20 @@ class _Timed:
 
 
 def lanes(subject: LoaderUnderTest) -> int:
-    """How many samples are in Python at once: worker processes, or the consumer's thread."""
-    arranged = subject.loader._loader_plan
-    return max(1, python_workers(subject.plan, subject.options, arranged.threads))
+    """Return how many samples are in Python at once: worker processes, or 1 for the consumer's thread."""
+    return max(1, python_workers(subject.plan, subject.options, subject.loader._loader_plan.threads))
 
 
 def python_functions(subject: LoaderUnderTest, seconds: float) -> tuple[Function, ...]:
-    """All of them, the slowest first; none where the core does everything."""
+    """Time the loader's Python functions, and return them, the slowest first."""
     plan, collate = subject.plan, subject.arguments["collate_fn"]
     if not plan.tail and collate is None:
         return ()
     items = list(flattened(given_transform(subject.dataset, subject.arguments["transform"])))
-    timed = [_Timed(one) if any(one is other for other in plan.tail) else one for one in items]
+    timed = [_Timed(item) if any(item is other for other in plan.tail) else item for item in items]
     collated = _Timed(collate) if collate is not None else None
     changes: dict[str, Any] = {"num_workers": 0, "collate_fn": collated}
-    if plan.tail and any(isinstance(one, _Timed) for one in timed):
+    if plan.tail and any(isinstance(item, _Timed) for item in timed):
         changes |= _transformed(subject, timed)
     with quiet():
         runner = Runner(subject.make(**changes), subject.trial_batch)
@@ -87,18 +86,18 @@ def python_functions(subject: LoaderUnderTest, seconds: float) -> tuple[Function
         finally:
             runner.close()
     kept = {step.name: step.keep for step in plan.steps if not step.native}
-    found = [(one, False) for one in timed if isinstance(one, _Timed)]
-    found += [(collated, True)] if collated is not None else []
-    functions = [_function(one, collates, kept) for one, collates in found if one.calls]
+    clocks = [(item, False) for item in timed if isinstance(item, _Timed)]
+    clocks += [(collated, True)] if collated is not None else []
+    functions = [_function(clock, collates, kept) for clock, collates in clocks if clock.calls]
     return tuple(sorted(functions, key=lambda function: -function.seconds))
 
 
 def without(subject: LoaderUnderTest, function: Function) -> dict[str, Any]:
-    """The changes of a loader's arguments that leave a function out."""
+    """Return the changes of a loader's arguments that leave a function out."""
     if function.collates:
         return {"collate_fn": None}
     items = flattened(given_transform(subject.dataset, subject.arguments["transform"]))
-    return _transformed(subject, [one for one in items if one is not function.given])
+    return _transformed(subject, [item for item in items if item is not function.given])
 
 
 def _transformed(subject: LoaderUnderTest, items: list[Any]) -> dict[str, Any]:
@@ -111,17 +110,16 @@ def _transformed(subject: LoaderUnderTest, items: list[Any]) -> dict[str, Any]:
     return {"dataset": changed}
 
 
-def _function(one: _Timed, collates: bool, kept: dict[str, str]) -> Function:
-    given, samples = one.__wrapped__, max(1, one.samples)
-    name = name_of(given)
-    lock = None if collates else _lock_share(given, one.sample)
+def _function(timed: _Timed, collates: bool, kept: dict[str, str]) -> Function:
+    function, samples = timed.__wrapped__, max(1, timed.samples)
+    name = name_of(function)
     return Function(
-        f"{name}{_where(given)}",
-        given,
+        f"{name}{_where(function)}",
+        function,
         collates,
-        one.seconds / samples,
-        one.cpu / samples,
-        lock,
+        timed.seconds / samples,
+        timed.cpu / samples,
+        None if collates else _lock_share(function, timed.sample),
         kept.get(name, ""),
     )
 
@@ -133,10 +131,10 @@ def _where(function: Any) -> str:
 
 
 def _lock_share(function: Callable[[Any], Any], sample: Any) -> float | None:
-    """How much another thread's Python is held up while a function runs: 1 where it gets half of the time.
+    """Measure how much another thread's Python is held up while a function runs; None if the function fails.
 
-    Of a time slice each the thread with the lock gives way when it is asked, so who never gives it up
-    otherwise leaves half of the time to the other. What the other waits for a CPU is not the lock's.
+    A thread that never releases the lock by itself still hands it over after each time slice, so the other
+    thread gets half of the time: that is 1. The other's waits for a CPU do not count.
     """
     stop = threading.Event()
     failed: list[BaseException] = []
@@ -164,7 +162,7 @@ def _lock_share(function: Callable[[Any], Any], sample: Any) -> float | None:
 
 
 def _counted() -> tuple[float, float]:
-    """Seconds in which this thread ran, and in which it waited for Python's lock, while it counted."""
+    """Return the seconds in which this thread ran, and in which it waited for Python's lock."""
     ran, delayed, began = time.thread_time(), cpu_delay(), time.perf_counter()
     while (wall := time.perf_counter() - began) < _COUNTING:
         pass

@@ -1,4 +1,4 @@
-"""The examination of a loader: what each stage could do, what could help, tried, and the verdict."""
+"""The examination of a loader: its stages measured, fixes tried, and the verdict."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fastload.diagnose.verdict import judge
 from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
-# ---- What each stage of a loader could do if nothing else limited it --------------------------------
+# ---- Capacities of the stages -----------------------------------------------------------------------
 
 
 def measured_stages(case: Examination) -> tuple[Stage, ...]:
-    """The capacities, from storage to step."""
+    """Return what each stage could do if nothing else limited it, from storage to step."""
     return tuple(_stages(case))
 
 
@@ -42,7 +42,7 @@ def _stages(case: Examination) -> Iterator[Stage]:
             "storage",
             storage.random,
             evidence=f"{'Cold' if not storage.line else storage.line}: {digits(storage.random)} records/s at "
-            f"random, {digits(storage.orderly)} in order, one takes {1000 * storage.latency:.2f} ms{warm}. "
+            f"random, {digits(storage.orderly)} in order, {1000 * storage.latency:.2f} ms for one{warm}. "
             f"{storage.evidence}.",
         )
     for name in ("decode", "transform"):
@@ -53,17 +53,17 @@ def _stages(case: Examination) -> Iterator[Stage]:
                 name,
                 usable / seconds,
                 seconds,
-                f"{1000 * seconds:.2f} ms a sample in each of {base.threads} threads, in the loader's own "
-                f"run: {digits(1 / seconds)} images/s of one.",
+                f"{1000 * seconds:.2f} ms per sample in each of {base.threads} threads, in the loader's own "
+                f"run: {digits(1 / seconds)} images/s per thread.",
             )
     for name, collates in (("python", False), ("collate", True)):
-        functions = [one for one in case.functions if one.collates == collates]
+        functions = [function for function in case.functions if function.collates == collates]
         if functions:
             yield Stage(
                 name,
                 case.python_rate(collates),
-                sum(one.cpu for one in functions),
-                "; ".join(f"{one.name}: {1000 * one.seconds:.2f} ms a sample" for one in functions)
+                sum(function.cpu for function in functions),
+                "; ".join(f"{each.name}: {1000 * each.seconds:.2f} ms per sample" for each in functions)
                 + f". {lanes(case.subject)} at once.",
             )
     yield Stage(
@@ -71,34 +71,33 @@ def _stages(case: Examination) -> Iterator[Stage]:
         base.rate,
         base.cpu,
         f"Without a step, on records in memory: {digits(base.rate)} images/s, {1000 * base.cpu:.2f} ms of "
-        f"CPU time a sample, threads at {base.busy:.2f} of their time.",
+        f"CPU time per sample, threads busy {base.busy:.0%} of the time.",
     )
     if case.step is not None:
         yield case.step
 
 
-# ---- The examination of a loader --------------------------------------------------------------------
-# Its capacities, what could help, tried, and the verdict.
+# ---- The examination --------------------------------------------------------------------------------
 
-_READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
-_WAITED = 0.6  # of the time, or of the rate from memory: the loop waited for storage
-_LINE = 3  # runs that reading from a store takes: connections begin slowly
+_READS = 0.5  # share of a record's bytes per sample; a watched loop that read more from storage is cold
+_WAITED = 0.6  # share of the time, or of the rate from memory, that shows that the loop waited for storage
+_LINE = 3  # runs' time for reading from a store, whose connections start slowly
 _MEMORY = Path("/dev/shm")
 
 
 def examine(
     loader: Any, loop: Loop | None = None, step: Stage | None = None, seconds: float = 60.0
 ) -> Verdict:
-    """Why a loop waits for this loader, and what would help.
+    """Say why a loop waits for this loader, and what would help.
 
-    Nothing of the user's is changed: experiments run on loaders of their own, which are made of this one's
-    arguments, and write into a temporary folder.
+    Nothing of the user's is changed: experiments run on new loaders, made with this one's arguments, and
+    write into a temporary folder.
 
     Args:
         loader: fastload's or torch's DataLoader; it is not iterated.
-        loop: a training loop on it that was watched.
+        loop: a watched training loop over it.
         step: the step alone.
-        seconds: that it may take, about.
+        seconds: approximate time limit.
     """
     budget = Budget(seconds)
     with _folders() as (folder, memory), quiet(), kept():
@@ -108,7 +107,7 @@ def examine(
         subject = LoaderUnderTest(loader, memory)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
-        if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
+        if loop is not None and loop.rate > base.rate:  # the machine is busier now than it was then
             base = replace(base, rate=loop.rate)
         storage = _storage_of(subject, budget)
         cold = _cold_share(subject, loop)
@@ -123,7 +122,7 @@ def examine(
 
 
 def _step_of(loop: Loop | None) -> Stage | None:
-    """The step as it ran in the loop; not known on a device, whose work goes on in the meantime."""
+    """Return the step as it ran in the loop; None with a device, whose work continues after the step."""
     if loop is None or len(loop.step) == 0 or loop.notes.get("cuda"):
         return None
     seconds = float(np.median(loop.step))
@@ -140,7 +139,7 @@ def _step_of(loop: Loop | None) -> Stage | None:
 
 
 def _first_rate(subject: LoaderUnderTest, budget: Budget) -> float:
-    """About how fast the loader is, in small batches."""
+    """Return roughly how fast the loader is, in small batches."""
     runner = Runner(subject.make(batch_size=min(8, subject.trial_batch)), subject.trial_batch)
     try:
         first: Trial = runner.run(budget.run / 2)
@@ -156,7 +155,7 @@ def _storage_of(subject: LoaderUnderTest, budget: Budget) -> Storage | None:
 
 
 def _cold_share(subject: LoaderUnderTest, loop: Loop | None) -> float:
-    """The share of the records that comes from storage: as watched, or as the memory will have it."""
+    """Return the share of the records that comes from storage: as watched, or by the memory available."""
     if subject.in_store:
         return _fetched_share(subject)
     if loop is not None and loop.read_bytes is not None:
@@ -168,7 +167,7 @@ def _cold_share(subject: LoaderUnderTest, loop: Loop | None) -> float:
 
 
 def _fetched_share(subject: LoaderUnderTest) -> float:
-    """The share that a store is asked for: as the loader's caches have counted, or have room."""
+    """Return the share that a store is asked for, by the counts of the loader's caches, or by their room."""
     cache = subject.loader.stats()["cache"]
     disk = cache.get("disk", {})
     hits = cache.get("hits", 0) + disk.get("hits", 0)
@@ -185,28 +184,28 @@ def _fetched_share(subject: LoaderUnderTest) -> float:
 def _as_watched(
     storage: Storage | None, subject: LoaderUnderTest, loop: Loop | None, base: Trial
 ) -> Storage | None:
-    """What storage gave in the loop itself, if that waited for it."""
+    """Return storage as fast as it was in the loop, if the loop waited for it."""
     if storage is None or subject.in_store or loop is None or not loop.read_bytes:
-        return storage  # what comes from a store is no read of the system's
+        return storage  # the system does not count what a store sends as reads
     if loop.wait_share < _WAITED:
         return storage
-    given = loop.read_bytes / loop.seconds
-    if loop.rate > _WAITED * base.rate or given > storage.bytes:
+    per_second = loop.read_bytes / loop.seconds
+    if loop.rate > _WAITED * base.rate or per_second > storage.bytes:
         return storage
-    share = given / storage.bytes
-    evidence = f"{storage.evidence}; in the loop it gave {given / 1e6:.1f} MB/s"
+    share = per_second / storage.bytes
+    evidence = f"{storage.evidence}; in the loop it gave {per_second / 1e6:.1f} MB/s"
     random, orderly = storage.random * share, storage.orderly * share
-    return replace(storage, random=random, orderly=orderly, bytes=given, evidence=evidence)
+    return replace(storage, random=random, orderly=orderly, bytes=per_second, evidence=evidence)
 
 
 @contextmanager
 def _folders() -> Iterator[tuple[Path, Path]]:
-    """A folder for experiments, and one in memory (the same where there is none); removed afterwards."""
-    made = [Path(tempfile.mkdtemp(prefix="fastload-doctor-"))]
+    """Make a folder for experiments, and one in memory (if possible, else the same); remove both after."""
+    folders = [Path(tempfile.mkdtemp(prefix="fastload-doctor-"))]
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
-        made.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=_MEMORY)))
+        folders.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=_MEMORY)))
     try:
-        yield made[0], made[-1]
+        yield folders[0], folders[-1]
     finally:
-        for folder in made:
+        for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)

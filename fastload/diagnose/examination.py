@@ -1,5 +1,4 @@
-"""One examination: the loader, what is measured of it, the CPUs that it gets, and the arithmetic that
-judges fixes."""
+"""One examination: what is measured of a loader, and the arithmetic that predicts what a fix gains."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from fastload.diagnose.trial import Budget, LoaderUnderTest, Trial
 from fastload.errors import FastloadError
 from fastload.machine.cpu import cgroup_quota
 
-# ---- The arithmetic of loader and step --------------------------------------------------------------
-# What a loop reaches from what each can do alone.
+# ---- Loader and step together -----------------------------------------------------------------------
 
 
 def together(
@@ -31,16 +29,16 @@ def together(
     cpus: float,
     serial: float = 0.0,
 ) -> float:
-    """Samples per second of a loop whose loader works ahead while the step runs.
+    """Return the samples per second of a loop whose loader works ahead while the step runs.
 
-    The slower of the two sets the pace; and both together cannot take more CPU time than there is, which
-    counts where the step computes on the CPU.
+    The slower of the two sets the pace, and together they cannot use more CPU time than there is. The latter
+    matters if the step computes on the CPU.
 
     Args:
-        loader_rate, step_rate: of each alone, samples per second; ``float("inf")`` for nothing to do.
-        loader_cpu, step_cpu: CPU seconds a sample.
+        loader_rate, step_rate: samples per second of each alone; ``float("inf")`` if it has nothing to do.
+        loader_cpu, step_cpu: CPU seconds per sample.
         cpus: CPUs that both share.
-        serial: seconds a sample that the loader works in the loop's own thread, while no step runs.
+        serial: seconds per sample for which the loader works in the loop's thread, while no step runs.
     """
     busy = loader_cpu + step_cpu
     in_thread = serial + 1 / step_rate
@@ -49,17 +47,16 @@ def together(
 
 
 # ---- One examination --------------------------------------------------------------------------------
-# The loader, what was measured of it, and the arithmetic that fixes are judged by.
 
 ExaminedT = TypeVar("ExaminedT", bound="Examined")
 
-CROWDED = 0.85  # of the CPUs: who gets less shares them with others
-_AT_WORK = 0.9  # of the threads' time
-LEAST_GAIN = 0.03  # of a fix that is worth saying
+CROWDED = 0.85  # a process that gets a smaller share of its CPUs than this shares them with others
+_AT_WORK = 0.9  # share of the threads' time
+LEAST_GAIN = 0.03  # the smallest gain of a fix that is worth mentioning
 
 
 def digits(rate: float) -> str:
-    """A rate as it is written: three digits."""
+    """Write a rate with three digits."""
     if rate >= 100:
         return f"{rate:.0f}"
     return f"{rate:.3g}"
@@ -67,17 +64,17 @@ def digits(rate: float) -> str:
 
 @dataclass
 class Examined:
-    """What is known of a loader, and the arithmetic that fixes are judged by.
+    """What is known of a loader, and the arithmetic that predicts a fix's gain.
 
     Args:
-        budget: of seconds.
+        budget: the seconds that may be used.
         folder: for what experiments write; removed afterwards.
-        cpus: that this process may use, of its affinity mask and within its quota.
+        cpus: CPUs that this process may use (affinity mask and quota).
         mask: CPUs of the mask.
         spare: CPUs that it got when it asked for all of them.
         base: the loader as it is, on records in memory.
-        loop: that was watched, or None.
-        step: alone, or None: not known.
+        loop: the watched loop, or None.
+        step: the step alone; None: not known.
     """
 
     budget: Budget
@@ -91,12 +88,12 @@ class Examined:
 
     @property
     def step_rate(self) -> float:
-        """Samples per second of the step alone; infinite where it is not known."""
+        """Samples per second of the step alone; infinite if not known."""
         return self.step.rate if self.step is not None else float("inf")
 
     @property
     def is_crowded(self) -> bool:
-        """Whether others work on these CPUs."""
+        """Whether other processes use these CPUs."""
         return self.spare < CROWDED * self.cpus
 
     @property
@@ -110,7 +107,7 @@ class Examined:
         return min(self.base.rate, self.storage_rate)
 
     def whole(self, trial: Trial, storage_rate: float | None = None) -> float:
-        """Samples per second of the loop, with a loader that did this on records in memory."""
+        """Predict the loop's samples per second with a loader that did ``trial`` on records in memory."""
         stored = self.storage_rate if storage_rate is None else storage_rate
         step_cpu = self.step.cpu if self.step is not None else 0.0
         rate = min(trial.rate, stored)
@@ -119,7 +116,7 @@ class Examined:
 
     @property
     def now(self) -> float:
-        """Samples per second of the loop as it is: as watched, else by the same arithmetic as the fixes."""
+        """Samples per second of the loop as it is: watched, else predicted as for the fixes."""
         return self.loop.rate if self.loop is not None else self.whole(self.base)
 
     def fix(
@@ -132,17 +129,16 @@ class Examined:
         base: Trial | None = None,
         storage_rate: float | None = None,
     ) -> Fix:
-        """A fix with which the loader did ``trial``.
+        """Make the Fix with which the loader did ``trial``, and predict its gain.
 
-        What was watched and what the arithmetic says of it differ by a few percent, so its answer is taken
-        relative to that for the loop as it is; not where storage limits that, which has bursts, and is out
-        of the way then.
+        The prediction for the loop as it is and the watched rate differ by a few percent, so the gain is the
+        ratio of two predictions. If storage limits the loop and the fix removes that, the ratio is to the
+        loop's actual rate instead, because storage has bursts.
 
         Args:
-            name, words, evidence, price: of the fix.
-            trial: on records in memory.
-            base: the loader as it is, which took turns with it; None: that of the beginning.
-            storage_rate: that storage lets through then; None: as now.
+            trial: with the fix, on records in memory.
+            base: the loader as it is, which took turns with it; None: :attr:`base`.
+            storage_rate: samples per second that storage then lets through; None: as now.
         """
         stored = self.storage_rate if storage_rate is None else storage_rate
         freed = self.storage_rate < self.base.rate and stored >= trial.rate
@@ -161,25 +157,25 @@ class Examined:
 
 
 def proposals(registry: Iterable[Callable[[ExaminedT], Iterator[Fix]]], case: ExaminedT) -> list[Fix]:
-    """All fixes that are proposed. What the machine does not let one of them try (no room in memory or on the
-    disk, a store that is gone) is noted in the budget, and costs no other its say."""
-    found: list[Fix] = []
+    """Collect all proposed fixes. One that this machine cannot try (no room in memory or on disk, a missing
+    store) is noted in the budget, and the others are still tried."""
+    fixes: list[Fix] = []
     for propose in registry:
         try:
             for fix in propose(case):
-                found.append(fix)
+                fixes.append(fix)
         except (FastloadError, OSError, MemoryError) as error:
             case.budget.failed.append(
                 (propose.__name__.replace("_", " "), f"{type(error).__name__}: {error}")
             )
-    return found
+    return fixes
 
 
 def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:
-    """What ``trial`` would have been beside ``base``, if it took turns with ``turned``.
+    """Scale ``trial``, which took turns with ``turned``, to what it would have been beside ``base``.
 
-    Where others take CPUs away now and then, as many threads that were at work all the time are compared by
-    their CPU time, which is no affair of the others.
+    If other processes take CPUs now and then, equally many threads that were always busy are compared by
+    their CPU time, which the others do not affect.
     """
     dearer = trial.cpu / turned.cpu if turned.cpu > 0 else 1.0
     faster = trial.rate / turned.rate
@@ -193,13 +189,13 @@ def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:
 
 @dataclass
 class Examination(Examined):
-    """A loader of packed data.
+    """The examination of a loader of packed data.
 
     Args:
         subject: the loader.
-        memory_folder: as ``folder``, on a file system in memory.
+        memory_folder: like ``folder``, on a file system in memory.
         functions: its functions that run in Python, the slowest first.
-        storage: what it gives; None: not measured.
+        storage: how fast it is; None: not measured.
         cold: share of the records that come from storage.
     """
 
@@ -217,26 +213,25 @@ class Examination(Examined):
         return self.storage.random / self.cold
 
     def python_rate(self, collates: bool) -> float:
-        """Samples per second that the Python functions let through: the collate function, or the others."""
-        seconds = sum(one.seconds for one in self.functions if one.collates == collates)
+        """Return the samples per second that the collate function, or the other Python ones, let through."""
+        seconds = sum(each.seconds for each in self.functions if each.collates == collates)
         return lanes(self.subject) / seconds if seconds > 0 else float("inf")
 
 
-# ---- How many CPUs this process gets while it asks for all that it may use --------------------------
-# The rest is somebody else's.
+# ---- CPUs that this process gets --------------------------------------------------------------------
 
-_WORK = bytes(1 << 20)  # whose checksum is computed without Python's lock
+_WORK = bytes(1 << 20)  # its checksum is computed without Python's lock
 
 
 def cpus_here(budget: Budget) -> tuple[float, int, float]:
-    """CPUs that this process may use, those of its mask, and those that it gets."""
+    """Return the CPUs that this process may use, those of its mask, and those that it gets."""
     mask, quota = len(os.sched_getaffinity(0)), cgroup_quota()
     cpus = float(mask) if quota is None else min(float(mask), quota)
     return cpus, mask, spare_cpus(cpus, budget.run / 2)
 
 
 def spare_cpus(cpus: float, seconds: float) -> float:
-    """CPUs that as many busy threads got, at most ``cpus``."""
+    """Measure how many CPUs ``cpus`` busy threads get; at most ``cpus``."""
     got: list[float] = []
 
     def work() -> None:

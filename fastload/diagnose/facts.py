@@ -1,6 +1,6 @@
-"""What the doctor knows and says: a loop that was watched, stages, fixes, and the verdict.
+"""The doctor's data classes: a watched loop, stages, fixes, and the verdict.
 
-Rates are samples per second of this rank, times are seconds, sizes are bytes, shares are 0 to 1.
+Rates are samples per second on this rank, times are seconds, sizes are bytes, shares are 0 to 1.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Loop:
-    """A training loop that was watched, from its second batch on (the first one starts everything).
+    """A watched training loop, from its second batch on (the first one starts everything).
 
     Args:
-        loader: which one, in words, as "torch DataLoader in train.py:41".
-        batch_size: samples a batch of this rank.
-        wait: float64, shape (batches,): inside ``next()``.
-        step: float64, shape (batches,): from a batch's arrival until the next one is asked for.
-        threads: what prepares data: decoding threads or worker processes; 0: the loop's own thread does.
-        cpus: whole or part CPUs that this process may use (affinity and quota).
-        loop_cpu: CPU seconds of the thread that runs the loop, and of what its operators started.
+        loader: a description of its loader, such as "torch DataLoader in train.py:41".
+        batch_size: samples per batch, on this rank.
+        wait: float64, shape (batches,): seconds inside ``next()``.
+        step: float64, shape (batches,): seconds from a batch's arrival until the next one is asked for.
+        threads: decoding threads or worker processes; 0: the loop's thread prepares the data.
+        cpus: CPUs that this process may use (affinity and quota); may be a fraction.
+        loop_cpu: CPU seconds of the loop's thread, and of threads that its operators started.
         loader_cpu: CPU seconds of decoding threads or of workers.
-        read_bytes: what storage was asked for, as far as the system knows; None where it does not say.
-        copied_bytes: from host to device; None where unknown.
+        read_bytes: bytes read from storage, by the system's count; None: not known.
+        copied_bytes: bytes copied from host to device; None: not known.
         notes: further facts by name, in words or numbers ("throttled_seconds", "shm_free", "start_method").
     """
 
@@ -44,7 +44,7 @@ class Loop:
 
     @property
     def seconds(self) -> float:
-        """The loop's whole time."""
+        """The loop's total time."""
         return float(self.wait.sum() + self.step.sum())
 
     @property
@@ -64,9 +64,9 @@ class Stage:
 
     Args:
         name: "storage", "decode", "transform", "python", "collate", "transfer", "loader" (all of them
-            together, without a step) or "step" (alone, on a batch that is there already).
-        rate: samples per second with the threads, disk or device that it has now.
-        cpu: CPU seconds a sample.
+            together, without a step) or "step" (alone, on a batch that is already loaded).
+        rate: samples per second with its present threads, disk or device.
+        cpu: CPU seconds per sample.
         evidence: what was measured and how, in a sentence.
     """
 
@@ -78,15 +78,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Fix:
-    """Something to do, and the rate that the whole loop would then have.
+    """Something to do, and the rate that the loop would then have.
 
     Args:
-        name: its key, the name of its scenario: "threads", "max-side", "baseline", "entry-points", ...
-        words: what to do, as an instruction with the option or command in it.
-        rate: predicted, of the whole loop, the step included; 0: no number can be given.
-        gain: ``rate`` over today's, minus 1.
+        name: its key: "threads", "max-side", "baseline", "entry-points", ...
+        words: what to do, with the option or command.
+        rate: predicted for the loop, the step included; 0: no number can be given.
+        gain: ``rate`` divided by the present rate, minus 1.
         evidence: what the number was measured on.
-        price: what it costs: disk, memory, pixels that change; "" for nothing.
+        price: what it costs: disk, memory, changed pixels; "" for nothing.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of the verdict, and what it rests on."""
+    """A sentence of the verdict, and the evidence for it."""
 
     text: str
     evidence: str = ""
@@ -111,14 +111,14 @@ class Verdict:
 
     Args:
         limit: "step" (the best answer), "storage", "decode", "transform", "python", "collate", "transfer",
-            "threads" (too few for the CPUs there are), "quota" (fewer CPUs than threads), "neighbour",
-            "prefetch" (uneven batches), "batch" (small ones), "ranks" or "unknown".
-        rate: of the loop as it is.
-        loader_rate, step_rate: of each alone; 0 where unknown.
-        sentences: the verdict; the first one says what limits.
-        fixes: best first.
-        stages: the capacities that were measured.
-        loop: what was watched; None where there was no loop, only a dataset.
+            "threads" (too few for the CPUs), "quota" (fewer CPUs than threads), "neighbour" (others use the
+            CPUs), "prefetch" (uneven batches), "batch" (small batches), "ranks" or "unknown".
+        rate: the loop's present rate.
+        loader_rate, step_rate: rate of each alone; 0: not known.
+        sentences: the verdict in words.
+        fixes: what would help, best first.
+        stages: the measured capacities.
+        loop: the watched loop; None if only a loader was examined.
     """
 
     limit: str
@@ -135,7 +135,7 @@ class Verdict:
 
     @property
     def verbose(self) -> str:
-        """Each sentence with what it rests on below it."""
+        """The sentences, each followed by its evidence."""
         lines = []
         for sentence in self.sentences:
             lines.append(sentence.text)

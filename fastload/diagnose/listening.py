@@ -1,5 +1,4 @@
-"""Listening to ``next()``: torch's iterators and ours, of all loaders of the process, while somebody
-listens."""
+"""Hooks on ``next()`` of torch's and our loaders' iterators, in place while there is a listener."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ from fastload.loader.epochs import EpochIterator
 
 
 class Pass:
-    """One pass over a loader, from its iterator's beginning to its end.
+    """One pass over a loader.
 
-    It holds the loader, which in ``for batch in DataLoader(...)`` nobody else does; but not one with
-    persistent workers, which holds its iterator: neither would ever go.
+    It holds the loader, because in ``for batch in DataLoader(...)`` nothing else does. A loader with
+    persistent workers is not held: it holds its iterator, and neither would ever be freed.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -30,19 +29,19 @@ class Pass:
 
     @property
     def loader(self) -> Any:
-        """Whose; None where it is gone."""
+        """The loader; None if it no longer exists."""
         return self._weak()
 
 
 class Listener(Protocol):
-    """Told of each ``next()``; gives what the loop shall get."""
+    """An object that is called for each ``next()`` of a loop, and returns what the loop gets."""
 
     def next(self, iterator: Any, of: Pass, proceed: Callable[[], Any]) -> Any:
-        """Called in place of ``next(iterator)``, which ``proceed()`` does."""
+        """Replace ``next(iterator)``; ``proceed()`` calls the original."""
 
 
 class _State:
-    """Who listens, which classes were changed, and which pass each iterator makes."""
+    """The listeners, the changed classes, and the pass of each iterator."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -50,14 +49,14 @@ class _State:
         self.pid = 0
         self.changed: list[tuple[type, str, Any, Any]] = []
         self.passes: weakref.WeakKeyDictionary[Any, Pass] = weakref.WeakKeyDictionary()
-        self.inside = threading.local()  # .now: a next() is under way in this thread
+        self.inside = threading.local()  # .now: this thread is inside a next()
 
 
 _STATE = _State()
 
 
 def listen(listener: Listener) -> None:
-    """From now on ``listener`` is told of each outermost ``next()`` of a loader's iterator."""
+    """Call ``listener`` for each outermost ``next()`` of a loader's iterator from now on."""
     with _STATE.lock:
         if not _STATE.listeners:
             _STATE.pid = os.getpid()
@@ -69,29 +68,29 @@ def listen(listener: Listener) -> None:
 
 
 def stop_listening(listener: Listener) -> None:
-    """The opposite; with the last listener the classes are as they were."""
+    """Undo :func:`listen`; after the last listener the classes are as they were."""
     with _STATE.lock:
-        _STATE.listeners = tuple(one for one in _STATE.listeners if one is not listener)
+        _STATE.listeners = tuple(each for each in _STATE.listeners if each is not listener)
         if _STATE.listeners:
             return
         for kind, name, former, ours in reversed(_STATE.changed):
-            if kind.__dict__.get(name) is ours:  # else somebody has put theirs around it, which works on
+            if kind.__dict__.get(name) is ours:  # else another wrapper is around it, which still works
                 setattr(kind, name, former)
         _STATE.changed.clear()
         _STATE.passes.clear()
 
 
 def _torch_iterators() -> list[type]:
-    """torch's class of iterators and all of its subclasses, also other packages'."""
-    found: list[type] = [torch_dataloader._BaseDataLoaderIter]
-    for kind in found:
+    """Return torch's iterator class and all its subclasses, including those of other packages."""
+    kinds: list[type] = [torch_dataloader._BaseDataLoaderIter]
+    for kind in kinds:
         subclasses: list[type] = kind.__subclasses__()
-        found += [sub for sub in subclasses if sub not in found]
-    return found
+        kinds += [sub for sub in subclasses if sub not in kinds]
+    return kinds
 
 
 def _change_own(kind: type) -> None:
-    """Change what of it ``kind`` defines itself."""
+    """Change the methods that ``kind`` itself defines."""
     if "__next__" in kind.__dict__:
         _change(kind, "__next__", _heard)
     if "_reset" in kind.__dict__:
@@ -100,7 +99,7 @@ def _change_own(kind: type) -> None:
 
 def _change(kind: type, name: str, make: Callable[[Any], Any]) -> None:
     former = kind.__dict__[name]
-    if any(one is kind and called == name for one, called, _, _ in _STATE.changed):
+    if any(changed is kind and called == name for changed, called, _, _ in _STATE.changed):
         return
     ours = functools.wraps(former)(make(former))
     setattr(kind, name, ours)
@@ -115,7 +114,7 @@ def _noting_init(former: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, loader: Any, *arguments: Any, **named: Any) -> None:
         if _listens():
             with _STATE.lock:
-                for kind in type(self).__mro__:  # of a package that was imported after we began
+                for kind in type(self).__mro__:  # a package may have been imported after listen()
                     if issubclass(kind, torch_dataloader._BaseDataLoaderIter):
                         _change_own(kind)
             _STATE.passes[self] = Pass(loader)
@@ -125,7 +124,7 @@ def _noting_init(former: Callable[..., None]) -> Callable[..., None]:
 
 
 def _noting_reset(former: Callable[..., None]) -> Callable[..., None]:
-    """A pass of persistent workers: the iterator is the one before, the pass is not."""
+    """Note a new pass of persistent workers, which keep their iterator."""
 
     def _reset(self: Any, loader: Any, *arguments: Any, **named: Any) -> None:
         if _listens():
@@ -136,12 +135,12 @@ def _noting_reset(former: Callable[..., None]) -> Callable[..., None]:
 
 
 def _pass_of(iterator: Any) -> Pass | None:
-    found = _STATE.passes.get(iterator)
-    if found is None and isinstance(iterator, EpochIterator):
-        loader = getattr(iterator._length, "__self__", None)  # the loader's __len__, which is given to it
+    known = _STATE.passes.get(iterator)
+    if known is None and isinstance(iterator, EpochIterator):
+        loader = getattr(iterator._length, "__self__", None)  # _length is the loader's __len__
         if isinstance(loader, DataLoader):
-            found = _STATE.passes[iterator] = Pass(loader)
-    return found
+            known = _STATE.passes[iterator] = Pass(loader)
+    return known
 
 
 def _heard(former: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -164,5 +163,5 @@ def _heard(former: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def is_torch_s(loader: Any) -> bool:
-    """A loader of torch's own (or of a subclass of somebody's), not one of ours."""
+    """Whether a loader is torch's (or a subclass of it), and not ours."""
     return isinstance(loader, TorchDataLoader) and not isinstance(loader, DataLoader)

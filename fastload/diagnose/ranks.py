@@ -1,4 +1,4 @@
-"""Several ranks that train together: their clocks side by side, which rank is slow, and why."""
+"""The clocks of ranks that train together: which rank is slow, and why."""
 
 from __future__ import annotations
 
@@ -25,30 +25,27 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
 
-# ---- Which rank is slow, and why, in words ----------------------------------------------------------
-# From what each rank's clocks say.
+# ---- The slow rank, and why it is slow --------------------------------------------------------------
 
-_FEW = 0.05  # of the time spent waiting: what a loader that keeps up may take, too
-_APART = (
-    1.5  # a rank that waits that many times as long as the others' median is another matter than they are
-)
-_DIFFERS = 1.25  # a reason is worth its words from this ratio on
+_FEW = 0.05  # share of the time for which the loop may wait for a loader that keeps up
+_APART = 1.5  # a slow rank waits at least this many times as long as the others' median
+_DIFFERS = 1.25  # the smallest ratio that is worth mentioning as a reason
 
 
 @dataclass(frozen=True)
 class RankClocks:
-    """One rank's loader over an interval of its own.
+    """The clocks of one rank's loader over some time.
 
     Args:
         rank, host: where it runs.
-        at: seconds since 1970 when this was written down.
-        seconds: of the loop's time, of which ``wait`` were spent waiting for data.
+        at: when this was written, in seconds since 1970.
+        seconds: of the loop; for ``wait`` of them it waited for data.
         batches, samples: delivered to the loop.
         decoded: samples that the threads decoded.
-        read, decode, transform: seconds that these took, summed over threads.
-        threads: at once.
-        encoded_bytes: of the samples that were decoded.
-        late: records that had not been read ahead in time.
+        read, decode, transform: seconds of each stage, summed over threads.
+        threads: that decode at once.
+        encoded_bytes: of the decoded samples.
+        late: records that were not read ahead in time.
         hits, misses: of the node cache.
     """
 
@@ -71,39 +68,38 @@ class RankClocks:
 
     @property
     def wait_share(self) -> float:
-        """Of the loop's time."""
+        """Share of the loop's time spent waiting for data."""
         return self.wait / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def batch_wait(self) -> float:
-        """Seconds waited for a batch."""
+        """Seconds of waiting per batch."""
         return self.wait / self.batches if self.batches else 0.0
 
     @property
     def batch_seconds(self) -> float:
-        """Seconds a batch, with its step."""
+        """Seconds per batch, with its step."""
         return self.seconds / self.batches if self.batches else 0.0
 
 
 def slow_ranks(clocks: Mapping[int, RankClocks]) -> list[int]:
-    """The ranks that keep the others waiting, the slowest first; none where all wait alike, or nobody waits.
+    """Return the ranks that keep the others waiting, the slowest first; none if all wait alike.
 
-    Ranks that train together take each step together: who waits for data is waited for by all, whose steps
-    are longer for it, in the collective at their end. So the slow rank is the one that waits most, not the
-    one whose steps are longest.
+    Ranks that train together take each step together. While one waits for data, the others wait for it in the
+    collective at the end of their step. So the slow rank waits the longest; its steps are not the longest.
     """
-    found = []
+    slow = []
     for rank, own in clocks.items():
         others = [other.batch_wait for other in clocks.values() if other is not own and other.batches]
         usual = statistics.median(others) if others else own.batch_wait
         matters = own.batch_wait - usual > _FEW / 2 * own.batch_seconds
         if own.batches and own.wait_share > _FEW and own.batch_wait > _APART * usual and matters:
-            found.append(rank)
-    return sorted(found, key=lambda rank: -clocks[rank].batch_wait)
+            slow.append(rank)
+    return sorted(slow, key=lambda rank: -clocks[rank].batch_wait)
 
 
 def why_words(clocks: Mapping[int, RankClocks]) -> str:
-    """Which ranks are slow, and what is different there."""
+    """Say which ranks are slow, and what is different there."""
     used = {rank: own for rank, own in clocks.items() if own.batches}
     if not used:
         return "No rank has had a batch yet."
@@ -129,14 +125,14 @@ def _slow(clocks: Mapping[int, RankClocks], slow: Sequence[int]) -> list[str]:
     others = [own for rank, own in clocks.items() if rank not in slow]
     named = [clocks[rank] for rank in slow]
     hosts = sorted({own.host for own in named})
-    ranks, wait = in_words(slow), statistics.median(own.batch_wait for own in named)
+    wait = statistics.median(own.batch_wait for own in named)
     part = _percent(statistics.median(own.wait_share for own in named))
     usual = statistics.median(own.batch_wait for own in others)
     usual_part = _percent(statistics.median(own.wait_share for own in others))
-    verb = "is" if len(slow) == 1 else "are"
+    are_slow = "is slow: it waits" if len(slow) == 1 else "are slow: they wait"
     sentences = [
-        f"{ranks.capitalize()} ({', '.join(hosts)}) {verb} slow: {_ms(wait)} of waiting for a batch there, "
-        f"{part} of the time; {_ms(usual)}, {usual_part}, on the others."
+        f"{in_words(slow).capitalize()} ({', '.join(hosts)}) {are_slow} {_ms(wait)} per batch ({part} of the "
+        f"time); the others wait {_ms(usual)} ({usual_part})."
     ]
     if len(hosts) == 1 and {own.host for own in others}.isdisjoint(hosts) and len(slow) > 1:
         sentences.append(f"They are all the ranks of {hosts[0]}.")
@@ -145,47 +141,47 @@ def _slow(clocks: Mapping[int, RankClocks], slow: Sequence[int]) -> list[str]:
         sentences.append(f"Why: {'; '.join(reasons)}.")
     else:
         sentences.append(
-            "Its clocks say no reason: a sample takes its threads no longer than elsewhere, and there are as "
-            "many of them. Look at its Python functions (collate_fn), and at what else runs there."
+            "Its clocks show no reason: a sample takes its threads no longer than elsewhere, and it has as "
+            "many threads. Look at its Python functions (collate_fn), and at what else runs there."
         )
     return sentences
 
 
 def _reasons(slow: Sequence[RankClocks], others: Sequence[RankClocks]) -> list[str]:
-    """What is worse on the slow ranks than on the others, in the medians; the greatest ratio first."""
+    """Say what is worse on the slow ranks than on the others, by medians; the greatest ratio first."""
 
     def medians(value: Callable[[RankClocks], float]) -> tuple[float, float]:
         return statistics.median(map(value, slow)), statistics.median(map(value, others))
 
-    found: list[tuple[float, str]] = []
-    here, there = medians(lambda own: own.threads)
-    if there > here * _DIFFERS:
-        found.append(
-            (there / max(here, 1), f"it has {here:g} thread{'s' * (here != 1)}, the others {there:g}")
-        )
+    reasons: list[tuple[float, str]] = []
+    here, elsewhere = medians(lambda own: own.threads)
+    if elsewhere > here * _DIFFERS:
+        text = f"it has {here:g} thread{'s' * (here != 1)}, the others {elsewhere:g}"
+        reasons.append((elsewhere / max(here, 1), text))
     larger, usual = medians(lambda own: own.encoded_bytes / max(own.decoded, 1))
     bigger = larger > usual * _DIFFERS
     if bigger:
-        text = f"its samples have {larger / 1e3:.0f} KB, the others' {usual / 1e3:.0f}"
-        found.append((larger / max(usual, 1e-9), text))
-    whole = sum(medians(stage)[0] for stage in _STAGES.values())
+        text = f"its samples average {larger / 1e3:.0f} KB, those of the others {usual / 1e3:.0f} KB"
+        reasons.append((larger / max(usual, 1e-9), text))
+    total = sum(medians(stage)[0] for stage in _STAGES.values())
     for name, value in _STAGES.items():
-        here, there = medians(value)
-        # What takes no time anywhere is no reason, however it compares.
-        if here > there * _DIFFERS and here - there > 0.05 * whole:
-            text = f"{name} a sample takes {_ms(here)} of a thread there, {_ms(there)} on the others"
+        here, elsewhere = medians(value)
+        # A stage that hardly takes time is no reason, whatever its ratio.
+        if here > elsewhere * _DIFFERS and here - elsewhere > 0.05 * total:
+            times = f"{_ms(here)} of thread time there and {_ms(elsewhere)} on the others"
+            text = f"{name} a sample takes {times}"
             if not bigger and name != "reading":
-                text += ", of samples as large: its CPUs are slower, or shared"
-            found.append((here / max(there, 1e-9), text))
-    here, there = medians(lambda own: own.hits / max(own.hits + own.misses, 1))
-    if there - here > 0.1:
-        text = f"the node cache has {_percent(here)} of its records, {_percent(there)} of theirs"
-        found.append((1 + there - here, text))
-    here, there = medians(lambda own: own.late / max(own.decoded, 1))
-    if here - there > 0.05:
-        text = f"{_percent(here)} of its records come late from storage, {_percent(there)} of theirs"
-        found.append((1 + here - there, text))
-    return [text for _, text in sorted(found, key=lambda reason: -reason[0])]
+                text += ", for samples of the same size: its CPUs are slower, or shared"
+            reasons.append((here / max(elsewhere, 1e-9), text))
+    here, elsewhere = medians(lambda own: own.hits / max(own.hits + own.misses, 1))
+    if elsewhere - here > 0.1:
+        shares = f"{_percent(here)} of its records come from the node cache, {_percent(elsewhere)}"
+        reasons.append((1 + elsewhere - here, f"{shares} on the others"))
+    here, elsewhere = medians(lambda own: own.late / max(own.decoded, 1))
+    if here - elsewhere > 0.05:
+        shares = f"{_percent(here)} of its records come late from storage, {_percent(elsewhere)}"
+        reasons.append((1 + here - elsewhere, f"{shares} on the others"))
+    return [text for _, text in sorted(reasons, key=lambda reason: -reason[0])]
 
 
 _STAGES: dict[str, Callable[[RankClocks], float]] = {
@@ -203,21 +199,20 @@ def _ms(value: float) -> str:
     return f"{1e3 * value:.{0 if value >= 0.1 else 1 if value >= 0.001 else 3}f} ms"
 
 
-# ---- All ranks' clocks, side by side ----------------------------------------------------------------
-# Each rank writes its own down, and reads what the others have written.
+# ---- Exchange of clocks between ranks ---------------------------------------------------------------
 
-_PATIENCE = 5.0  # seconds for a store, or a file system, that does not answer
-_OLD = 600.0  # seconds after which a rank's clocks say nothing about now
+_PATIENCE = 5.0  # seconds to wait for a store or a file system
+_OLD = 600.0  # seconds after which a rank's clocks are out of date
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """What is known of the ranks.
+    """The clocks of all ranks, as far as they are known.
 
     Args:
-        clocks: of each rank that has written them down, this one's own among them.
-        missing: ranks of which nothing is known, or nothing of the last ten minutes.
-        silent: the store, or the folder, did not answer: only this rank's own clocks are known.
+        clocks: of this rank, and of each other one that has written them.
+        missing: ranks that have written nothing in the last ten minutes.
+        silent: the store or the folder did not answer, so only this rank's clocks are known.
     """
 
     clocks: Mapping[int, RankClocks]
@@ -226,11 +221,11 @@ class Gathered:
 
     @property
     def slow(self) -> list[int]:
-        """Ranks that keep the others waiting; the slowest first."""
+        """The ranks that keep the others waiting, the slowest first."""
         return slow_ranks(self.clocks)
 
     def __str__(self) -> str:
-        """Which rank is slow, and why."""
+        """Say which rank is slow, and why."""
         words = [why_words(self.clocks)]
         if self.silent:
             words.append("The other ranks could not be asked: their store did not answer.")
@@ -246,16 +241,15 @@ def gathered_stats(
     name: str = "",
     folder: str | os.PathLike[str] | None = None,
 ) -> Gathered:
-    """Write this rank's clocks down, and read those that the other ranks have written down.
+    """Write this rank's clocks, and read what the other ranks wrote last.
 
-    No rank waits for another and no collective is issued: it may be called on any rank at any time, in the
-    training loop's thread or elsewhere. Each rank has to call it now and then (every few hundred steps, say);
-    of the others one sees what they wrote last.
+    No rank waits for another, and no collective is issued, so any rank may call it at any time and in any
+    thread. Every rank has to call it now and then, for example every few hundred steps.
 
     Args:
-        since: an earlier ``loader.stats()``; what happened since then. None: since the loader's first batch.
-        name: tells apart loaders that are made at the same place of a program ("train", "val").
-        folder: that all ranks see, to write the clocks into; None: the key-value store with which the process
+        since: an earlier ``loader.stats()`` from which the clocks count; None: from the first batch.
+        name: distinguishes loaders made at the same place of a program ("train", "val").
+        folder: a folder that all ranks see, for the clocks; None: the key-value store with which the process
             group was formed.
 
     Raises:
@@ -265,27 +259,27 @@ def gathered_stats(
     own = clocks_between(since, loader.stats(), world.rank)
     if folder is not None:
         place = Path(folder)
-        found = _in_time(lambda given_up: _by_files(own, place, world.size, name, given_up))
+        known = _in_time(lambda given_up: _by_files(own, place, world.size, name, given_up))
     elif world.size == 1:
-        found = {own.rank: own}
+        known = {own.rank: own}
     else:
         member = membership(world, group)
         if member is None:
             raise WorldError(
-                f"gathered_stats: rank {world.rank} of {world.size} has no process group to ask the others "
-                "by. Pass folder=, one that all ranks see."
+                f"gathered_stats: rank {world.rank} of {world.size} has no process group through which to "
+                "ask the others. Pass folder=, a folder that all ranks see."
             )
         store, members, _ = member
         key = f"fastload/{','.join(map(str, members))}/{loader._loader_plan.site}/clocks/{name}"
-        found = _in_time(lambda given_up: _by_store(own, store, key, world.size, given_up))
-    clocks = {own.rank: own} if found is None else found
+        known = _in_time(lambda given_up: _by_store(own, store, key, world.size, given_up))
+    clocks = {own.rank: own} if known is None else known
     fresh = {rank: each for rank, each in sorted(clocks.items()) if own.at - each.at < _OLD}
     missing = tuple(rank for rank in range(world.size) if rank not in fresh)
-    return Gathered(fresh, missing, silent=found is None)
+    return Gathered(fresh, missing, silent=known is None)
 
 
 def _processes(loader: DataLoader[Any]) -> tuple[World, Any]:
-    """The ranks that have clocks, and their group: all processes, whichever of them have the same batches."""
+    """Return the ranks that have clocks, and their group: all processes, even those with the same batches."""
     beginning, group = loader._loader_plan.beginning, loader._loader_plan.given["process_group"]
     if not beginning.is_divided or beginning.world.has_peers:
         return beginning.processes, None
@@ -293,7 +287,7 @@ def _processes(loader: DataLoader[Any]) -> tuple[World, Any]:
 
 
 def clocks_between(before: Mapping[str, Any] | None, after: Mapping[str, Any], rank: int) -> RankClocks:
-    """A rank's clocks between two ``loader.stats()``; without the first one, since the first batch."""
+    """Return a rank's clocks between two ``loader.stats()``; from the first batch if ``before`` is None."""
 
     def grown(*path: str) -> float:
         return _at(after, path) - (_at(before, path) if before is not None else 0.0)
@@ -323,46 +317,46 @@ def clocks_between(before: Mapping[str, Any] | None, after: Mapping[str, Any], r
 
 
 def _loop_seconds(stats: Mapping[str, Any]) -> float:
-    """The consumer's whole time."""
+    """Return the consumer's total time."""
     rate = stats["images_per_second"]
     return float(stats["samples"] / rate) if rate > 0 else 0.0
 
 
 def _at(stats: Mapping[str, Any], path: tuple[str, ...]) -> float:
-    found: Any = stats
+    value: Any = stats
     for name in path:
-        found = found.get(name, 0) if isinstance(found, Mapping) else 0
-    return float(found)
+        value = value.get(name, 0) if isinstance(value, Mapping) else 0
+    return float(value)
 
 
 def _in_time(work: Callable[[threading.Event], dict[int, RankClocks]]) -> dict[int, RankClocks] | None:
-    """What ``work`` gives; None where that takes too long, as with a host that is cut off, or fails."""
-    found: list[dict[int, RankClocks]] = []
+    """Return ``work``'s result; None if it fails, or takes too long (a host may be cut off)."""
+    results: list[dict[int, RankClocks]] = []
     given_up = threading.Event()
 
     def run() -> None:
-        # torch's stores raise RuntimeErrors; others' clocks of another version are not ours to read
+        # torch's stores raise RuntimeErrors; clocks of another fastload version may not be readable
         with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError):
-            found.append(work(given_up))
+            results.append(work(given_up))
 
     start_beside(run, "fastload-gather", given_up.set).join(_PATIENCE)
-    whole = found[0] if found else None  # before: who has been given up finds a part of it
+    result = results[0] if results else None  # taken before given_up, after which results are incomplete
     given_up.set()
-    return whole
+    return result
 
 
 def _by_store(
     own: RankClocks, store: Any, key: str, size: int, given_up: threading.Event
 ) -> dict[int, RankClocks]:
     store.set(f"{key}/{own.rank}", json.dumps(asdict(own)))
-    found = {own.rank: own}
+    clocks = {own.rank: own}
     for rank in range(size):
-        # get() of a key that is not there would wait for it.
         if given_up.is_set():
             break
+        # get() would wait for a missing key.
         if rank != own.rank and store.check([f"{key}/{rank}"]):
-            found[rank] = RankClocks(**json.loads(store.get(f"{key}/{rank}")))
-    return found
+            clocks[rank] = RankClocks(**json.loads(store.get(f"{key}/{rank}")))
+    return clocks
 
 
 def _by_files(
@@ -373,24 +367,23 @@ def _by_files(
     with os.fdopen(handle, "w") as written:
         json.dump(asdict(own), written)
     os.replace(part, folder / f"clocks{name and '-' + name}-{own.rank}.json")
-    found = {own.rank: own}
+    clocks = {own.rank: own}
     for rank in range(size):
         if given_up.is_set():
             break
         path = folder / f"clocks{name and '-' + name}-{rank}.json"
         if rank != own.rank and path.is_file():
-            found[rank] = RankClocks(**json.loads(path.read_text()))
-    return found
+            clocks[rank] = RankClocks(**json.loads(path.read_text()))
+    return clocks
 
 
-# ---- A verdict where several ranks train together ---------------------------------------------------
-# One that is slow is waited for by all.
+# ---- The verdict with several ranks -----------------------------------------------------------------
 
 _NAME = "doctor"
 
 
 def gathered_of(loader: Any) -> Gathered | None:
-    """Write this rank's clocks down, and read the others'; None: no others, or nothing to ask them by."""
+    """Exchange clocks with the other ranks; return None if there are none, or they cannot be asked."""
     if not hasattr(loader, "_loader_plan") or loader._loader_plan.known()[0].size < 2:
         return None
     from fastload.errors import WorldError
@@ -402,10 +395,10 @@ def gathered_of(loader: Any) -> Gathered | None:
 
 
 def later(first: Gathered, found: Gathered | None, rank: int) -> Gathered:
-    """What others have written since ``first``, and rank ``rank``'s own clocks as they were then.
+    """Return what others have written since ``first``, with ``rank``'s own clocks as they were then.
 
     Args:
-        found: asked for later; None: there was nothing to ask by any more.
+        found: gathered later; None: the others could no longer be asked.
     """
     if found is None or rank not in first.clocks:
         return first
@@ -413,16 +406,16 @@ def later(first: Gathered, found: Gathered | None, rank: int) -> Gathered:
 
 
 def with_ranks(verdict: Verdict, gathered: Gathered, rank: int) -> Verdict:
-    """The verdict of rank ``rank``, where some are slow: which ones and why come first.
+    """Return the verdict of rank ``rank``; if ranks are slow, it first says which ones and why.
 
-    If it is not one of them, nothing that could be done here would help, so no fix is left; its own numbers
-    stay, as of a loop that waits for others in its step.
+    On a rank that is not slow, no fix would help, so there are none; its numbers stay: they are those of a
+    loop that waits for others in its step.
     """
     slow = gathered.slow
     if not slow:
         return verdict
     evidence = "Each rank's own clocks since its first batch: " + "; ".join(
-        f"rank {own.rank} waits {1e3 * own.batch_wait:.1f} ms a batch" for own in gathered.clocks.values()
+        f"rank {own.rank} waits {1e3 * own.batch_wait:.1f} ms per batch" for own in gathered.clocks.values()
     )
     which = Sentence(str(gathered), f"{evidence}.")
     if rank in slow:
@@ -430,5 +423,5 @@ def with_ranks(verdict: Verdict, gathered: Gathered, rank: int) -> Verdict:
         return replace(verdict, limit="ranks", sentences=(which, here, *verdict.sentences))
     words = f"Ask the doctor on {in_words(slow)}: this is rank {rank}, whose step waits for them."
     numbers = f"Here the loop reached {verdict.rate:.0f} images/s"
-    numbers += f", and the loader could give {verdict.loader_rate:.0f}." if verdict.loader_rate else "."
+    numbers += f", and the loader could deliver {verdict.loader_rate:.0f}." if verdict.loader_rate else "."
     return replace(verdict, limit="ranks", sentences=(which, Sentence(words, numbers)), fixes=())

@@ -1,4 +1,4 @@
-"""``fastload doctor SCRIPT``: somebody's training script, run unchanged for a while and watched."""
+"""``fastload doctor SCRIPT``: runs a training script unchanged for a while, and watches its loop."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from fastload.diagnose.ranks import Gathered
 
 
-# ---- script -----------------------------------------------------------------------------------------
+# ---- The script's process, seen from outside --------------------------------------------------------
 
 _START = 600.0  # seconds until the first batch is asked for; imports and downloads may take long
-_GRACE = 30.0  # seconds: for a script's end, and for a message that is late
+_GRACE = 30.0  # seconds for a script's end, and for a late message
 _POLL = 0.25  # seconds
-_TAIL = 4000  # bytes of its output in an error's message
+_TAIL = 4000  # bytes of the script's output in an error message
 _CHILD = """\
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -54,12 +54,12 @@ main(sys.argv[1])
 
 @dataclass(frozen=True)
 class Watched:
-    """What came of a script that was watched.
+    """The result of watching a script.
 
     Args:
-        loop: its loop; None on ranks but the first, which says it.
-        step: the step alone, on a batch that was there already; None where the script ended before.
-        verdict: of the experiments on its loader; None where they could not be run.
+        loop: its loop; None on all ranks but the first.
+        step: the step alone, on a batch that is already loaded; None if the script ended before that.
+        verdict: of the experiments on its loader; None if they could not be run.
         words: what happened to the script, in a sentence or two, for the user.
     """
 
@@ -70,21 +70,19 @@ class Watched:
 
 
 def announcement(path: str, seconds: float = 60.0) -> str:
-    """What the user is to be told before :func:`watch_script`."""
+    """Return what the user should know before :func:`watch_script` runs."""
     return (
         f"{path} is run as it is, for about {seconds:g} s from its first batch on, and then ended: it gets "
-        f"its own batches, then the last one again and again, then its loop is left. What it writes by "
-        f"itself (logs, checkpoints) is written."
+        f"its own batches, then the last one again and again; then its loop is left. It writes its logs and "
+        f"checkpoints as usual."
     )
 
 
 def require_script(path: str) -> None:
-    """Raise FileNotFoundError where there is no such script."""
+    """Raise FileNotFoundError if there is no such script."""
     if not is_file(path):
-        what = "a folder, no script" if is_dir(path) else "not there"
-        raise FileNotFoundError(
-            f"{path} is {what}. Give the path of a Python file, as 'python' would have it."
-        )
+        what = "a folder, not a script" if is_dir(path) else "not there"
+        raise FileNotFoundError(f"{path} is {what}. Give the path of a Python file, as for 'python'.")
 
 
 def watch_script(
@@ -95,20 +93,20 @@ def watch_script(
     module: bool = False,
     quiet: bool = False,
 ) -> Watched:
-    """Run a training script, watch its loop, end it, and examine its loader where it was.
+    """Run a training script, watch its loop, end it, and examine its loader in the script's process.
 
-    The first loader that trains is watched: for 20 batches and 5 s, or as many as come; then its loop is fed
-    with a batch that is there already, which shows what the step can do; then the loop is left by an
-    exception that is no ``Exception``, so that ``finally`` blocks run. Experiments follow in that process.
+    The first loader that trains is watched for 20 batches and 5 s, or for as many as come. Then its loop gets
+    the same batch again and again, which shows what the step can do. Then ``next()`` raises an exception that
+    is not an ``Exception``, so that ``finally`` blocks run, and the experiments follow.
 
-    Under torchrun each rank calls this: the first one of all watches and says; the others run along with it.
+    Under torchrun each rank calls this. The first rank watches; the others run along with it.
 
     Args:
-        path: the script; or with ``module`` its module's name, as after ``python -m``.
+        path: the script; with ``module`` the module's name, as for ``python -m``.
         argv: its arguments.
-        seconds: from its first batch on, about.
-        module: see ``path``.
-        quiet: its output is kept, and its last lines are in an error's message; else it is passed through.
+        seconds: approximate time limit, from its first batch on.
+        module: whether ``path`` is a module's name.
+        quiet: keep its output, and show the last lines in error messages; else it is passed through.
 
     Raises:
         FileNotFoundError: no such script.
@@ -119,8 +117,8 @@ def watch_script(
     rank = int(os.environ.get("RANK", "0"))
     order = {"path": path, "argv": argv or [], "seconds": seconds, "module": module, "follow": rank != 0}
     with contextlib.ExitStack() as stack:
-        # Of multiprocessing, in it and its workers: who is killed leaves what it had there. A short name, as
-        # those of sockets may have 107 bytes.
+        # For multiprocessing's sockets, which a killed process would leave behind. The name is short because
+        # a socket's path may have at most 107 bytes.
         sockets = tempfile.TemporaryDirectory(prefix="fl-", ignore_cleanup_errors=True)
         order["sockets"] = stack.enter_context(sockets)
         output = stack.enter_context(tempfile.TemporaryFile()) if quiet else None
@@ -130,13 +128,13 @@ def watch_script(
 
 
 class _Run:
-    """The script's process, in a session of its own, which ends with the context."""
+    """The script's process, in its own session, which ends with the context."""
 
     def __init__(self, order: dict[str, Any], output: IO[bytes] | None) -> None:
         reading, writing = os.pipe()
         self.output = output
-        self.is_done = False  # it has only to leave
-        self.is_over = False  # it says no more
+        self.is_done = False  # it only has to exit
+        self.is_over = False  # it sends no more messages
         self.pipe = Connection(reading, writable=False)
         root = str(Path(__file__).resolve().parents[2])
         try:
@@ -158,26 +156,26 @@ class _Run:
         self.pipe.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.is_done and not any(exception):
-                self.process.wait(10)  # its atexit handlers
-        for number in (signal.SIGTERM, signal.SIGKILL):  # and what it has started
+                self.process.wait(10)  # for its atexit handlers
+        for number in (signal.SIGTERM, signal.SIGKILL):  # also for processes that it has started
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
 
     def receive(self, seconds: float) -> tuple[str, Any] | None:
-        """The next message; None if none comes in time, or the process has ended."""
+        """Return the next message; None if none comes in time, or the process has ended."""
         try:
             if self.pipe.poll(seconds):
                 message: tuple[str, Any] = self.pipe.recv()
                 return message
-            self.is_over = self.process.poll() is not None  # workers that it has left may have the pipe
+            self.is_over = self.process.poll() is not None  # its workers may still have the pipe open
         except (EOFError, ConnectionError):
             self.is_over = True
         return None
 
     def tail(self) -> str:
-        """Its output's last lines."""
+        """Return the last lines of the output."""
         if self.output is None:
             return ""
         size = self.output.seek(0, os.SEEK_END)
@@ -205,7 +203,7 @@ class _Mark:
             self._path.unlink(missing_ok=True)
 
     def put(self) -> None:
-        """The loop was left."""
+        """Note that the loop was left."""
         if self._is_first and "RANK" in os.environ:
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
             self._is_put = True
@@ -217,7 +215,7 @@ class _Mark:
 
 
 class _Talk:
-    """What the process says, in its order, until there is nothing more to wait for."""
+    """The receiver of the process's messages, until there is nothing more to wait for."""
 
     def __init__(self, run: _Run, path: str, seconds: float, mark: _Mark) -> None:
         self._run = run
@@ -227,7 +225,7 @@ class _Talk:
         self._said: dict[str, Any] = {}
 
     def hold(self) -> Watched:
-        """Listen until the end."""
+        """Receive messages until the end."""
         end = time.monotonic() + _START
         while time.monotonic() < end:
             message = self._run.receive(_POLL)
@@ -253,47 +251,46 @@ class _Talk:
         if self._run.is_over:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._run.process.wait(_GRACE)
-        said = self._said
-        if "watched" not in said:
-            if said.get("follow"):
+        messages = self._said
+        if "watched" not in messages:
+            if messages.get("follow"):
                 return Watched(None, None, None, "This rank ran along; the first one says what limits.")
             raise ScriptError(self._nothing_watched() + self._run.tail())
-        loop, step = said["watched"]
-        words = said.get("left", "")
-        if "left" not in said:
+        loop, step = messages["watched"]
+        words = messages.get("left", "")
+        if "left" not in messages:
             words = (
-                f"{self._path} went on after its loop was to be left (it catches BaseException, or its "
-                f"finally blocks take long) and was ended; so nothing could be tried on its loader."
+                f"{self._path} went on when its loop was to end (it catches BaseException, or its finally "
+                f"blocks take long) and was ended, so nothing could be tried on its loader."
             )
-        elif "unexamined" in said:
-            words += f" Nothing could be tried on its loader: {said['unexamined']}"
-        elif "verdict" not in said:
-            words += " The experiments on its loader did not come to an end, and were ended."
-        return Watched(loop, step, said.get("verdict"), words)
+        elif "unexamined" in messages:
+            words += f" Nothing could be tried on its loader: {messages['unexamined']}"
+        elif "verdict" not in messages:
+            words += " The experiments on its loader did not finish in time, and were ended."
+        return Watched(loop, step, messages.get("verdict"), words)
 
     def _nothing_watched(self) -> str:
-        said, path = self._said, self._path
-        if "failed" in said:
-            return f"{path} failed before its loop could be watched: {said['failed']}"
+        messages, path = self._said, self._path
+        if "failed" in messages:
+            return f"{path} failed before its loop could be watched: {messages['failed']}"
         code = self._run.process.poll()
-        if code is None and "began" not in said:
+        if code is None and "began" not in messages:
             return f"{path} asked no DataLoader for a batch within {_START:g} s, and was ended."
         if code is None:
             return (
-                f"{path} was ended: in {self._seconds + _GRACE:g} s since its first batch its loop had too "
-                f"few batches to be watched. Give it smaller steps, or --seconds more."
+                f"{path} was ended: in the {self._seconds + _GRACE:g} s after its first batch, its loop had "
+                f"too few batches to be watched. Give it shorter steps, or raise --seconds."
             )
         if code < 0:
             return f"{path} was ended by signal {signal.Signals(-code).name} before its loop was watched."
-        return said.get("nothing") or f"{path} ended (exit status {code}) before its loop was watched."
+        return messages.get("nothing") or f"{path} ended (exit status {code}) before its loop was watched."
 
 
-# ---- A loop fed with a batch that is there already --------------------------------------------------
-# What its step can do when it never waits.
+# ---- A loop that gets the same batch again and again ------------------------------------------------
 
 
 def copied(value: Any, of_tensor: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Any:
-    """A batch with tensors of its own; ``of_tensor`` makes each (None: clones, pinned where theirs are).
+    """Copy a batch; ``of_tensor`` copies each tensor (None: clones it, pinned if the original is pinned).
 
     What cannot be copied is shared.
     """
@@ -318,7 +315,7 @@ def _cloned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """All tensors of a batch, as far as :func:`copied` looks."""
+    """Return all tensors of a batch that :func:`copied` would find."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
@@ -329,16 +326,16 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 class Feed:
-    """Gives the same batch again and again, as it was at first, and times the steps.
+    """A source of the same batch again and again, unchanged, that times the steps.
 
-    A loop may change its batch in place; torch counts that, and the next one is a fresh copy then. Copies
-    are made inside ``next()``, which is not of the step. The first step is apart: other ranks may still wait.
+    A loop may change its batch in place. torch counts that, and the next batch is then a fresh copy. Copies
+    are made inside ``next()``, outside the step. The first step does not count: other ranks may still wait.
 
     Args:
-        batch: the loader's last one.
+        batch: the loader's last batch.
         batch_size: its samples.
         at_rest: whether the loader's threads have nothing more to do.
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -361,10 +358,10 @@ class Feed:
         self._stage: Stage | None = None
 
     def asked(self) -> None:
-        """The loop asks for a batch: its step with the one before is over."""
+        """Note that the loop asks for a batch, so that its step with the previous one is over."""
         if self._arrived is None:
             return
-        if self._began is None:  # the first one
+        if self._began is None:  # the first step
             device.synchronise()
             self._began = self._clock()
             return
@@ -373,29 +370,29 @@ class Feed:
 
     @property
     def seconds(self) -> float:
-        """Of all steps that count."""
+        """Total time of the steps that count."""
         return sum(self.steps)
 
     def give(self) -> Any:
-        """The batch, as the loader gave it."""
+        """Return the batch as the loader delivered it."""
         if self._given is None or self._versions is None or self._versions != _versions(self._given):
             self._given = copied(self._kept)
             self._versions = _versions(self._given)
-        # Other objects with the same memory: marks that a loop sets (requires_grad) do not come back.
+        # New objects with the same memory, so that marks which a loop sets (requires_grad) do not stay.
         batch = copied(self._given, torch.Tensor.detach)
         self._began_cpu = time.process_time()
         self._arrived = self._clock()
         return batch
 
     def stage(self) -> Stage | None:
-        """What was measured until this is first asked for; None without a step that counts."""
+        """Return what was measured until the first call; None without a step that counts."""
         if self._stage is None and self.steps and self._began is not None:
             self._stage = self._measured(self._began)
         return self._stage
 
     def _measured(self, began: float) -> Stage:
         seconds = self.seconds
-        if device.is_in_use():  # a step only gives the device work; what it does ends with the last of it
+        if device.is_in_use():  # a step only queues work, which ends after the last step
             device.synchronise()
             seconds = self._clock() - began
         samples = len(self.steps) * self._batch_size
@@ -403,36 +400,34 @@ class Feed:
             "step",
             samples / seconds if seconds > 0 else float("inf"),
             self._cpu / samples,
-            f"{len(self.steps)} steps of {self._batch_size} samples on a batch that was there already: "
+            f"{len(self.steps)} steps of {self._batch_size} samples on a batch that was already loaded: "
             f"{seconds / len(self.steps):.4g} s each"
             + (", the loader at rest." if self._at_rest else ", while the loader still prepared batches."),
         )
 
 
 def _versions(batch: Any) -> list[int] | None:
-    """How often each tensor was changed in place; None where nobody counts."""
+    """Return how often each tensor was changed in place; None if torch does not count it."""
     tensors = tensors_of(batch)
     if not tensors or any(tensor.is_inference() for tensor in tensors):
         return None
     return [tensor._version for tensor in tensors]
 
 
-# ---- A script's loop in phases ----------------------------------------------------------------------
-# Warm-up, watching, feeding, and its end.
-#
-# DESIGN. The script is not changed, so all that can be done is done inside ``next()``: for a while it is
-# what it always is, and timed; then it gives a batch that is there already, so that the step shows what it
-# can do; then it raises :class:`Stopped`, which is no Exception, so that the script's own handlers let it
-# pass and its ``finally`` blocks run.
+# ---- A script's loop in phases: warm-up, watching, feeding, and its end -----------------------------
+# The script is not changed, so everything happens inside ``next()``. At first it works as usual, and is
+# timed; then it returns a batch that is already loaded, to show what the step can do; then it raises
+# :class:`Stopped`, which is not an Exception, so that the script's handlers do not catch it and its
+# ``finally`` blocks run.
 
 _WARM_UP = 2  # steps besides a pass's first one, in which libraries choose their algorithms
 _LEAST = 5  # batches that are enough when time is over
-_QUIET = 0.03  # of a CPU: what threads take that have nothing to do
+_QUIET = 0.03  # CPUs that idle threads use at most
 _LOOK = 0.1  # seconds
 
 
 class Stopped(BaseException):
-    """The loop was watched long enough. Not an error; whoever watches catches it."""
+    """The loop was watched long enough. This is not an error, and the watching code catches it."""
 
 
 @dataclass(frozen=True)
@@ -440,11 +435,11 @@ class Limits:
     """How long each phase is.
 
     Args:
-        batches, seconds: watch until there are so many batches and seconds.
-        most: but no longer than this, if there are a few batches.
-        fed, fed_seconds, fed_most: the same of feeding.
-        rest: wait so long for the loader's threads to be done.
-        patience: prefer a loop without gradients (validation) only after so many seconds.
+        batches, seconds: the loop is watched until it has this many of both.
+        most: the limit in seconds for watching, once there are a few batches.
+        fed, fed_seconds, fed_most: the same for feeding.
+        rest: seconds to wait for the loader's threads to finish.
+        patience: seconds after which a loop without gradients (validation) is watched, too.
     """
 
     batches: int = 20
@@ -458,7 +453,7 @@ class Limits:
 
     @classmethod
     def within(cls, seconds: float) -> Limits:
-        """Of an examination of so many seconds, half of which belong to experiments."""
+        """Make the limits for an examination of ``seconds``, half of which are for experiments."""
         share = seconds / 60
         return cls(
             seconds=min(5.0, 5 * share),
@@ -471,16 +466,16 @@ class Limits:
 
 
 class Phases:
-    """Takes a script's busiest loader through the phases.
+    """The listener that takes a script's busiest loader through the phases.
 
     Args:
         limits: how long they are.
         began: called when the first batch of any loader is asked for.
         watched: called once at the end, before the script is stopped.
-        stops: whether it is stopped; else it is fed until somebody ends the process, as a rank whose first
-            one decides when it is over.
-        watching: keeps what is seen.
-        clock, sleep: seconds.
+        stops: whether it is stopped; else it is fed until its process is ended, as on ranks other than the
+            first one, which decides when it is over.
+        watching: keeps the records.
+        clock, sleep: in seconds.
         enough: called when enough was watched, before the loop is fed.
     """
 
@@ -511,13 +506,13 @@ class Phases:
 
     @property
     def record(self) -> Record | None:
-        """The loop that was watched: the one that was fed, else the busiest; None without batches."""
-        found = self.watching.records
-        return self._main or (found[0] if found else None)
+        """The record of the watched loop: the one that was fed, else the busiest; None without batches."""
+        records = self.watching.records
+        return self._main or (records[0] if records else None)
 
     @property
     def step(self) -> Stage | None:
-        """The step alone; None where the script ended before it was fed."""
+        """The step alone; None if the script ended before it was fed."""
         return self._feed.stage() if self._feed is not None else None
 
     def next(self, iterator: Any, of: Pass, proceed: Callable[[], Any]) -> Any:
@@ -555,15 +550,15 @@ class Phases:
         return record.batches >= _LEAST and record.seconds >= limits.most
 
     def _begin_feed(self, iterator: Any, record: Record, proceed: Callable[[], Any]) -> Any:
-        """One more batch of the loader's; then its threads fill their queue and rest."""
-        batch = proceed()  # raises StopIteration: then the next pass's first batch
+        """Take one more batch from the loader, and wait until its threads have filled their queue."""
+        batch = proceed()  # if it raises StopIteration, the next pass's first batch is taken
         at_rest = self._wait_for_rest(iterator)
         self._feed = Feed(batch, record.batch_size, at_rest, self._clock)
         self._fed_since = self._clock()
         return self._feed.give()
 
     def _wait_for_rest(self, iterator: Any) -> bool:
-        """Whether the loader's threads and workers have come to rest in time."""
+        """Wait until the loader's threads and workers rest; return whether they did in time."""
         end = self._clock() + self._limits.rest
         before = self.watching.meter.read(worker_pids(iterator))
         quiet = 0
@@ -578,7 +573,7 @@ class Phases:
         return False
 
     def _fed(self, feed: Feed) -> Any:
-        """The batch that is there already, or the end."""
+        """Return the same batch again, or raise Stopped at the end."""
         feed.asked()
         limits, steps = self._limits, len(feed.steps)
         enough = steps >= limits.fed and feed.seconds >= limits.fed_seconds
@@ -589,23 +584,22 @@ class Phases:
         return feed.give()
 
 
-# ---- The process in which a script is watched -------------------------------------------------------
-# Runs it as ``__main__``, then examines its loader.
+# ---- The script's process, from inside --------------------------------------------------------------
 
-_LEAST_SHARE = 0.4  # of the seconds, for the experiments, however long the loop took
+_LEAST_SHARE = 0.4  # of the seconds is left to experiments, however long the loop took
 
 
 def main(order: str) -> None:
-    """Do what :func:`fastload.diagnose.script.watch_script` asks for, in JSON."""
+    """Do what :func:`watch_script` asks for, in JSON."""
     asked: dict[str, Any] = json.loads(order)
     os.set_inheritable(asked["pipe"], False)
-    # Where multiprocessing has its sockets; processes that it starts inherit that.
+    # The folder of multiprocessing's sockets; processes that it starts inherit this.
     multiprocessing.current_process()._config["tempdir"] = asked["sockets"]  # type: ignore[attr-defined]
     _Child(asked, Connection(asked["pipe"], readable=False)).run()
 
 
 class _Child:
-    """One script's run. Each message is a word and a value."""
+    """One script's run, then the examination of its loader. Each message is a word and a value."""
 
     def __init__(self, asked: dict[str, Any], pipe: Connection) -> None:
         self._asked = asked
@@ -613,7 +607,7 @@ class _Child:
         self._name = str(asked["path"])
         self._began = 0.0
         limits = Limits.within(asked["seconds"])
-        self._ranks: Gathered | None = None  # as they were when this one's loop had been watched
+        self._ranks: Gathered | None = None  # at the end of watching this rank's loop
         self._phases = Phases(
             limits, self._first_batch, self._tell, stops=not asked["follow"], enough=self._write_clocks
         )
@@ -621,7 +615,7 @@ class _Child:
     def _say(self, name: str, value: Any = None) -> None:
         try:
             self._pipe.send((name, value))
-        except OSError:  # nobody listens any more
+        except OSError:  # the receiver is gone
             raise Stopped from None
 
     def _first_batch(self) -> None:
@@ -631,19 +625,19 @@ class _Child:
             self._say("follow", True)
 
     def _tell(self) -> None:
-        """What was watched, as soon as it is known: the script may not let itself be ended."""
+        """Send what was watched at once: the script may refuse to end."""
         record = self._phases.record
         assert record is not None
         self._say("watched", (record.loop(), self._phases.step))
 
     def _write_clocks(self) -> None:
-        """Before the loop is fed, which is no matter of its loader any more."""
+        """Exchange clocks before the loop is fed, because then they no longer describe its loader."""
         record = self._phases.record
         assert record is not None
         self._ranks = gathered_of(record.loader)
 
     def run(self) -> None:
-        """The script, then the experiments; leaves with the script's exit status."""
+        """Run the script, then the experiments; exit with the script's status."""
         listen(self._phases)
         status: Any = 0
         end = "ended by itself"
@@ -674,7 +668,7 @@ class _Child:
         batches = len(record.wait)
         fed = "" if self._phases.step is not None else " Its step was not measured alone."
         self._say("left", f"{self._name} {end} after {batches} batches of its loop.{fed}")
-        gc.collect()  # iterators of its loop, and their workers
+        gc.collect()  # frees the loop's iterators, and so ends their workers
         rest = self._asked["seconds"] - (time.monotonic() - self._began)
         try:
             from fastload.diagnose.doctor import examine
@@ -690,7 +684,7 @@ class _Child:
             self._say("unexamined", f"{type(error).__name__}: {error}")
 
     def _with_ranks(self, verdict: Verdict, loader: Any) -> Verdict:
-        """With what the other ranks have written down in the meantime."""
+        """Add what the other ranks have written meanwhile."""
         if self._ranks is None:
             return verdict
         rank = loader._loader_plan.known()[0].rank
@@ -700,18 +694,18 @@ class _Child:
         most = max((record.batches for record in self._phases.watching.all_records), default=None)
         if most is None:
             return (
-                f"{self._name} ended without having asked a DataLoader (fastload's, or one that inherits "
-                f"from torch.utils.data.DataLoader) for a batch in this process. Give the arguments with "
-                f"which it trains; a script that starts processes by itself is watched under torchrun: "
-                f"torchrun ... -m fastload doctor {self._name}."
+                f"{self._name} never asked a DataLoader (fastload's, or one that inherits from "
+                f"torch.utils.data.DataLoader) for a batch in this process. Pass the arguments that make it "
+                f"train; a script that starts processes by itself is watched under torchrun: torchrun ... -m "
+                f"fastload doctor {self._name}."
             )
         return (
-            f"{self._name} ended after too few batches to say anything: besides the first ones of each "
-            f"epoch, {most} counted, at least 2 must. Give it a longer run."
+            f"{self._name} ended after too few batches to be judged: apart from the first ones of each "
+            f"epoch, {most} counted, and at least 2 are needed. Let it run longer."
         )
 
     def _run_script(self) -> None:
-        """As the interpreter would: as ``__main__``, which worker processes may import, too."""
+        """Run the script as the interpreter would: as ``__main__``, which workers may also import."""
         code, module = _of_module(self._name) if self._asked["module"] else _of_file(self._name)
         sys.argv = [str(module.__file__), *self._asked["argv"]]
         sys.modules["__main__"] = module
@@ -728,7 +722,7 @@ def _of_file(path: str) -> tuple[CodeType, ModuleType]:
 
 
 def _of_module(name: str) -> tuple[CodeType, ModuleType]:
-    """As ``python -m`` does.
+    """Find a module's code as ``python -m`` does.
 
     Raises:
         ImportError: there is no such module.

@@ -1,4 +1,4 @@
-"""What a loop's step does: hooks during one step, and what CUDA says of it."""
+"""What a loop's step does: facts from hooks during one step, and from CUDA."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-# ---- device -----------------------------------------------------------------------------------------
-# What the doctor asks of CUDA, where the user's script has begun to use it; it never begins by itself.
+# ---- CUDA, if the user's script has initialised it --------------------------------------------------
 
 _COPIES = 5
 
@@ -27,15 +26,15 @@ def is_in_use() -> bool:
 
 
 def synchronise() -> None:
-    """Wait until the device has done what it was given, if there is one in use."""
+    """Wait until the device in use, if any, has done its work."""
     if is_in_use():
         torch.cuda.synchronize()
 
 
 def copy_seconds(nbytes: int, pinned: bool) -> float | None:
-    """Seconds in which so many bytes come from the host to the device in use, the median of five copies.
+    """Measure the seconds in which ``nbytes`` are copied from host to device: the median of five copies.
 
-    None where no device is in use, or where there is no room for them (or none that may be pinned).
+    None: no device is in use, or there is no memory for them (or none that may be pinned).
     """
     if not is_in_use() or nbytes <= 0:
         return None
@@ -55,11 +54,10 @@ def copy_seconds(nbytes: int, pinned: bool) -> float | None:
 
 
 class SyncWatch:
-    """Which lines make the CPU wait for the device, from :meth:`begin` to :meth:`end`.
+    """A watch, from :meth:`begin` to :meth:`end`, for lines that make the CPU wait for the device.
 
-    By torch's own debug mode, which warns of ``.item()``, ``.cpu()``, ``nonzero()`` and their like; of
-    ``torch.cuda.synchronize()`` it does not. Warnings of others are given on afterwards. Without CUDA there
-    is nothing to wait for.
+    torch's debug mode warns of ``.item()``, ``.cpu()``, ``nonzero()`` and the like, but not of
+    ``torch.cuda.synchronize()``. Other warnings are shown afterwards.
     """
 
     def __init__(self) -> None:
@@ -68,57 +66,55 @@ class SyncWatch:
         self._former = 0
 
     def begin(self) -> None:
-        """Where CUDA is in use."""
+        """Start watching, if CUDA is in use."""
         if not is_in_use():
             return
         self._former = torch.cuda.get_sync_debug_mode()
         self._catching = warnings.catch_warnings(record=True)
         self._caught = self._catching.__enter__()
         warnings.filterwarnings("always", message=_SYNCHRONISES)
-        warnings.filterwarnings("ignore", message=_OF_THE_MODE)  # an error to who makes warnings errors
+        warnings.filterwarnings("ignore", message=_OF_THE_MODE)  # the user may have made warnings errors
         torch.cuda.set_sync_debug_mode("warn")
 
     def end(self) -> list[str] | None:
-        """File and line of each, in order and once; None where nobody looked."""
+        """Stop watching; return each file and line once, in order; None without CUDA."""
         if self._catching is None:
             return None
         torch.cuda.set_sync_debug_mode(self._former)
         self._catching.__exit__(None, None, None)
         self._catching = None
-        found: dict[str, None] = {}
-        for one in self._caught:
-            if _SYNCHRONISES in str(one.message):
-                found[f"{os.path.basename(one.filename)}:{one.lineno}"] = None
+        lines: dict[str, None] = {}
+        for each in self._caught:
+            if _SYNCHRONISES in str(each.message):
+                lines[f"{os.path.basename(each.filename)}:{each.lineno}"] = None
             else:
-                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
-        return list(found)
+                warnings.showwarning(each.message, each.category, each.filename, each.lineno)
+        return list(lines)
 
 
 _SYNCHRONISES = "called a synchronizing CUDA operation"
-_OF_THE_MODE = "Synchronization debug mode is a prototype feature"  # what torch says when it is switched on
+_OF_THE_MODE = "Synchronization debug mode is a prototype feature"  # torch's warning at switching it on
 
 
-# ---- What a loop's step does, as far as it is seen cheaply ------------------------------------------
-# By hooks during one step, and optimisers counted.
-#
-# The hooks are torch's own, for all modules of the process, and are gone after the step. Where something
-# was compiled (``torch.compile``) there are none, because they would have it compiled again.
+# ---- Hooks during one step --------------------------------------------------------------------------
+# torch's hooks for all modules of the process; removed after the step. If anything was compiled
+# (``torch.compile``) there are none, because they would make torch compile it again.
 
 
 class OptimizerSteps:
-    """Counts the steps of all optimisers, from :meth:`begin` to :meth:`end`."""
+    """A counter of all optimisers' steps, from :meth:`begin` to :meth:`end`."""
 
     def __init__(self) -> None:
         self.count = 0
         self._handle: Any = None
 
     def begin(self) -> None:
-        """Count from now on; idempotent."""
+        """Start counting; idempotent."""
         if self._handle is None:
             self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def end(self) -> None:
-        """No more; idempotent."""
+        """Stop counting; idempotent."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
@@ -128,7 +124,7 @@ class OptimizerSteps:
 
 
 class StepFacts:
-    """One step's facts, from :meth:`begin` to :meth:`end`, in the thread that begins."""
+    """Facts about one step, from :meth:`begin` to :meth:`end`, in the thread that calls :meth:`begin`."""
 
     def __init__(self) -> None:
         self.notes: dict[str, object] = {}
@@ -137,7 +133,7 @@ class StepFacts:
         self._syncs: SyncWatch | None = None
 
     def begin(self) -> None:
-        """The step begins: the loop is about to have its batch."""
+        """Begin, when the loop is about to get its batch."""
         self._thread = threading.get_ident()
         self._syncs = SyncWatch()
         self._syncs.begin()
@@ -147,18 +143,18 @@ class StepFacts:
         self._handle = register_module_forward_pre_hook(self._called)
 
     def end(self) -> None:
-        """The step is over; idempotent."""
+        """End, when the step is over; idempotent."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
         if self._syncs is not None:
-            found = self._syncs.end()
+            lines = self._syncs.end()
             self._syncs = None
-            if found is not None:
-                self.notes["synchronises"] = found
+            if lines is not None:
+                self.notes["synchronises"] = lines
 
     def _called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """A module is called: the outermost one first."""
+        """Note facts of a called module; the outermost one is called first."""
         if threading.get_ident() != self._thread:
             return
         name = type(module).__name__
@@ -171,7 +167,7 @@ class StepFacts:
 
 
 def _of_parameters(module: nn.Module) -> dict[str, object]:
-    """Where a module is, in which type, and whether autocast is on there."""
+    """Return a module's device, its parameters' dtype, and whether autocast is on there."""
     first = next(module.parameters(), None)
     if first is None:
         return {}
@@ -192,9 +188,8 @@ def _autocast(device: str) -> bool:
 
 
 def _note_convolution(notes: dict[str, object], module: nn.Conv2d, arguments: tuple[Any, ...]) -> None:
-    """Whether convolutions work on channels_last; it is theirs if pictures or weights are."""
-    weight, given = module.weight, arguments[0] if arguments else None
-    for tensor in (weight, given):
+    """Note whether a convolution works on channels_last: its pictures or its weights have that format."""
+    for tensor in (module.weight, arguments[0] if arguments else None):
         if isinstance(tensor, torch.Tensor) and tensor.dim() == 4 and not tensor.is_contiguous():
             last = tensor.is_contiguous(memory_format=torch.channels_last)
             notes["channels_last"] = bool(notes.get("channels_last", False)) or last

@@ -22,31 +22,28 @@ from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.transforms import RandomResizedCrop
 from fastload.transforms.compiler import compile_plan
 
-# ---- How fast storage gives records that are not in memory ------------------------------------------
-# Read for a second, at random and in order.
-#
-# Their pages are dropped from the page cache before, by ``posix_fadvise``, which needs no root; only those
-# of the ranges that are read. Pages that a process maps stay, and so does what lies on a file system in
-# memory.
+# ---- Cold reads of files ----------------------------------------------------------------------------
+# The pages of the ranges to read are first dropped from the page cache by ``posix_fadvise``, which does not
+# need root. Pages that a process maps stay, and so do those of a file system in memory.
 
 _READERS = 32  # as many as the loader has for reading ahead
 _ORDERLY = 1 << 20  # bytes of a read in order: a block of shuffle="block"
 _MOST = 256 << 20  # bytes of a sample of ranges
-_SLOWEST = 16  # reads whose latency is measured alone
+_SLOWEST = 16  # reads whose latency is measured, one by one
 
 
 @dataclass(frozen=True)
 class Storage:
-    """What was found.
+    """How fast storage is.
 
     Args:
         random, orderly: samples per second, cold.
-        warm: the same from the page cache, by one thread.
-        latency: seconds of one record's cold read, alone; the median.
-        bytes: a second, of the random reads.
-        remote: on a network file system, or in a store.
+        warm: samples per second from the page cache, by one thread.
+        latency: median seconds of a cold read of one record, alone.
+        bytes: bytes per second of the random reads.
+        remote: whether it is a network file system or a store.
         evidence: how it was measured.
-        line: where the store is; "": these are files.
+        line: the store's location; "" for files.
     """
 
     random: float
@@ -63,7 +60,7 @@ Range = tuple[Path, int, int]  # file, offset, bytes
 
 
 def measure_storage(subject: LoaderUnderTest, seconds: float) -> Storage | None:
-    """Read records of files cold and warm; None for sets in memory, and in stores: see measure_line()."""
+    """Read records of files cold and warm; None for memory and for stores (:func:`measure_line`)."""
     if subject.in_store:
         return None
     folders = {part.folder for part in subject.parts}
@@ -98,32 +95,31 @@ def measure_storage(subject: LoaderUnderTest, seconds: float) -> Storage | None:
 
 
 def _ranges(subject: LoaderUnderTest, order: npt.NDArray[np.int64]) -> list[Range]:
-    """Where these records lie."""
+    """Return the file ranges of these records."""
     bounds = np.cumsum([0, *(len(part) for part in subject.parts)])
-    found = []
+    ranges = []
     for place in order.tolist():
         at = int(np.searchsorted(bounds, place, "right")) - 1
         part = subject.parts[at]
         record = part.record(place - int(bounds[at]))
         path = part.folder / part.manifest.shards[int(record["shard"])].file
-        found.append((path, int(record["offset"]), int(record["length"])))
-    return found
+        ranges.append((path, int(record["offset"]), int(record["length"])))
+    return ranges
 
 
 def _blocks(subject: LoaderUnderTest) -> list[Range]:
-    """Stretches of all shards, in order, from the middle of each."""
+    """Return ranges in order, from the middle of each shard."""
     shards = [
         (part.folder / shard.file, shard.size) for part in subject.parts for shard in part.manifest.shards
     ]
-    room, found = _MOST, []
+    ranges: list[Range] = []
     for path, size in shards:
-        taken = min(size, max(_ORDERLY, room // len(shards)))
+        taken = min(size, max(_ORDERLY, _MOST // len(shards)))
         begin = (size - taken) // 2 // _ORDERLY * _ORDERLY
-        found += [(path, at, min(_ORDERLY, size - at)) for at in range(begin, begin + taken, _ORDERLY)]
-        room_left = sum(length for _, _, length in found)
-        if room_left >= _MOST:
+        ranges += [(path, at, min(_ORDERLY, size - at)) for at in range(begin, begin + taken, _ORDERLY)]
+        if sum(length for _, _, length in ranges) >= _MOST:
             break
-    return [one for one in found if one[2] > 0]
+    return [each for each in ranges if each[2] > 0]
 
 
 class RangeReader:
@@ -150,7 +146,7 @@ class RangeReader:
     def _file(self, path: Path) -> int:
         if path not in self._open:
             self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            os.posix_fadvise(self._open[path], 0, 0, os.POSIX_FADV_RANDOM)  # what is asked for, no more
+            os.posix_fadvise(self._open[path], 0, 0, os.POSIX_FADV_RANDOM)  # reads no more than asked
         return self._open[path]
 
     def _drop(self, ranges: Sequence[Range]) -> None:
@@ -161,52 +157,52 @@ class RangeReader:
         self._left.append(_resident(self._file, ranges[:: max(1, len(ranges) // 32)]))
 
     def latency(self, ranges: Sequence[Range]) -> float:
-        """Median seconds of one read after the other."""
+        """Read one range after the other, and return the median seconds."""
         self._drop(ranges)
-        found = []
-        for one in ranges:
+        times = []
+        for each in ranges:
             began = time.perf_counter()
-            self._read(one)
-            found.append(time.perf_counter() - began)
-        return float(np.median(found))
+            self._read(each)
+            times.append(time.perf_counter() - began)
+        return float(np.median(times))
 
     def rate(self, ranges: Sequence[Range], seconds: float) -> float:
-        """Bytes per second of all threads, until the time or the ranges are over."""
+        """Read in all threads until the time or the ranges end, and return the bytes per second."""
         self._drop(ranges)
         end, rest = time.monotonic() + seconds, iter(ranges)
 
         def work() -> list[tuple[float, int]]:
             done = []
             while time.monotonic() < end:
-                one = next(rest, None)  # a list's iterator: safe under the GIL
-                if one is None:
+                each = next(rest, None)  # a list's iterator: safe under the GIL
+                if each is None:
                     break
-                done.append((self._read(one), time.monotonic()))
+                done.append((self._read(each), time.monotonic()))
             return [(when, size) for size, when in done]
 
         began = time.monotonic()
         jobs = [self._pool.submit(work) for _ in range(_READERS)]
-        return steady([one for job in jobs for one in job.result()], began, seconds / 3)
+        return steady([read for job in jobs for read in job.result()], began, seconds / 3)
 
     def warm(self, ranges: Sequence[Range], seconds: float) -> float:
-        """Bytes per second of one thread, of ranges that are in memory."""
+        """Read ranges that are in memory in one thread, and return the bytes per second."""
         few = ranges[:64]
-        for one in few:
-            self._read(one)
+        for each in few:
+            self._read(each)
         began, done, turn = time.monotonic(), 0, 0
         while time.monotonic() - began < seconds:
             done += self._read(few[turn % len(few)])
             turn += 1
         return done / (time.monotonic() - began)
 
-    def _read(self, one: Range) -> int:
-        path, offset, length = one
+    def _read(self, part: Range) -> int:
+        path, offset, length = part
         return len(read_at(self._file(path), length, offset))
 
 
 def steady(reads: Sequence[tuple[float, int]], began: float, burst: float) -> float:
-    """Bytes per second behind a burst, which clouds and cgroups let through at first; of all, if it was over
-    before."""
+    """Return the bytes per second after the burst that clouds and cgroups allow at first. If the reads ended
+    within two bursts, all of them count."""
     if not reads:
         return 1.0
     last = max(when for when, _ in reads)
@@ -216,38 +212,37 @@ def steady(reads: Sequence[tuple[float, int]], began: float, burst: float) -> fl
 
 
 def _resident(descriptor_of: Callable[[Path], int], ranges: Sequence[Range]) -> float:
-    """The share of some ranges that is read without waiting for storage (preadv2, RWF_NOWAIT)."""
-    found = []
+    """Return the share of ranges that are read without waiting for storage (preadv2, RWF_NOWAIT)."""
+    resident = []
     memory = bytearray(4096)
     for path, offset, _ in ranges:
         try:
-            found.append(os.preadv(descriptor_of(path), [memory], offset, os.RWF_NOWAIT) > 0)
+            resident.append(os.preadv(descriptor_of(path), [memory], offset, os.RWF_NOWAIT) > 0)
         except (BlockingIOError, OSError):
-            found.append(False)
-    return float(np.mean(found)) if found else 0.0
+            resident.append(False)
+    return float(np.mean(resident)) if resident else 0.0
 
 
-# ---- How fast a store gives records -----------------------------------------------------------------
-# Read ahead by the engine as in training, and never decoded.
+# ---- Reads from a store: read ahead as in training, and not decoded ---------------------------------
 
-_SIDE = 224  # of the crop that is never cut
+_SIDE = 224  # of the crop, which is never cut
 _LOOK = 0.005  # seconds
 _PATIENCE = 10.0  # seconds for the first record
-_ENOUGH = 128  # records; fewer are waited for ...
-_LONGEST = 4.0  # ... so many times as long
-_REST = 0.3  # seconds in which nothing comes: what was under way has come
+_ENOUGH = 128  # records; until this many have come, the run lasts ...
+_LONGEST = 4.0  # ... up to this many times as long
+_REST = 0.3  # seconds without a record after which all requests are done
 _LONGEST_REST = 3.0
 _ALONE = 8  # records that are asked for one by one
 _ALONE_SECONDS = 1.0
 
 
 def measure_line(subject: LoaderUnderTest, seconds: float) -> Storage | None:
-    """What the store of a set gives at random and in order; None: nothing came in ten seconds."""
+    """Read from a set's store at random and in order; None: nothing came in ten seconds."""
     dataset = subject.given
     random = np.random.default_rng(0).permutation(subject.records).astype(np.int64)
     orderly = np.roll(np.arange(subject.records, dtype=np.int64), -int(random[0]))
     ahead = plan_read_ahead(dataset, subject.core)
-    found: list[tuple[float, float]] = []
+    speeds: list[tuple[float, float]] = []
     engine = _engine(dataset, ahead.buffer_bytes)
     try:
         fetching = Fetching(engine, subject.batch_size, max(ahead.samples, subject.batch_size))
@@ -255,19 +250,19 @@ def measure_line(subject: LoaderUnderTest, seconds: float) -> Storage | None:
             rates = fetching.rates(ids, seconds)
             if rates is None:
                 return None
-            found.append(rates)
+            speeds.append(rates)
             fetching.rest()
     finally:
         engine.close()
-    (scattered, given), (in_order, _) = found
+    (scattered, nbytes), (in_order, _) = speeds
     stores = sorted({str(part.location) for part in dataset.parts if part.location is not None})
     evidence = (
         f"The engine read ahead for {seconds:.1f} s each, at random and in order, with as many requests at "
         "once as in training, and decoded nothing"
     )
     latency = _latency(dataset, random)
-    in_order = max(in_order, scattered)  # on a slow line no range of many records may have come in time
-    return Storage(scattered, in_order, 0.0, latency, given, True, evidence, " and ".join(stores))
+    in_order = max(in_order, scattered)  # on a slow link a range of many records may not come in time
+    return Storage(scattered, in_order, 0.0, latency, nbytes, True, evidence, " and ".join(stores))
 
 
 def _engine(dataset: Any, buffers: int) -> Any:
@@ -287,26 +282,26 @@ def _engine(dataset: Any, buffers: int) -> Any:
 
 
 def _latency(dataset: Any, ids: npt.NDArray[np.int64]) -> float:
-    """Median seconds of one record after the other."""
-    end, found = time.monotonic() + _ALONE_SECONDS, []
+    """Read one record after the other, and return the median seconds."""
+    end, times = time.monotonic() + _ALONE_SECONDS, []
     for sample in ids[:_ALONE].tolist():
         part, number = dataset.locate(sample)
         began = time.perf_counter()
         part.reader.read(number)
-        found.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - began)
         if time.monotonic() > end:
             break
-    return float(np.median(found))
+    return float(np.median(times))
 
 
 class Fetching:
-    """Announces batches as a loader does, and forgets them when they have come.
+    """A consumer that announces batches as a loader does, and forgets them when they have come.
 
     Args:
-        engine: ``_C.Engine``, or what announces, forgets and counts as it does.
+        engine: ``_C.Engine``, or an object with its ``announce``, ``forget`` and ``read_ahead``.
         batch: samples that are announced together.
-        ahead: samples that are asked for at a time.
-        clock, sleep: seconds.
+        ahead: samples that are requested at once.
+        clock, sleep: in seconds.
     """
 
     def __init__(
@@ -321,15 +316,15 @@ class Fetching:
         self._clock, self._sleep = clock, sleep
 
     def rates(self, ids: npt.NDArray[np.int64], seconds: float) -> tuple[float, float] | None:
-        """Records and bytes per second, without what came in a burst at first; None: nothing came.
+        """Return records and bytes per second, without the burst at first; None: nothing came.
 
         Args:
-            ids: of the samples, again and again.
-            seconds: longer, where few come in that time.
+            ids: of the samples to read, again and again.
+            seconds: of the run; longer if few records come.
         """
         starts = range(0, len(ids), self._batch)
         chunks = itertools.cycle([ids[at : at + self._batch] for at in starts])
-        waiting: deque[tuple[Any, int]] = deque()  # and how many records have come when it has
+        waiting: deque[tuple[Any, int]] = deque()  # a handle, and the count of records that completes it
         before = self._engine.read_ahead()
         asked = records = size = 0
         began = self._clock()
@@ -351,7 +346,7 @@ class Fetching:
             self._engine.forget(handle)
         if not come:
             return None
-        burst = seconds / 3  # connections begin, and others' buffers empty
+        burst = seconds / 3  # connections start, and buffers on the way empty
         return (
             steady([(when, count) for when, count, _ in come], began, burst),
             steady([(when, got) for when, _, got in come], began, burst),
@@ -363,7 +358,7 @@ class Fetching:
         return _LONGEST * seconds if records else max(_PATIENCE, seconds)
 
     def rest(self) -> None:
-        """Wait for what was under way when it was forgotten, which would be counted next."""
+        """Wait for forgotten requests that are still under way, or the next run would count them."""
         quiet = began = self._clock()
         known = self._engine.read_ahead()["ahead"]
         while (now := self._clock()) - quiet < _REST and now - began < _LONGEST_REST:

@@ -1,4 +1,4 @@
-"""The examination of a torch DataLoader: of use before anybody switches."""
+"""The examination of a torch DataLoader: more workers, its Python functions, and fastload, tried."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from fastload.diagnose.verdict import (
     worth_saying,
 )
 
-# ---- A loader of torch's that is examined -----------------------------------------------------------
-# Made anew with other arguments, of the same dataset.
+# ---- The torch loader under test --------------------------------------------------------------------
 
-_SAMPLES = 300  # files of a sample
+_SAMPLES = 300  # files in a sample of them
 _MOST_BYTES = 256 << 20
-_BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller, or trials would see too few
+_BATCH_SECONDS = 0.2  # slower batches are made smaller, or trials would have too few
 _KEPT = (
     "batch_size",
     "num_workers",
@@ -51,14 +50,14 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Files:
-    """Pictures in files, which torchvision's ImageFolder and its like have.
+    """A sample of the picture files of torchvision's ImageFolder or a similar dataset.
 
     Args:
-        paths, labels: of a sample of them.
-        indices: their places in the dataset.
-        root: the folder of all of them; "" where it is not known.
+        paths, labels: of the sample.
+        indices: their indices in the dataset.
+        root: the folder of all files; "": not known.
         transform: of the pictures, or None.
-        load: makes a picture of a path; None: not known.
+        load: loads a picture from a path; None: not known.
     """
 
     paths: list[str]
@@ -71,7 +70,7 @@ class Files:
 
 @dataclass(frozen=True)
 class TorchPart:
-    """A step of a sample's making: its name, and its seconds a sample in one process."""
+    """A part of making a sample: its stage, its name, and its seconds per sample in one process."""
 
     name: str
     words: str
@@ -79,7 +78,7 @@ class TorchPart:
 
 
 class TorchLoaderUnderTest:
-    """A torch DataLoader.
+    """A torch DataLoader, from which loaders with other arguments are made.
 
     Args:
         loader: the user's; never iterated.
@@ -87,15 +86,15 @@ class TorchLoaderUnderTest:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
-        self.given = dict(getattr(loader, "_arguments", {}))  # of ours, over a torch Dataset
+        self.given = dict(getattr(loader, "_arguments", {}))  # of fastload's loader over a torch Dataset
         self.dataset = loader.dataset
         self.batch_size = _batch_size(loader)
         self.workers = int(self.of("num_workers") or 0)
-        #: Of batches in trials, where the loader makes them itself.
+        #: Batch size in trials, unless a batch sampler makes the batches.
         self.trial_batch = self.batch_size
 
     def suit(self, rate: float) -> None:
-        """Choose the trials' batches by the rate that one worker has."""
+        """Choose the trials' batch size by the rate of one worker."""
         fitting = max(1, int(rate * max(1, self.workers) * _BATCH_SECONDS))
         self.trial_batch = max(1, min(self.batch_size, fitting))
 
@@ -104,21 +103,21 @@ class TorchLoaderUnderTest:
 
     @property
     def is_stream(self) -> bool:
-        """Whether samples have no numbers."""
+        """Whether samples have no indices."""
         return isinstance(self.dataset, IterableDataset)
 
     def make(self, indices: Sequence[int] | None = None, **changes: Any) -> Any:
-        """The same loader, with arguments changed, and of certain samples only."""
-        given = {name: self.of(name) for name in _KEPT} | {"num_workers": self.workers}
-        given |= self._order() if indices is None else {"sampler": FixedOrder(indices), "drop_last": True}
-        if indices is not None or given["batch_size"] not in (None, 1):
-            given["batch_size"] = self.trial_batch
-        given |= changes
-        if not given["num_workers"]:
-            given |= {"prefetch_factor": None, "multiprocessing_context": None}
+        """Make the same loader with changed arguments, over ``indices`` only, if given."""
+        arguments = {name: self.of(name) for name in _KEPT} | {"num_workers": self.workers}
+        arguments |= self._order() if indices is None else {"sampler": FixedOrder(indices), "drop_last": True}
+        if indices is not None or arguments["batch_size"] not in (None, 1):
+            arguments["batch_size"] = self.trial_batch
+        arguments |= changes
+        if not arguments["num_workers"]:
+            arguments |= {"prefetch_factor": None, "multiprocessing_context": None}
         else:
-            given["persistent_workers"] = True  # so that a new pass does not begin with new processes
-        return TorchDataLoader(self.dataset, **given)
+            arguments["persistent_workers"] = True  # so that a new pass does not start new processes
+        return TorchDataLoader(self.dataset, **arguments)
 
     def _order(self) -> dict[str, Any]:
         if self.is_stream:
@@ -132,21 +131,21 @@ class TorchLoaderUnderTest:
         return {"sampler": self.loader.sampler}
 
     def parts(self, seconds: float) -> list[TorchPart]:
-        """What a sample's making consists of, timed here."""
+        """Time the parts of making a sample, in this process."""
         if self.is_stream:
             return []
         files = self.files()
         if files is None or files.load is None:
             return [TorchPart("python", f"{type(self.dataset).__name__}[i]", self._item_seconds(seconds))]
         pictures, load = _timed_calls(files.load, files.paths, seconds / 2)
-        found = [TorchPart("decode", f"{type(self.dataset).__name__}'s loader", load)]
+        parts = [TorchPart("decode", f"{type(self.dataset).__name__}'s loader", load)]
         for step in _steps(files.transform):
             pictures, taken = _timed_calls(step, pictures, seconds / 4)
             module = type(step).__module__.partition(".")[0]
             known = module in ("torchvision", "torch", "timm", "fastload")
             name = getattr(step, "__qualname__", type(step).__qualname__)
-            found.append(TorchPart("transform" if known else "python", name, taken))
-        return found
+            parts.append(TorchPart("transform" if known else "python", name, taken))
+        return parts
 
     def _item_seconds(self, seconds: float) -> float:
         count = len(self.dataset)
@@ -154,7 +153,7 @@ class TorchLoaderUnderTest:
         return _timed_calls(self.dataset.__getitem__, places, seconds)[1]
 
     def collate_seconds(self, seconds: float) -> float:
-        """A sample's share of the collate function's time."""
+        """Time the collate function; seconds per sample."""
         collate, size = self.of("collate_fn"), min(self.batch_size, 64)
         if self.is_stream or collate is None:
             return 0.0
@@ -162,7 +161,7 @@ class TorchLoaderUnderTest:
         return _timed_calls(lambda _: collate(list(samples)), [0] * 50, seconds)[1] / size
 
     def files(self) -> Files | None:
-        """A sample of the pictures' files; None where the dataset has no such list."""
+        """Return a sample of the picture files; None if the dataset does not list them."""
         dataset, places = self.dataset, None
         while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
             places = [dataset.indices[place] for place in places] if places else list(dataset.indices)
@@ -172,20 +171,20 @@ class TorchLoaderUnderTest:
             return None
         places = list(range(len(listed))) if places is None else places
         chosen = list(range(0, len(places), max(1, len(places) // _SAMPLES)))[:_SAMPLES]
-        found: list[tuple[str, int, int]] = []
+        files: list[tuple[str, int, int]] = []
         room = _MOST_BYTES
         for place in chosen:
-            one = listed[places[place]]
-            if not (isinstance(one, (list, tuple)) and len(one) == 2 and isinstance(one[0], (str, Path))):
+            item = listed[places[place]]
+            if not (isinstance(item, (list, tuple)) and len(item) == 2 and isinstance(item[0], (str, Path))):
                 return None
-            path, label = str(one[0]), one[1]
+            path, label = str(item[0]), item[1]
             if not Path(path).is_file() or not isinstance(label, int):
                 return None
             room -= Path(path).stat().st_size
-            found.append((path, label, place))
+            files.append((path, label, place))
             if room < 0:
                 break
-        paths, labels, indices = ([one[part] for one in found] for part in range(3))
+        paths, labels, indices = ([file[part] for file in files] for part in range(3))
         of = (getattr(dataset, name, None) for name in ("root", "transform", "loader"))
         root, transform, load = of
         return Files(paths, labels, indices, str(root or ""), transform, load)  # type: ignore[arg-type]
@@ -205,38 +204,37 @@ def _steps(transform: Any) -> Iterator[Any]:
         return
     inner = getattr(transform, "transforms", None)
     if isinstance(inner, (list, tuple)) and "Compose" in type(transform).__name__:
-        for one in inner:
-            yield from _steps(one)
+        for step in inner:
+            yield from _steps(step)
         return
     yield transform
 
 
 def _timed_calls(function: Any, values: Sequence[Any], seconds: float) -> tuple[list[Any], float]:
-    """What the function makes of the values, as far as time goes (four at least), and seconds a call."""
+    """Call the function on values until time is over (at least four); return results and seconds per call."""
     with torch.random.fork_rng(devices=[]):
-        began, made = time.perf_counter(), []
+        began, results = time.perf_counter(), []
         for value in values:
-            made.append(function(value))
-            if len(made) >= 4 and time.perf_counter() - began > seconds:
+            results.append(function(value))
+            if len(results) >= 4 and time.perf_counter() - began > seconds:
                 break
-        return made, (time.perf_counter() - began) / max(1, len(made))
+        return results, (time.perf_counter() - began) / max(1, len(results))
 
 
-# ---- What helps a loader of torch's -----------------------------------------------------------------
-# More workers, and fastload, tried on a sample of the files.
+# ---- Fixes for torch loaders ------------------------------------------------------------------------
 
 _ROUNDS = 2
-_STARTS = 0.03  # of an epoch's time that begins with new workers
+_STARTS = 0.03  # share of an epoch's time; workers that start faster need not be kept
 
 
 @dataclass
 class TorchExamination(Examined):
-    """A loader of torch's.
+    """The examination of a torch loader.
 
     Args:
         subject: the loader.
-        parts: what a sample's making consists of.
-        collate: seconds a sample of the collate function.
+        parts: the parts of making a sample.
+        collate: seconds per sample of the collate function.
     """
 
     subject: TorchLoaderUnderTest
@@ -245,20 +243,20 @@ class TorchExamination(Examined):
 
 
 def more_workers(case: TorchExamination) -> Iterator[Fix]:
-    """As many as there are CPUs, and twice as many where samples wait for something else than these."""
+    """Try one worker per CPU, or two if samples wait for something other than CPUs."""
     subject, cpus = case.subject, max(1, int(case.cpus))
     waits = sum(part.seconds for part in case.parts) > 2 * case.base.cpu > 0
     wanted = 2 * cpus if waits else cpus
     if subject.workers >= wanted or not case.budget.allows(8, "more workers"):
         return
-    found = in_turns(
+    trials = in_turns(
         {"now": subject.make, "more": lambda: subject.make(num_workers=wanted)},
         subject.trial_batch,
         2 * case.budget.run,
         _ROUNDS,
         case.step,
     )
-    now, more = found["now"], found["more"]
+    now, more = trials["now"], trials["more"]
     yield case.fix(
         "workers",
         f"num_workers={wanted}",
@@ -271,7 +269,7 @@ def more_workers(case: TorchExamination) -> Iterator[Fix]:
 
 
 def kept_workers(case: TorchExamination) -> Iterator[Fix]:
-    """``persistent_workers=True``, where epochs are short."""
+    """Try ``persistent_workers=True`` if epochs are short."""
     subject = case.subject
     if not subject.workers or subject.of("persistent_workers") or subject.is_stream:
         return
@@ -286,18 +284,18 @@ def kept_workers(case: TorchExamination) -> Iterator[Fix]:
         "persistent-workers",
         "persistent_workers=True",
         faster,
-        f"{subject.workers} workers take {start:.1f} s to begin, and an epoch takes about {epoch:.1f} s.",
+        f"{subject.workers} workers take {start:.1f} s to start, and an epoch takes about {epoch:.1f} s.",
     )
 
 
 def without_collate(case: TorchExamination) -> Iterator[Fix]:
-    """A collate function of the user's that takes long."""
+    """Try the loader without the user's collate function, if that is slow."""
     collate = case.subject.of("collate_fn")
     sample = sum(part.seconds for part in case.parts)
     if case.collate < 0.1 * sample or getattr(collate, "__module__", "").startswith("torch."):
         return
     name = getattr(collate, "__qualname__", type(collate).__qualname__)
-    said = f"{name} takes {1000 * case.collate:.2f} ms of a sample's {1000 * (sample + case.collate):.2f}."
+    times = f"{name} takes {1000 * case.collate:.2f} ms of a sample's {1000 * (sample + case.collate):.2f}."
     words = f"Without the collate_fn {name}"
     if not case.budget.allows(6, "without the collate_fn"):
         return
@@ -306,19 +304,23 @@ def without_collate(case: TorchExamination) -> Iterator[Fix]:
         "without": lambda: case.subject.make(collate_fn=None),
     }
     try:
-        found = in_turns(makers, case.subject.trial_batch, case.budget.run, _ROUNDS, case.step)
-    except Exception as error:  # torch's own may not know these samples
+        trials = in_turns(makers, case.subject.trial_batch, case.budget.run, _ROUNDS, case.step)
+    except Exception as error:  # torch's default_collate may not accept these samples
         yield Fix(
-            "collate_fn", f"{words} it would be more", 0.0, 0.0, f"{said} {type(error).__name__}: {error}"
+            "collate_fn",
+            f"{words} the loader would be faster",
+            0.0,
+            0.0,
+            f"{times} {type(error).__name__}: {error}",
         )
         return
-    then = found["without"]
-    evidence = f"{said} {digits(found['now'].rate)} samples/s with it, {digits(then.rate)} without, in turns."
-    yield case.fix("collate_fn", words, then, evidence, "what it does has to be done elsewhere", found["now"])
+    now, then = trials["now"], trials["without"]
+    evidence = f"{times} {digits(now.rate)} samples/s with it, {digits(then.rate)} without, in turns."
+    yield case.fix("collate_fn", words, then, evidence, "its work has to be done elsewhere", now)
 
 
 def by_fastload(case: TorchExamination) -> Iterator[Fix]:
-    """A sample of the files packed, and read by fastload's DataLoader with the same transform."""
+    """Pack a sample of the files, and try fastload's DataLoader on it with the same transform."""
     from fastload import DataLoader
     from fastload.dataset.packed import PackedDataset
     from fastload.packing.from_python import pack
@@ -349,8 +351,8 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
         )
 
     makers = {"now": lambda: case.subject.make(files.indices), "fastload": ours}
-    found = in_turns(makers, case.subject.trial_batch, 2 * case.budget.run, _ROUNDS, case.step)
-    now, then = found["now"], found["fastload"]
+    trials = in_turns(makers, case.subject.trial_batch, 2 * case.budget.run, _ROUNDS, case.step)
+    now, then = trials["now"], trials["fastload"]
     yield case.fix(
         "fastload",
         f'`fastload pack {files.root or "IMAGES"} SET` and `fastload.DataLoader("SET", ...)` with the same '
@@ -358,7 +360,7 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
         then,
         f"{len(packed)} of its files, packed into a temporary folder, the same transform, {threads} threads: "
         f"{digits(then.rate)} images/s, and {digits(now.rate)} by this loader, in turns, without a step.",
-        "the files' bytes once more on disk",
+        "a second copy of the files on disk",
         now,
     )
 
@@ -379,20 +381,20 @@ TORCH_REGISTRY: tuple[Callable[[TorchExamination], Iterator[Fix]], ...] = (
 )
 
 
-# ---- torch doctor -----------------------------------------------------------------------------------
+# ---- The verdict ------------------------------------------------------------------------------------
 
 
 def examine_torch(
     loader: Any, loop: Loop | None, step: Stage | None, budget: Budget, folder: Path
 ) -> Verdict:
-    """As :func:`fastload.diagnose.doctor.examine`."""
+    """Do what :func:`fastload.diagnose.doctor.examine` does, for a torch loader."""
     subject = TorchLoaderUnderTest(loader)
     parts = tuple(subject.parts(budget.run))
     collate = subject.collate_seconds(budget.run / 2)
     if parts:
         subject.suit(1 / max(1e-6, sum(part.seconds for part in parts)))
     base = in_turns({"base": subject.make}, subject.trial_batch, 2 * budget.run, 2)["base"]
-    if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
+    if loop is not None and loop.rate > base.rate:  # the machine is busier now than it was then
         base = replace(base, rate=loop.rate)
     case = TorchExamination(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
     stages = tuple(_stages(case))
@@ -416,43 +418,42 @@ def _stages(case: TorchExamination) -> Iterator[Stage]:
             name, workers / max(1e-9, seconds), seconds, f"A sample, alone in this process: {evidence}."
         )
     if case.collate > 0:
-        evidence = f"{1000 * case.collate:.3f} ms a sample, alone in this process."
+        evidence = f"{1000 * case.collate:.3f} ms per sample, alone in this process."
         yield Stage("collate", workers / case.collate, case.collate, evidence)
     yield Stage(
         "loader",
         case.base.rate,
         case.base.cpu,
         f"Without a step, {case.subject.workers} workers: {digits(case.base.rate)} samples/s, "
-        f"{1000 * case.base.cpu:.2f} ms of CPU time a sample.",
+        f"{1000 * case.base.cpu:.2f} ms of CPU time per sample.",
     )
     if case.step is not None:
         yield case.step
 
 
 def _limit(case: TorchExamination, fixes: Sequence[Fix]) -> str:
-    if found := step_or_copies(case, fixes):
-        return found
+    if limit := step_or_copies(case, fixes):
+        return limit
     seconds = dict.fromkeys(("decode", "transform", "python"), 0.0)
     for part in case.parts:
         seconds[part.name] += part.seconds
     slowest = max(seconds, key=lambda name: seconds[name])
-    whole = sum(seconds.values())
-    if case.collate > whole / 2:
+    total = sum(seconds.values())
+    if case.collate > total / 2:
         return "collate"
-    if slowest == "python" and seconds["python"] > whole / 2 and len(case.parts) > 1:
+    if slowest == "python" and seconds["python"] > total / 2 and len(case.parts) > 1:
         return "python"
-    found = machine_limit(fixes)
-    if found is not None:
-        return found
+    if limit := machine_limit(fixes):
+        return limit
     if any(fix.name == "workers" and fix.gain >= CLEAR for fix in fixes):
         return "threads"
-    return slowest if whole > 0 else "unknown"
+    return slowest if total > 0 else "unknown"
 
 
 def _cause(case: TorchExamination, limit: str) -> Sentence:
     workers = case.subject.workers
     count = f"{workers} worker{'s' if workers != 1 else ''}" if workers else "the loop's own thread"
-    whole = sum(part.seconds for part in case.parts) + case.collate
+    total = sum(part.seconds for part in case.parts) + case.collate
     evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in case.parts)
     if limit == "step":
         return Sentence(STEP_WORDS, f"The loop reached {digits(case.now)} samples/s.")
@@ -461,7 +462,7 @@ def _cause(case: TorchExamination, limit: str) -> Sentence:
     if limit == "threads":
         return Sentence(f"Too few workers: with {count}, {case.cpus:g} CPUs are not kept busy.", evidence)
     if limit == "collate":
-        share = case.collate / whole
+        share = case.collate / total
         text = f"The collate function is the bottleneck: it takes {share:.0%} of a sample's time."
         return Sentence(text, evidence)
     if limit == "unknown":
@@ -469,6 +470,6 @@ def _cause(case: TorchExamination, limit: str) -> Sentence:
     of = [part for part in case.parts if part.name == limit]
     slowest = max(of, key=lambda part: part.seconds)
     what = {"decode": "Decoding", "transform": "The transform", "python": "Python code"}[limit]
-    there = f"{sum(part.seconds for part in of) / whole:.0%} of it there ({slowest.words})"
-    text = f"{what} is the bottleneck: {count} at {1000 * whole:.2f} ms per sample, {there}."
+    within = f"{sum(part.seconds for part in of) / total:.0%} of that in this stage ({slowest.words})"
+    text = f"{what} is the bottleneck: {count} at {1000 * total:.2f} ms per sample, {within}."
     return Sentence(text, evidence)

@@ -1,4 +1,4 @@
-"""Short runs of loaders, with and without a step: what each of them reaches, measured in turns."""
+"""Short runs of loaders in turns, with and without a step, and the loader that is examined."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.machine.paths import read_at, write_at
 from fastload.shard.dataset import PackedFiles
 
-# ---- A step that takes the time of the user's, for trials of a loader and a step together -----------
+# ---- A step as long as the user's -------------------------------------------------------------------
 
-_BYTES = bytes(1 << 16)  # some 20 microseconds of work that does not keep Python's lock
+_BYTES = bytes(1 << 16)  # about 20 microseconds of work that does not hold Python's lock
 
-_SLEEP, _SLEEPS = 0.0005, 9  # seconds, and how many of them are looked at
+_SLEEP, _SLEEPS = 0.0005, 9  # seconds of a sleep, and the number of sleeps
 
 
 class PacedStep:
-    """Computes for as long as the step does, in this thread, and waits for the rest of its time.
+    """A step that computes in this thread as long as the user's does, and waits for the rest of its time.
 
     Args:
-        step: alone. Of a step that computes in several threads at once one thread's time is taken.
+        step: the user's, alone. If it computes in several threads at once, this one computes in one.
     """
 
     def __init__(self, step: Stage) -> None:
@@ -47,7 +47,7 @@ class PacedStep:
         self._late = _lateness()
 
     def __call__(self, samples: int) -> None:
-        """One step."""
+        """Take as long as a step on ``samples``."""
         began, end = time.perf_counter(), time.thread_time() + self._cpu * samples
         while time.thread_time() < end:
             zlib.crc32(_BYTES)
@@ -59,23 +59,22 @@ class PacedStep:
 
 
 def _lateness() -> float:
-    """Seconds that a sleep takes too long here: of steps of some hundred microseconds it is half."""
-    found = []
+    """Measure by how many seconds a sleep is too long; for steps of some 100 microseconds that is half."""
+    times = []
     for _ in range(_SLEEPS):
         began = time.perf_counter()
         time.sleep(_SLEEP)
-        found.append(time.perf_counter() - began - _SLEEP)
-    return statistics.median(found)
+        times.append(time.perf_counter() - began - _SLEEP)
+    return statistics.median(times)
 
 
-# ---- Short runs of loaders without a step -----------------------------------------------------------
-# What each of them reaches, measured in turns.
+# ---- Short runs of loaders, in turns ----------------------------------------------------------------
 
-_ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
+_ROUNDS = 3  # per loader; a disturbance would change the median of fewer
 _WARM_SHARE = 0.25  # of a run, before it is measured
 _LEAST_BATCHES = 3
-_NEAR = 4.0  # times: a step so much faster or slower than the loader leaves it its own rate
-_STEPS = 12  # in a run: fewer say nothing, and longer runs would take the seconds of other trials
+_NEAR = 4.0  # a step this many times faster or slower than the loader does not change the loader's rate
+_STEPS = 12  # per run; fewer mean nothing, and longer runs would take time from other trials
 
 
 @dataclass(frozen=True)
@@ -84,14 +83,14 @@ class Trial:
 
     Args:
         rate: samples per second.
-        cpu: CPU seconds a sample, of this process and its workers.
-        busy: share of the decoding threads' time in which they had work; 0 where there are none.
+        cpu: CPU seconds per sample, of this process and its workers.
+        busy: share of the time for which the decoding threads had work; 0 if there are none.
         threads: decoding threads.
-        stages: seconds a sample of one thread, by stage ("shard", "decode", "transform").
+        stages: one thread's seconds per sample, by stage ("shard", "decode", "transform").
         gaps: seconds from batch to batch.
-        samples: that were counted.
-        serial: seconds a sample in which the thread that asks for batches made them itself.
-        with_step: samples per second with the step's time behind each batch; 0: not tried.
+        samples: samples that were counted.
+        serial: seconds per sample for which the thread that asks for batches made them itself.
+        with_step: samples per second with a step after each batch; 0: not tried.
     """
 
     rate: float
@@ -106,28 +105,28 @@ class Trial:
 
     @property
     def batch(self) -> float:
-        """Samples a batch."""
+        """Samples per batch."""
         return self.samples / max(1, len(self.gaps))
 
     @property
     def seconds(self) -> float:
-        """A sample's seconds in one thread."""
+        """Seconds per sample in one thread."""
         return sum(self.stages.values())
 
 
 class Budget:
-    """The seconds that an examination may take.
+    """The time limit of an examination.
 
     Args:
-        seconds: of all of it.
+        seconds: for all of it.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._began = time.monotonic()
-        #: What there was no time for, by name.
+        #: The names of fixes for which there was no time.
         self.left_out: list[str] = []
-        #: What could not be tried on this machine: name, and why.
+        #: The names of fixes that this machine could not try, and why.
         self.failed: list[tuple[str, str]] = []
 
     @property
@@ -141,7 +140,7 @@ class Budget:
         return min(1.0, max(0.15, self.seconds / 60))
 
     def allows(self, runs: float, name: str) -> bool:
-        """Whether there is time for so many runs; ``name`` is noted where there is not."""
+        """Whether there is time for ``runs`` runs; if not, ``name`` is noted."""
         if self.left > runs * self.run * (1 + _WARM_SHARE):
             return True
         self.left_out.append(name)
@@ -149,11 +148,11 @@ class Budget:
 
 
 class Runner:
-    """A loader whose batches are taken, epoch after epoch.
+    """A consumer that takes a loader's batches, epoch after epoch.
 
     Args:
         loader: any DataLoader.
-        batch_size: of its batches, where they do not say.
+        batch_size: samples of batches that do not show their size.
     """
 
     def __init__(self, loader: Any, batch_size: int) -> None:
@@ -171,11 +170,11 @@ class Runner:
                 raise ValueError("The loader gives no batches.")
 
     def run(self, seconds: float, step: Callable[[int], None] = lambda samples: None) -> Trial:
-        """Take batches for so long, after a warm-up that uses up what lies ready.
+        """Take batches for ``seconds``, after a warm-up that takes those that are ready.
 
         Args:
-            seconds: of the run.
-            step: gets the number of samples of each batch.
+            seconds: length of the run.
+            step: called after each batch with its number of samples.
         """
         ahead = getattr(self._loader, "prefetch_factor", None) or 2
         workers = 1 if self._of_threads() else max(1, getattr(self._loader, "num_workers", 1))
@@ -193,13 +192,13 @@ class Runner:
             last, end = end, time.perf_counter()
             gaps.append(end - last)
         cpu = cpu_seconds() - cpu
-        found = self._trial(before, self._clocks(), samples, end - start, cpu, gaps)
+        trial = self._trial(before, self._clocks(), samples, end - start, cpu, gaps)
         if blocked is None:
-            return found
-        return replace(found, serial=max(0.0, end - start - ((self._blocked() or 0.0) - blocked)) / samples)
+            return trial
+        return replace(trial, serial=max(0.0, end - start - ((self._blocked() or 0.0) - blocked)) / samples)
 
     def _blocked(self) -> float | None:
-        """Seconds in which the thread that asks for batches waited for others; None: these do it all."""
+        """Return for how long the thread that asks for batches waited for others; None: those do it all."""
         if not self._of_threads():
             return 0.0 if getattr(self._loader, "num_workers", 1) == 0 else None
         stages = [getattr(backend, "_stage", None) for backend in self._loader._epochs.lanes.backends]
@@ -234,7 +233,7 @@ class Runner:
         return Trial(rate, cpu / samples, busy, threads, stages, tuple(gaps), samples)
 
     def close(self) -> None:
-        """End its threads or workers."""
+        """End the loader's threads or workers."""
         self._batches.close()  # type: ignore[attr-defined]
         if hasattr(self._loader, "close"):
             self._loader.close()
@@ -248,18 +247,18 @@ def in_turns(
     step: Stage | None = None,
     pace: Callable[[int], None] = lambda samples: None,
 ) -> dict[str, Trial]:
-    """The median run of each loader; they take turns, so that a disturbance is everybody's.
+    """Run loaders in turns, so that a disturbance hits all of them, and return the median run of each.
 
     Args:
-        makers: of the loaders, by name.
-        batch_size: of those whose batches do not say.
-        seconds: of each run.
-        rounds: of turns.
-        step: the loaders are tried with its time behind each batch, too, where it is about as fast as one of
-            them: then they hold each other up, and no arithmetic says how much.
-        pace: follows each batch of all runs, and gets its samples.
+        makers: make the loaders, by name.
+        batch_size: samples of batches that do not show their size.
+        seconds: length of each run.
+        rounds: runs of each loader.
+        step: if it is about as fast as a loader, all are also tried with its time after each batch: they
+            then hold each other up, and no arithmetic says how much.
+        pace: called after each batch with its number of samples.
     """
-    found: dict[str, list[Trial]] = {name: [] for name in makers}
+    runs: dict[str, list[Trial]] = {name: [] for name in makers}
     together: dict[str, list[float]] = {name: [] for name in makers}
     with quiet():
         runners: dict[str, Runner] = {}
@@ -268,8 +267,8 @@ def in_turns(
                 runners[name] = Runner(make(), batch_size)
             for _ in range(rounds):
                 for name, runner in runners.items():
-                    found[name].append(runner.run(seconds, pace))
-            if step is not None and _are_near(step, [_median(trials) for trials in found.values()], seconds):
+                    runs[name].append(runner.run(seconds, pace))
+            if step is not None and _are_near(step, [_median(trials) for trials in runs.values()], seconds):
                 paced = PacedStep(step)
                 for _ in range(rounds):
                     for name, runner in runners.items():
@@ -280,19 +279,19 @@ def in_turns(
                     pass
     return {
         name: replace(_median(trials), with_step=statistics.median(together[name] or [0.0]))
-        for name, trials in found.items()
+        for name, trials in runs.items()
     }
 
 
 def _are_near(step: Stage, trials: Sequence[Trial], seconds: float) -> bool:
-    """Whether a step is about as fast as one of the loaders, and a run has several of them."""
+    """Whether a step is about as fast as one of the loaders, and a run has enough steps."""
     near = any(trial.rate / _NEAR < step.rate < trial.rate * _NEAR for trial in trials)
     return near and all(_STEPS * trial.batch <= step.rate * seconds for trial in trials)
 
 
 def starting_seconds(make: Callable[[], Any]) -> float:
-    """Seconds from a pass's beginning to its first batch, the second time, less those of a later batch."""
-    found = []
+    """Measure the seconds to a second pass's first batch, less those of a later batch."""
+    times = []
     with quiet():
         loader = make()
         for _ in range(2):
@@ -301,9 +300,9 @@ def starting_seconds(make: Callable[[], Any]) -> float:
             next(iterator)
             first = time.perf_counter()
             next(iterator, None)
-            found.append(max(0.0, 2 * first - began - time.perf_counter()))
+            times.append(max(0.0, 2 * first - began - time.perf_counter()))
             del iterator
-    return found[-1]
+    return times[-1]
 
 
 def _median(trials: list[Trial]) -> Trial:
@@ -313,14 +312,14 @@ def _median(trials: list[Trial]) -> Trial:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without warnings: the user has met those of the loader already."""
+    """Suppress warnings: the user has already seen the loader's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process, of its children that have ended, and of those that run."""
+    """Return the CPU seconds of this process and its children, ended and running."""
     ended = os.times()
     return time.process_time() + ended.children_user + ended.children_system + _of_children(os.getpid())
 
@@ -347,11 +346,11 @@ def _of_process(process: int) -> float:
 
 # ---- A sampler for trials ---------------------------------------------------------------------------
 
-_PASSES = 64  # over the sample, in one epoch
+_PASSES = 64  # over the ids, in one epoch
 
 
 class FixedOrder(Sequence[int]):
-    """Some sample ids again and again, each time in an order of its own."""
+    """A sampler that gives the same ids again and again, each time in another order."""
 
     def __init__(self, ids: Any) -> None:
         self._ids = np.asarray(ids, np.int64)
@@ -368,26 +367,25 @@ class FixedOrder(Sequence[int]):
             yield from random.permutation(self._ids).tolist()
 
 
-# ---- Some samples' records in files of this machine -------------------------------------------------
-# Where the set's own have them, and empty elsewhere.
+# ---- Local copies of some records -------------------------------------------------------------------
 
 _READERS = 32
 _LEAST = 32  # records, however long they take
 
 
 def can_be_replicated(dataset: Any) -> bool:
-    """Whether all that its samples have is one record each, and no view (a Subset) stands before it."""
+    """Whether each sample is one record, and the dataset is not a view (a Subset)."""
     parts = getattr(dataset, "parts", ())
     known = isinstance(dataset, (PackedFiles, MixedFiles))
     return known and all(isinstance(part, PackedFiles) and part.is_plain for part in parts)
 
 
 class LocalCopy:
-    """Sparse files of the shards' sizes, with the records that were asked for.
+    """Sparse files as large as the shards, with some records at their places.
 
     Args:
-        dataset: of which :func:`can_be_replicated` holds.
-        folder: to make files in.
+        dataset: one for which :func:`can_be_replicated` is true.
+        folder: the folder for the files.
     """
 
     def __init__(self, dataset: Any, folder: Path) -> None:
@@ -404,17 +402,17 @@ class LocalCopy:
         self._ends = np.cumsum([len(part) for part in dataset.parts])
 
     def place(self, sample: int) -> tuple[Path, int, int]:
-        """File, offset and bytes of a sample's record."""
+        """Return file, offset and bytes of a sample's record."""
         part, number = self._of.locate(sample)
         record = part.record(number)
-        at = int(np.searchsorted(self._ends, sample, "right"))  # one dataset may be mixed with itself
+        at = int(np.searchsorted(self._ends, sample, "right"))  # a dataset may be mixed with itself
         return self._paths[at][int(record["shard"])], int(record["offset"]), int(record["length"])
 
     def fill(self, ids: npt.NDArray[np.int64], seconds: float, most: int) -> npt.NDArray[np.int64]:
-        """Bring records here for so long, or until they have ``most`` bytes; the ids of those that came.
+        """Fetch records for ``seconds``, or until they have ``most`` bytes; return the fetched ids.
 
         Raises:
-            RemoteError: the store does not give them.
+            RemoteError: the store does not send them.
         """
         end, taken, come = time.monotonic() + seconds, 0, []
         with ThreadPoolExecutor(_READERS) as pool:
@@ -428,7 +426,7 @@ class LocalCopy:
         return np.concatenate(come) if come else ids[:0]
 
     def _bring(self, sample: int) -> int:
-        """The bytes of its record; 0: it is damaged."""
+        """Fetch a sample's record, and return its bytes; 0: it is damaged."""
         part, number = self._of.locate(sample)
         try:
             data = part.reader.read(number)
@@ -445,13 +443,13 @@ class LocalCopy:
         return len(data)
 
     def sync(self) -> None:
-        """What was written is on the disk, so that its pages can be dropped."""
+        """Write everything to disk, so that its pages can be dropped."""
         for path in (path for paths in self._paths for path in paths):
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
 
     def dataset(self) -> Any:
-        """The dataset, whose records are read here; others than those that came are damaged."""
+        """Return the dataset with its records read from here; those not fetched are damaged."""
         parts = [_read_from(part, paths) for part, paths in zip(self._of.parts, self._paths, strict=True)]
         if isinstance(self._of, PackedFiles):
             return parts[0]
@@ -468,16 +466,15 @@ def _read_from(part: PackedFiles, paths: Sequence[Path]) -> PackedFiles:
     return other
 
 
-# ---- The loader that is examined --------------------------------------------------------------------
-# Made anew with other arguments, on records that lie in memory.
+# ---- The loader under test --------------------------------------------------------------------------
 
-_MOST_BYTES = 512 << 20  # of records that are brought into memory for trials
+_MOST_BYTES = 512 << 20  # of records that are read into memory for trials
 _MOST_SAMPLES = 4096
-_READING = 4.0  # seconds that this may take
-_MOST_FETCHED = 128 << 20  # bytes of records of a store, which are kept in memory for the while
-_BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller for trials, or they would see too few
+_READING = 4.0  # seconds for reading them
+_MOST_FETCHED = 128 << 20  # bytes of records fetched from a store, which stay in memory meanwhile
+_BATCH_SECONDS = 0.2  # slower batches are made smaller, or trials would have too few
 
-# What trials do not share with the job: its ranks, its random state, its files, its cache.
+# Trials do not share these with the job: its ranks, its random state, its files, its cache.
 _ALONE = {
     "rank": 0,
     "world_size": 1,
@@ -495,79 +492,79 @@ _ALONE = {
 
 
 class LoaderUnderTest:
-    """A fastload DataLoader over packed data.
+    """A fastload DataLoader over packed data, from which loaders with other arguments are made.
 
     Args:
         loader: the user's; never iterated.
-        folder: in memory, for records of a store; None: they are fetched each time.
+        folder: a folder in memory for records of a store; None: they are fetched each time.
     """
 
     def __init__(self, loader: Any, folder: Path | None = None) -> None:
         self.loader = loader
         self.kind = type(loader)
         self.arguments: dict[str, Any] = dict(loader._arguments)
-        arranged = loader._loader_plan
-        #: The user's dataset, and that of trials, which reads what is in memory.
-        self.given = self.dataset = arranged.dataset
-        self.plan = arranged.plan
-        self.options = arranged.options
-        self.threads: int = arranged.threads.threads
+        loader_plan = loader._loader_plan
+        #: The user's dataset, and the one for trials, which reads from memory.
+        self.given = self.dataset = loader_plan.dataset
+        self.plan = loader_plan.plan
+        self.options = loader_plan.options
+        self.threads: int = loader_plan.threads.threads
         self.parts = self.dataset.parts
         self.core = loader._sampler.core
         self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.has_batch(0, 0, 0) else 1
         self.records: int = sum(len(part) for part in self.parts)
         self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
-        #: Samples whose records lie in memory: all of them, or some of the job's own order.
+        #: Samples whose records are in memory: all, or some in the job's order.
         self.ids, self.reading_seconds = self._in_memory(self._drawn(), folder)
-        #: Of batches in trials.
+        #: Batch size in trials.
         self.trial_batch = min(self.batch_size, len(self.ids))
 
     @property
     def record_bytes(self) -> float:
-        """Bytes of a record, on the average."""
+        """Average bytes per record."""
         return max(1.0, self.data_bytes / max(1, self.records))
 
     @property
     def fits_memory(self) -> bool:
-        """Whether the set stays in the page cache once it was read."""
+        """Whether the set stays in the page cache once it has been read."""
         return self.data_bytes <= PAGE_CACHE_SHARE * available_memory()
 
     @property
     def in_store(self) -> bool:
-        """Whether any of it is in an object store."""
+        """Whether any part of the set is in an object store."""
         return any(part.location is not None for part in self.parts)
 
     def suit(self, rate: float) -> None:
-        """Choose the trials' batches by the rate that the loader has."""
+        """Choose the trials' batch size by the loader's rate."""
         fitting = max(1, int(rate * _BATCH_SECONDS))
         self.trial_batch = max(1, min(self.batch_size, fitting, len(self.ids)))
 
     def make(self, **changes: Any) -> Any:
-        """The same loader over :attr:`ids` (or ``ids=``), with arguments changed."""
+        """Make the same loader over :attr:`ids` (or ``ids=``), with changed arguments."""
         ids = changes.pop("ids", self.ids)
         no_cache = self.arguments["cache"] == "auto" or self.in_store
         cache: dict[str, Any] = {"cache": "off"} if no_cache else {}
         order: dict[str, Any] = {"shuffle": None, "sampler": FixedOrder(ids), "batch_sampler": None}
         order |= {"shuffle_block": None, "shuffle_window": None, "batch_size": self.trial_batch}
-        given = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
-        given["storage_options"] = None  # the dataset is open
-        return self.kind(**given | _ALONE | cache | order | changes)
+        arguments = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
+        arguments["storage_options"] = None  # the dataset is open
+        return self.kind(**arguments | _ALONE | cache | order | changes)
 
     def _workers(self) -> int | None:
-        given: int | None = self.arguments["num_workers"]
-        return self.threads if given is None else given
+        workers: int | None = self.arguments["num_workers"]
+        return self.threads if workers is None else workers
 
     def _drawn(self) -> npt.NDArray[np.int64]:
-        """Samples of the job's own order, spread over an epoch, each once."""
+        """Return samples in the job's order, spread over an epoch, each once."""
         wanted = min(_MOST_SAMPLES, max(64, int(_MOST_BYTES / self.record_bytes)))
         most = wanted // self.batch_size + 1
         try:
             batches = self.core.num_batches(0)
-        except TypeError:  # a sampler that does not say when it ends, if it does
+        except TypeError:  # a sampler without a length
             batches = most
         steps = np.unique(np.linspace(0, batches - 1, max(1, min(batches, most)))).astype(int).tolist()
-        found = [self.core.batch(0, 0, step).ids for step in steps if self.core.has_batch(0, 0, step)]
-        ids = np.concatenate(found) if found else np.zeros(0, np.int64)
+        batch_ids = [self.core.batch(0, 0, step).ids for step in steps if self.core.has_batch(0, 0, step)]
+        ids = np.concatenate(batch_ids) if batch_ids else np.zeros(0, np.int64)
         ids = ids[ids >= 0]
         first = np.sort(np.unique(ids, return_index=True)[1])
         return ids[first][:wanted].astype(np.int64)
@@ -575,7 +572,7 @@ class LoaderUnderTest:
     def _in_memory(
         self, ids: npt.NDArray[np.int64], folder: Path | None
     ) -> tuple[npt.NDArray[np.int64], float]:
-        """Those of them that could be read in the time there is, and how long that took."""
+        """Read records into memory; return the samples read in time, and the seconds it took."""
         if len(ids) == 0:
             raise ValueError("The loader has no samples to examine.")
         began = time.monotonic()
@@ -599,19 +596,19 @@ class LoaderUnderTest:
 
 
 def _room(folder: Path) -> int:
-    """Bytes that may be taken there: a quarter of what is free."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize // 4
+    """Return the bytes that may be used there: a quarter of the free ones."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize // 4
 
 
 class _Files:
-    """Reads records of local files through the page cache; of stores nothing, which have none."""
+    """A reader that brings records of local files into the page cache, and ignores those of stores."""
 
     def __init__(self) -> None:
         self._open: dict[Path, int] = {}
 
     def read(self, part: Any, number: int) -> None:
-        """Bring one record into memory."""
+        """Read a record into the page cache."""
         if part.location is not None:
             return
         record = part.record(number)

@@ -1,7 +1,7 @@
-"""What a process, its workers and the machine have used so far, as the kernel counts it.
+"""The kernel's counters of what a process, its workers and the machine have used so far.
 
-Everything is read below ``root``, so that tests can give a tree of their own. What the kernel does not tell
-(another one, no permission) is None, never 0.
+Everything is read below ``root``, so that tests can use their own tree. A counter that cannot be read
+(another kernel, no permission) is None, never 0.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from fastload.machine.cpu import cgroup_folders
 _TICK = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6)  # of /proc/stat: user, nice, system, irq, softirq
 _STOLEN = 7
-OUR_THREADS = "fastload-"  # every thread of the core has such a name
+OUR_THREADS = "fastload-"  # the names of the core's threads begin with this
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Counters at a moment; of two of them the difference counts.
+    """The counters at one moment; only differences between two moments mean anything.
 
     Args:
         when: ``time.perf_counter()``.
         process_cpu: CPU seconds of all threads of this process.
-        our_cpu: of the core's threads among them.
-        workers_cpu: of worker processes, those that have ended among them.
-        waited: seconds in which threads of the process and workers could have run and had no CPU.
-        read_bytes: that the process and its workers asked storage for, pages of mapped files among them.
-        asked_bytes: that they got by read(), from memory or storage.
+        our_cpu: CPU seconds of the core's threads among them.
+        workers_cpu: CPU seconds of worker processes, including those that have ended.
+        waited: seconds for which threads of the process and its workers were ready to run but had no CPU.
+        read_bytes: bytes that the process and its workers read from storage, including mapped files.
+        asked_bytes: bytes that they got by read(), from memory or storage.
         major_faults: pages of mapped files for which a thread waited.
-        throttled: seconds in which the cgroup's CPU quota was used up.
-        busy: CPU seconds of everybody on the CPUs that this process may use.
-        stolen: of these CPUs' time, what the hypervisor gave to others.
-        pressure: seconds in which something on the machine waited for a CPU (PSI).
+        throttled: seconds for which the cgroup's CPU quota was used up.
+        busy: CPU seconds of all processes on the CPUs that this process may use.
+        stolen: seconds of these CPUs that the hypervisor gave to other guests.
+        pressure: seconds for which something on the machine waited for a CPU (PSI).
         hot: times that a core was slowed down because of its temperature.
-        shm_free: bytes that /dev/shm has left.
+        shm_free: free bytes of /dev/shm.
     """
 
     when: float
@@ -68,11 +68,11 @@ class _Process:
 
 
 class Meter:
-    """Reads :class:`Usage` of this process again and again.
+    """A reader of a process's :class:`Usage`.
 
     Args:
-        root: where ``/proc``, ``/sys`` and ``/dev/shm`` are.
-        pid: whose; None: this process.
+        root: the folder that has ``proc``, ``sys`` and ``dev/shm``.
+        pid: the process; None: this one.
     """
 
     def __init__(self, root: str = "/", pid: int | None = None) -> None:
@@ -92,7 +92,7 @@ class Meter:
         )
 
     def read(self, workers: Iterable[int] = ()) -> Usage:
-        """Now; ``workers``: process ids of the worker processes that there are."""
+        """Read the counters now; ``workers`` are the process ids of the present workers."""
         now = time.perf_counter()
         own = self._process(self._pid)
         ours = self._threads()
@@ -102,7 +102,7 @@ class Meter:
             if process is None:
                 continue
             self._note_delay(f"{pid}", self._proc / str(pid) / "schedstat")
-            if process.parent == self._pid:  # after its end it is among the children
+            if process.parent == self._pid:  # when it has ended, children_cpu has its time
                 workers_cpu += process.cpu
                 read = _sum(read, self._io(pid))
             else:
@@ -132,7 +132,7 @@ class Meter:
         text = _text(self._proc / str(pid) / "stat")
         if text is None or ")" not in text:
             return None
-        words = text[text.rindex(")") + 2 :].split()  # the name before may have blanks and brackets
+        words = text[text.rindex(")") + 2 :].split()  # the name before it may have blanks and brackets
         numbers = [int(word) for word in words[1:15]]
         parent, faults, of_children = numbers[0], numbers[8], numbers[9]
         user, system, children_user, children_system = numbers[10:14]
@@ -141,7 +141,7 @@ class Meter:
         )
 
     def _threads(self) -> float:
-        """CPU seconds of the core's threads; what each thread waited for a CPU is noted."""
+        """Return the CPU seconds of the core's threads; note how long each thread waited for a CPU."""
         tasks = self._proc / str(self._pid) / "task"
         ours = 0.0
         try:
@@ -156,7 +156,7 @@ class Meter:
         return ours
 
     def _note_delay(self, name: str, path: Path) -> float:
-        """Note what a thread waited for a CPU; the seconds that it had one."""
+        """Note how long a thread waited for a CPU; return the seconds for which it had one."""
         words = (_text(path) or "").split()
         if len(words) < 2:
             return 0.0
@@ -164,17 +164,17 @@ class Meter:
         return int(words[0]) / 1e9
 
     def _io(self, pid: int) -> tuple[int, int] | None:
-        """Bytes got by read(), and bytes that storage was asked for."""
+        """Return the bytes got by read(), and those read from storage."""
         rows = _rows(_text(self._proc / str(pid) / "io"))
         return (rows["rchar"], rows["read_bytes"]) if {"rchar", "read_bytes"} <= set(rows) else None
 
     def _throttled(self) -> float | None:
-        """The most that a cgroup on the way up was throttled."""
-        found = []
+        """Return the most that any of the process's cgroups was throttled."""
+        times = []
         for path in self._stat:
             rows = _rows(_text(path))
-            found += [rows[name] / unit for name, unit in _THROTTLED.items() if name in rows]
-        return max(found, default=None)
+            times += [rows[name] / unit for name, unit in _THROTTLED.items() if name in rows]
+        return max(times, default=None)
 
     def _machine(self) -> tuple[float | None, float | None]:
         text = _text(self._proc / "stat")
@@ -192,17 +192,17 @@ class Meter:
 
     def _shm_free(self) -> int | None:
         try:
-            found = os.statvfs(self._root / "dev/shm")
+            status = os.statvfs(self._root / "dev/shm")
         except OSError:
             return None
-        return found.f_bavail * found.f_frsize
+        return status.f_bavail * status.f_frsize
 
 
 _THROTTLED = {"throttled_usec": 1e6, "throttled_time": 1e9}  # cgroup v2, v1
 
 
 def cpu_delay() -> float:
-    """Seconds in which this thread could have run and had no CPU; 0 where the kernel does not tell."""
+    """Return the seconds for which this thread was ready to run but had no CPU; 0 if not known."""
     words = (_text(Path("/proc/thread-self/schedstat")) or "").split()
     return int(words[1]) / 1e9 if len(words) > 1 else 0.0
 
@@ -216,14 +216,14 @@ def _text(path: Path) -> str | None:
 
 
 def _rows(text: str | None) -> dict[str, int]:
-    """Lines of a name and a number."""
-    found = {}
+    """Parse lines of a name and a number."""
+    rows = {}
     for line in (text or "").splitlines():
         name, _, value = line.replace(":", " ").partition(" ")
         if value.strip().isdigit():
-            found[name] = int(value)
-    return found
+            rows[name] = int(value)
+    return rows
 
 
-def _sum(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
-    return (one[0] + other[0], one[1] + other[1]) if one and other else None
+def _sum(first: tuple[int, int] | None, second: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (first[0] + second[0], first[1] + second[1]) if first and second else None

@@ -1,4 +1,4 @@
-"""What limits a loop, and what would help, in words."""
+"""The verdict in words: what limits a loop, and what would help."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fastload.diagnose.examination import LEAST_GAIN, Examination, Examined, dig
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.step import COPIES, STEP_HINTS
 
-# ---- The sentences that every verdict has -----------------------------------------------------------
+# ---- Sentences of every verdict ---------------------------------------------------------------------
 
-ENOUGH = 0.95  # of the step's rate: then the step is what limits
-_WAITS = 0.08  # of the loop's time: less is not worth a word
-_MUCH = 0.25  # of the loop's time: it waits, whatever the loader could do on the average
+ENOUGH = 0.95  # share of the step's rate from which on the step limits
+_WAITS = 0.08  # share of the loop's time; waiting for less is negligible
+_MUCH = 0.25  # share of the loop's time; more waiting counts, however fast the loader is on average
 _FAR = 1.3  # times the step's rate
 CLEAR = 0.10  # a gain that shows a cause
 STEP_WORDS = "The training step is the bottleneck."
-_SAID = 4  # fixes with a number that are said in words
+_SAID = 4  # fixes with a number that get a sentence
 
 
 def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
-    """Those that gain something, the best first; where the step limits, or its copies, what concerns it."""
+    """Return the fixes that gain something, the best first; only the step's, if it or its copies limit."""
     if limit in ("step", "transfer"):
         fixes = [fix for fix in fixes if fix.name in (COPIES, *STEP_HINTS)]
     worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
@@ -30,29 +30,26 @@ def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
 
 
 def rate_sentence(case: Examined, limit: str) -> Sentence:
-    """What the step could take and what the loader gives."""
+    """Say what rate the step can take, and what rate the loader delivers."""
     run = f"The loader was run without a step, again and again for {case.budget.run:.1f} s: "
     run += f"{digits(case.loader_rate)} images/s."
     if case.step is None and limit == "step" and case.loop is not None:
         waits = f"The loop waits for {case.loop.wait_share:.0%} of its time"
         return Sentence(f"{waits}: the data pipeline is not the bottleneck.", run)
     if case.step is None:
-        return Sentence(f"The loader gives {digits(case.loader_rate)} images/s.", run)
-    step = f"The step could take {digits(case.step_rate)} images/s"
+        return Sentence(f"The loader delivers {digits(case.loader_rate)} images/s.", run)
+    step = f"The step can take {digits(case.step_rate)} images/s"
+    could = f"{step}; the loader can deliver {digits(case.loader_rate)}"
     evidence = f"{case.step.evidence} {run}"
     if limit == "step":
-        enough = (
-            f"{step}, the loader could give {digits(case.loader_rate)}: the data pipeline is not the "
-            "bottleneck."
-        )
-        return Sentence(enough, evidence)
+        return Sentence(f"{could}: the data pipeline is not the bottleneck.", evidence)
     if limit == "transfer":
-        return Sentence(f"{step}, the loader could give {digits(case.loader_rate)}.", evidence)
-    return Sentence(f"{step}, the loader gives {digits(case.now)}.", evidence)
+        return Sentence(f"{could}.", evidence)
+    return Sentence(f"{step}; the loader delivers {digits(case.now)}.", evidence)
 
 
 def step_limits(case: Examined) -> bool:
-    """Whether a faster loader would be of no use: the loop hardly waits, or could do with a slower one."""
+    """Whether a faster loader would not help: the loop hardly waits, or a slower loader would be enough."""
     waits = case.loop.wait_share if case.loop is not None else 0.0
     if case.loop is not None and waits < _WAITS:
         return True
@@ -64,7 +61,7 @@ def step_limits(case: Examined) -> bool:
 
 
 def step_or_copies(case: Examined, fixes: Sequence[Fix]) -> str | None:
-    """Whether the step limits, or the copies to the device that are in it; None: something before it."""
+    """Return "step", or "transfer" if the copies in it limit; None: something before the step limits."""
     if not step_limits(case):
         return None
     gain = next((fix.gain for fix in fixes if fix.name == COPIES), 0.0)
@@ -72,34 +69,34 @@ def step_or_copies(case: Examined, fixes: Sequence[Fix]) -> str | None:
 
 
 def copies_sentence(fixes: Sequence[Fix]) -> Sentence:
-    """That copies to the device limit."""
+    """Say that copies to the device limit."""
     copies = next(fix for fix in fixes if fix.name == COPIES)
     return Sentence("Copying to the device is the bottleneck.", copies.evidence)
 
 
 def machine_limit(fixes: Sequence[Fix]) -> str | None:
-    """What of the machine limits, by the fixes that would be needed."""
+    """Return "quota" or "neighbour" if that fix would gain enough; else None."""
     gains = {fix.name: fix.gain for fix in fixes}
     return next((name for name in ("quota", "neighbour") if gains.get(name, 0.0) >= CLEAR), None)
 
 
 def machine_sentence(case: Examined, limit: str) -> Sentence:
-    """That the quota, or others' work, limits."""
-    takes = f"The loader takes {case.base.rate * case.base.cpu:.2f} CPUs."
+    """Say that the quota, or other processes, limit."""
+    uses = f"The loader uses {case.base.rate * case.base.cpu:.2f} CPUs."
     if limit == "quota":
         text = f"The CPU quota is the bottleneck: it allows {case.cpus:g} of {case.mask} CPUs."
-        return Sentence(text, f"{takes} The quota is the smallest of this process's cgroups.")
+        return Sentence(text, f"{uses} The quota is the smallest of this process's cgroups.")
     text = (
         f"Other processes are using the CPUs: this one got {case.spare:.1f} of {case.cpus:g} when it asked "
         "for all."
     )
-    return Sentence(text, takes)
+    return Sentence(text, uses)
 
 
 def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
-    """The best ones with their numbers, then what has none."""
+    """Say the best fixes with their numbers, then those without a number."""
     for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
-        price = f" Its price: {fix.price}." if fix.price else ""
+        price = f" Cost: {fix.price}." if fix.price else ""
         yield Sentence(
             f"{fix.words}: {digits(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
         )
@@ -109,23 +106,23 @@ def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
 
 
 def left_out(case: Examined) -> Iterator[Sentence]:
-    """What there was no time for, and what this machine did not let the doctor try."""
+    """Say what there was no time for, and what this machine could not try."""
     if case.budget.left_out:
         names = ", ".join(case.budget.left_out)
-        more = f"There were {case.budget.seconds:.0f} s; with more of them more is tried."
-        yield Sentence(f"Not tried, for lack of time: {names}.", more)
+        more = f"The limit was {case.budget.seconds:.0f} s; a higher one leaves time for more."
+        yield Sentence(f"Not tried, because time ran out: {names}.", more)
     for name, why in case.budget.failed:
         yield Sentence(f"Could not be tried here: {name}. {why}")
 
 
-# ---- verdict ----------------------------------------------------------------------------------------
+# ---- The verdict on a packed loader -----------------------------------------------------------------
 
-_IDLE = 0.3  # of their time at work: threads that cannot be what limits
-_FULL = 0.8  # of their time at work: threads that something else may hold up
+_IDLE = 0.3  # threads that are busy for a smaller share of the time do not limit
+_FULL = 0.8  # something else may hold up threads that are busy for a smaller share of the time
 
 
 def judge(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
-    """The verdict.
+    """Give the verdict.
 
     Args:
         case: what was measured.
@@ -145,8 +142,8 @@ def judge(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> V
 
 
 def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
-    if found := step_or_copies(case, fixes):
-        return found
+    if limit := step_or_copies(case, fixes):
+        return limit
     if case.storage_rate < ENOUGH * case.base.rate:
         return "storage"
     rates = {stage.name: stage.rate for stage in stages}
@@ -156,9 +153,8 @@ def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> 
     gains = {fix.name: fix.gain for fix in fixes}
     if gains.get("threads", 0.0) >= CLEAR:
         return "threads"
-    found = machine_limit(fixes)
-    if found is not None:
-        return found
+    if limit := machine_limit(fixes):
+        return limit
     ahead = gains.get("prefetch", 0.0)
     if case.base.busy < _FULL and gains.get("batch-size", 0.0) >= max(CLEAR, ahead):
         return "batch"
@@ -174,7 +170,7 @@ def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> 
 def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     base = case.base
     of = {stage.name: stage for stage in stages}
-    threads = f"{base.threads} thread{'s' if base.threads != 1 else ''}"
+    busy = f"{base.threads} thread{'s' if base.threads != 1 else ''} busy {base.busy:.0%} of the time"
     if limit == "step":
         return Sentence(STEP_WORDS, f"The loop reached {digits(case.now)} images/s.")
     if limit in ("quota", "neighbour"):
@@ -182,58 +178,47 @@ def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     if limit == "storage":
         return Sentence(_of_storage(case), of["storage"].evidence)
     if limit == "threads":
-        return Sentence(
-            f"Too few threads: {threads} at {base.busy:.2f} of their time, for {case.cpus:g} CPUs.",
-            of["loader"].evidence,
-        )
+        return Sentence(f"Too few threads: {busy}, for {case.cpus:g} CPUs.", of["loader"].evidence)
     if limit in ("python", "collate"):
-        slowest = next(one for one in case.functions if one.collates == (limit == "collate"))
+        slowest = next(each for each in case.functions if each.collates == (limit == "collate"))
         what = "The collate function" if limit == "collate" else "Python"
         return Sentence(
             f"{what} is the bottleneck: {slowest.name} takes {1000 * slowest.seconds:.2f} ms per sample, and "
-            f"{_at_once(lanes(case.subject))}; the core's threads could give {digits(_of_threads(case))} "
+            f"{_at_once(lanes(case.subject))}; the core's threads could deliver {digits(_of_threads(case))} "
             "images/s.",
             of[limit].evidence,
         )
     if limit == "prefetch":
-        return Sentence(
-            f"Uneven samples are the bottleneck: {threads} at {base.busy:.2f} of their time, waiting for "
-            "room ahead.",
-            of["loader"].evidence,
-        )
+        text = f"Uneven samples are the bottleneck: {busy}, and otherwise waiting for room ahead."
+        return Sentence(text, of["loader"].evidence)
     if limit == "batch":
         return Sentence(
-            f"Small batches are the bottleneck: {threads} at {base.busy:.2f} of their time; the rest is what "
-            f"a batch costs, whatever is in it, and each has {case.subject.batch_size}.",
+            f"Small batches are the bottleneck: {busy}; the rest is the fixed cost of a batch, and each has "
+            f"only {case.subject.batch_size} samples.",
             of["loader"].evidence,
         )
     if limit in ("decode", "transform"):
         what = "Decoding is the bottleneck" if limit == "decode" else "The transform is the bottleneck"
         part = of[limit].cpu / base.seconds if base.seconds > 0 else 0.0
-        return Sentence(
-            f"{what}: {threads} at {base.busy:.2f} of their time, {part:.0%} of it there.", of[limit].evidence
-        )
-    return Sentence(
-        f"The bottleneck was not found: {threads} are at work for {base.busy:.2f} of their time, so it is "
-        "neither reading nor decoding.",
-        of["loader"].evidence,
-    )
+        return Sentence(f"{what}: {busy}, {part:.0%} of that in this stage.", of[limit].evidence)
+    text = f"The bottleneck was not found: {busy}, so it is neither reading nor decoding."
+    return Sentence(text, of["loader"].evidence)
 
 
 def _of_storage(case: Examination) -> str:
     storage, wanted = case.storage, min(case.base.rate, case.step_rate)
     assert storage is not None
-    given = (
-        f"gives {digits(storage.bytes / 1e6)} MB/s of records at random, {digits(storage.random)} images/s"
+    delivers = (
+        f"delivers {digits(storage.bytes / 1e6)} MB/s for random records, {digits(storage.random)} images/s"
     )
     if storage.line:
         needs = wanted * case.cold * storage.bytes / storage.random
         return (
-            f"Storage is the bottleneck: the line to {storage.line} {given}; the loader needs "
+            f"Storage is the bottleneck: the link to {storage.line} {delivers}; the loader needs "
             f"{digits(needs / 1e6)} MB/s for {digits(wanted)}."
         )
     where = "a network file system" if storage.remote else "the disk"
-    return f"Storage is the bottleneck: {where} {given}; from memory it would be {digits(case.base.rate)}."
+    return f"Storage is the bottleneck: {where} {delivers}; from memory it would be {digits(case.base.rate)}."
 
 
 def _at_once(count: int) -> str:
@@ -241,5 +226,5 @@ def _at_once(count: int) -> str:
 
 
 def _of_threads(case: Examination) -> float:
-    """Samples per second of the core's threads, if nobody held them up."""
+    """Return the samples per second of the core's threads, if nothing held them up."""
     return case.base.threads / case.base.seconds if case.base.seconds > 0 else float("inf")

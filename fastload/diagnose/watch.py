@@ -1,4 +1,4 @@
-"""``with fastload.diagnose(loader) as d``: a training loop, watched while it runs, and judged afterwards."""
+"""``with fastload.diagnose(loader) as d``: watches a training loop while it runs, then judges it."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-# ---- What is kept of one loader's passes while they are watched, and the Loop that it comes to ------
+# ---- Record of a watched loader ---------------------------------------------------------------------
 
-_EVERY = 0.5  # seconds between two looks at the system's counters
-_SHARE = 200  # and they take no more than this part of the time
-_LEAST = 2  # batches, without which there is nothing to say
+_EVERY = 0.5  # seconds between two readings of the system's counters ...
+_SHARE = 200  # ... or this many times as long as one reading takes, if that is more
+_LEAST = 2  # batches that a judgement needs
 
 
 @dataclass
 class _Window:
-    """The counters at the beginning of a stretch of the loop, and the last ones in it."""
+    """The first and the last counters of a stretch of the loop."""
 
     first: Usage
     last: Usage
 
 
 class Record:
-    """One loader's batches: how long each was waited for and worked on, and what the system counted.
+    """One loader's batches: the waiting for each, its step, and what the system counted.
 
-    The first batch of a pass, for which workers and threads begin, is kept apart.
+    The first batch of a pass, for which workers and threads start, is kept apart.
 
     Args:
-        loader: torch's or ours; held, so that it is there for experiments afterwards.
+        loader: torch's or ours; held, so that experiments can use it afterwards.
         where: the place in the user's code that asks for batches.
         meter: reads the system's counters.
-        clock: seconds.
+        clock: returns seconds.
         warm_up: further batches at the beginning that do not count.
-        optimizers: counts their steps, of all loops.
+        optimizers: counts the optimisers' steps, in all loops.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Record:
         self.where = where
         self.wait: list[float] = []
         self.step: list[float] = []
-        self.ready: list[int] = []  # batches that were there when one was asked for
+        self.ready: list[int] = []  # batches that were ready when one was asked for
         self.first_batches: list[float] = []
         self.with_grad = 0  # batches asked for with gradients on
-        self.batch: Any = None  # the second one of all, for its size
+        self.batch: Any = None  # the second of all batches, for its size
         self.next_cpu = 0.0
         self.shm_free: int | None = None
         self.last_asked = 0.0
-        self.facts: StepFacts | None = None  # of one step, the first one that is looked at
+        self.facts: StepFacts | None = None  # of the first step that is looked at
         self.optimizer_steps = 0
         self._meter = meter
         self._clock = clock
@@ -90,19 +90,19 @@ class Record:
         self._windows: list[_Window] = []
         self._open = False
         self._pass: Any = lambda: None  # a weak reference: passes hold their loaders
-        self._waited: float | None = None  # for the batch that the loop has now; None: the first one
+        self._waited: float | None = None  # for the loop's current batch; None: that is the first one
         self._arrived: float | None = None
         self._look_again = 0.0
         self._in_process = is_torch_s(loader) and loader.num_workers == 0
         self._cpu = time.process_time if self._in_process else time.thread_time
 
     def next(self, iterator: Any, of: Any, proceed: Callable[[], Any]) -> Any:
-        """``proceed()``, timed."""
+        """Call ``proceed()``, and time it."""
         self.asked(of, iterator)
         return self.got(iterator, proceed)
 
     def got(self, iterator: Any, proceed: Callable[[], Any]) -> Any:
-        """``proceed()``, timed, after :meth:`asked`."""
+        """Call ``proceed()`` after :meth:`asked`, and time it."""
         began, cpu = self._clock(), self._cpu()
         try:
             batch = proceed()
@@ -116,7 +116,7 @@ class Record:
         return batch
 
     def asked(self, of: Any, iterator: Any) -> None:
-        """The loop asks for a batch: its step with the one before is over."""
+        """Note that the loop asks for a batch, so that its step with the previous one is over."""
         now = self._clock()
         if of is not self._pass():
             self.end(iterator)
@@ -136,7 +136,7 @@ class Record:
                 self.ready.append(ready)
         if self._warm_up > 0:
             self._warm_up -= 1
-        elif not self._open:  # from here on batches count
+        elif not self._open:  # batches count from here on
             usage = self._read(iterator)
             self._windows.append(_Window(usage, usage))
             self._open = True
@@ -144,7 +144,7 @@ class Record:
             self._windows[-1].last = self._read(iterator)
 
     def _look_at_step(self) -> None:
-        """The pass's second step, of the first pass, is looked at; before it and after it this is called."""
+        """Look at the first pass's second step; called before it and after it."""
         if self.facts is None:
             self.facts = StepFacts()
             self.facts.begin()
@@ -152,7 +152,7 @@ class Record:
             self.facts.end()
 
     def came(self, waited: float, batch: Any) -> None:
-        """The loop has its batch."""
+        """Note that the loop has its batch."""
         if self._open:
             self._waited = waited
             self.batch = batch if self.batch is None else self.batch
@@ -164,7 +164,7 @@ class Record:
         self._arrived = self._clock()
 
     def end(self, iterator: Any = None) -> None:
-        """The pass is over, or was left."""
+        """Note that the pass is over, or was left."""
         late = self._clock() - self.last_asked > 2 * _EVERY  # something else followed the loop
         if self._open and not (late and self._windows[-1].last is not self._windows[-1].first):
             self._windows[-1].last = self._read(iterator)
@@ -176,36 +176,36 @@ class Record:
     def _read(self, iterator: Any) -> Usage:
         usage = self._meter.read(worker_pids(iterator))
         self._look_again = usage.when + max(_EVERY, _SHARE * (time.perf_counter() - usage.when))
-        known = [free for free in (self.shm_free, usage.shm_free) if free is not None]
-        self.shm_free = min(known, default=None)
+        least = [free for free in (self.shm_free, usage.shm_free) if free is not None]
+        self.shm_free = min(least, default=None)
         return usage
 
     @property
     def batches(self) -> int:
-        """How many count."""
+        """Number of batches that count."""
         return len(self.wait)
 
     @property
     def seconds(self) -> float:
-        """Of the batches that count."""
+        """Total time of the batches that count."""
         return sum(self.wait) + sum(self.step)
 
     @property
     def is_enough(self) -> bool:
-        """Whether :meth:`loop` can say anything."""
+        """Whether there are enough batches for :meth:`loop`."""
         return self.batches >= _LEAST
 
     @property
     def batch_size(self) -> int:
-        """Samples a batch."""
+        """Samples per batch."""
         known = getattr(self.loader, "batch_size", None)
         known = known or getattr(getattr(self.loader, "batch_sampler", None), "batch_size", None)
         return int(known) if isinstance(known, int) else length_of(self.batch)
 
     def loop(self) -> Loop:
-        """What it comes to."""
+        """Return the record as a Loop."""
         used, seconds = self._used()
-        share = self.seconds / seconds if seconds > 0 else 1.0  # the windows end a little earlier or later
+        share = self.seconds / seconds if seconds > 0 else 1.0  # the windows' ends differ a little
         own = not is_torch_s(self.loader)
         in_next = self.next_cpu
         in_process = used.our_cpu * share + in_next
@@ -225,7 +225,7 @@ class Record:
         )
 
     def _used(self) -> tuple[Usage, float]:
-        """The windows' sum, and their seconds."""
+        """Return the sum of the windows' counts, and their seconds."""
         total: dict[str, Any] = {}
         for window in self._windows:
             for each in fields(Usage):
@@ -243,7 +243,7 @@ class Record:
         return int(self.loader.stats()["threads"]) or int(self.loader.num_workers or 0)
 
     def _copied(self) -> int | None:
-        """Bytes to the device, of as many batches as count; only our own transfer counts them."""
+        """Return the bytes copied to the device for batches that count; None: not by our transfer."""
         if is_torch_s(self.loader):
             return None
         moved = self.loader.stats()["stages"].get("transfer")
@@ -252,7 +252,6 @@ class Record:
         return int(moved["bytes"] * self.batches / moved["count"])
 
     def _notes(self, used: Usage, seconds: float) -> dict[str, object]:
-        """Further facts."""
         others = None
         if used.busy is not None:
             others = max(0.0, used.busy - used.process_cpu - used.workers_cpu)
@@ -289,19 +288,19 @@ class Record:
 
 
 def _start_method(context: Any) -> str:
-    """How a loader's workers begin; by the process's default, which nothing here fixes."""
+    """Return the start method of a loader's workers, without fixing the process's default."""
     if context is not None:
         return str(context.get_start_method())
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def worker_pids(iterator: Any) -> list[int]:
-    """Of the worker processes of a torch iterator."""
+    """Return the process ids of a torch iterator's workers."""
     return [worker.pid for worker in getattr(iterator, "_workers", ()) if worker.pid is not None]
 
 
 def ready_batches(iterator: Any) -> int | None:
-    """Batches that could be had at once; None where nobody can say."""
+    """Return how many batches are ready; None: not known."""
     if hasattr(iterator, "_worker_result_queue"):
         with contextlib.suppress(NotImplementedError, OSError, ValueError):  # ended workers close their queue
             waiting = int(iterator._worker_result_queue.qsize())
@@ -314,7 +313,7 @@ def ready_batches(iterator: Any) -> int | None:
 
 
 def length_of(batch: Any) -> int:
-    """Samples in a batch: the first tensor's length, wherever it is."""
+    """Return the samples in a batch: the length of its first tensor, at any depth."""
     if isinstance(batch, dict):
         batch = tuple(batch.values())
     while isinstance(batch, (tuple, list)) and batch and not hasattr(batch[0], "shape"):
@@ -325,7 +324,7 @@ def length_of(batch: Any) -> int:
 
 
 def bytes_of(batch: Any) -> int:
-    """Bytes of all tensors and arrays in a batch."""
+    """Return the bytes of all tensors and arrays in a batch."""
     if isinstance(batch, dict):
         return sum(bytes_of(value) for value in batch.values())
     if isinstance(batch, (tuple, list)):
@@ -334,7 +333,7 @@ def bytes_of(batch: Any) -> int:
 
 
 def cpus() -> float:
-    """CPUs that this process may use: the affinity mask, or the cgroup's quota if that is less."""
+    """Return the CPUs that this process may use: its affinity mask, or its cgroup's quota if lower."""
     mask = float(len(os.sched_getaffinity(0)))
     quota = cgroup_quota()
     return mask if quota is None else min(mask, quota)
@@ -357,30 +356,29 @@ def _torch_notes() -> dict[str, object]:
 
 
 def asked_where(skip: Sequence[str]) -> str:
-    """File and line of the code that asks for a batch: the inmost frame outside of the ``skip`` folders."""
+    """Return file and line of the code that asks for a batch: the innermost frame outside ``skip``."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(("<", *skip)):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-# ---- watch ------------------------------------------------------------------------------------------
+# ---- The context manager ----------------------------------------------------------------------------
 
 
 def diagnose(loader: Any = None, *, seconds: float = 60.0) -> Diagnosis:
     """Watch a training loop, and say why it waits: ``with fastload.diagnose(loader) as d: ...``.
 
     Args:
-        loader: fastload's or torch's (``torch.utils.data.DataLoader``, or of a class that inherits from
-            it); None: all of them whose iteration begins inside.
-        seconds: that the experiments may take, which begin when ``d.verdict`` is asked for.
+        loader: fastload's DataLoader or torch's, or a subclass; None: all whose iteration begins inside.
+        seconds: time limit of the experiments, which begin when ``d.verdict`` is first read.
 
     Returns:
-        A context manager. Inside, loops run as they always do. Afterwards ``d.loop`` has what was watched
-        and ``d.verdict`` what limits, in words.
+        A context manager. Loops inside it run as usual. Afterwards ``d.loop`` is the watched loop, and
+        ``d.verdict`` says what limits it.
 
     Raises:
-        TypeError: ``loader`` is no DataLoader.
+        TypeError: ``loader`` is not a DataLoader.
     """
     if loader is not None and not isinstance(loader, TorchDataLoader):
         raise TypeError(
@@ -391,13 +389,13 @@ def diagnose(loader: Any = None, *, seconds: float = 60.0) -> Diagnosis:
 
 
 class Diagnosis:
-    """What :func:`diagnose` gives.
+    """The context manager of :func:`diagnose`, with the loop that was watched and the verdict.
 
     Args:
-        loader: None: every loader.
-        seconds: for the experiments.
+        loader: the loader to watch; None: every loader.
+        seconds: time limit of the experiments.
         meter: reads the system's counters.
-        clock: seconds.
+        clock: returns seconds.
         warm_up: batches of each loader, besides the first one of a pass, that do not count.
     """
 
@@ -428,10 +426,10 @@ class Diagnosis:
         stop_listening(self)
         self.close()
         if error is None and self.records:
-            gathered_of(self.loader)  # for the ranks that are asked for a verdict
+            gathered_of(self.loader)  # for the other ranks' verdicts
 
     def close(self) -> None:
-        """Nothing more is watched; idempotent."""
+        """Stop watching; idempotent."""
         self._optimizers.end()
         for record in self._records.values():
             record.end()
@@ -444,7 +442,7 @@ class Diagnosis:
         return self.record_of(loader).next(iterator, of, proceed)
 
     def record_of(self, loader: Any) -> Record:
-        """What is kept of ``loader``."""
+        """Return the record of ``loader``; the first call makes it."""
         record = self._records.get(id(loader))
         if record is None:
             where = asked_where(_LIBRARIES)
@@ -456,9 +454,9 @@ class Diagnosis:
         return record
 
     def _successor_of(self, loader: Any, where: str) -> Record | None:
-        """The record of a loader that ``loader`` follows: each epoch of some scripts makes a new one.
+        """Return the record of the loader that ``loader`` replaces: some scripts make one for each epoch.
 
-        It was asked in the same place, is made in the same way, and nobody but its record has it any more.
+        Both are asked at the same place and made in the same way, and only its record still holds the first.
         """
         for known, record in self._records.items():
             alike = record.where == where and all(
@@ -473,13 +471,13 @@ class Diagnosis:
 
     @property
     def records(self) -> list[Record]:
-        """Of each loader that was watched: training before validation, then the busiest first."""
-        found = [record for record in self._records.values() if record.is_enough]
-        return sorted(found, key=lambda one: (one.with_grad * 2 <= one.batches, -one.seconds))
+        """A record of each watched loader: training before validation, then the busiest first."""
+        records = [record for record in self._records.values() if record.is_enough]
+        return sorted(records, key=lambda each: (each.with_grad * 2 <= each.batches, -each.seconds))
 
     @property
     def all_records(self) -> list[Record]:
-        """Of every loader that was asked for a batch, however few it had."""
+        """A record of every loader that was asked for a batch, however few."""
         return list(self._records.values())
 
     @property
@@ -487,16 +485,16 @@ class Diagnosis:
         """The loader of :attr:`loop`.
 
         Raises:
-            StateError: as there.
+            StateError: as for :attr:`loop`.
         """
         return self._busiest().loader
 
     @property
     def loop(self) -> Loop:
-        """The loop that was watched; with several loaders the busiest one's that trains.
+        """The watched loop; if there are several, the busiest one that trains.
 
         Raises:
-            StateError: too few batches were asked for inside.
+            StateError: too few batches were asked for.
         """
         record = self._busiest()
         loop = record.loop()
@@ -505,12 +503,12 @@ class Diagnosis:
 
     @property
     def loops(self) -> list[Loop]:
-        """Of every loader that had batches enough, :attr:`loop` first."""
+        """The loops of all loaders with enough batches; :attr:`loop` is the first."""
         return [record.loop() for record in self.records]
 
     @property
     def verdict(self) -> Verdict:
-        """What limits the loop, and what would help. The first time, experiments run for it.
+        """What limits the loop, and what would help. Reading it first runs the experiments.
 
         Raises:
             StateError: as for :attr:`loop`.
@@ -520,21 +518,20 @@ class Diagnosis:
             from fastload.diagnose.doctor import examine  # experiments and packing, only if asked for
 
             self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
-            ranks = gathered_of(self.loader)  # in the meantime the others have left their loops, too
+            ranks = gathered_of(self.loader)  # by now the others have left their loops, too
             if ranks is not None:
                 self._verdict = with_ranks(self._verdict, ranks, self.loader._loader_plan.known()[0].rank)
         return self._verdict
 
     def _busiest(self) -> Record:
-        found = self.records
-        if found:
-            return found[0]
+        if records := self.records:
+            return records[0]
         what = "this loader" if self._loader is not None else "any loader"
         most = max((record.batches for record in self._records.values()), default=0)
         raise StateError(
-            f"Too few batches of {what} were asked for inside of diagnose(): {most} count, at least 2 "
-            f"must, and the first batch of an epoch and the one without a next() after it do not. "
-            f"Run the training loop inside of the with block, from its for statement on."
+            f"Too few batches of {what} were asked for inside diagnose(): {most} counted, and at least 2 are "
+            f"needed, without the first batch of an epoch and any that no next() follows. Run the training "
+            f"loop inside the with block, from its for statement on."
         )
 
 
@@ -546,9 +543,9 @@ def _folder(path: str) -> str:
     return os.path.join(os.path.abspath(path), "")
 
 
-_HELD_BY_RECORD = 2  # references: the record's, and the question's own
+_HELD_BY_RECORD = 2  # references: the record's, and getrefcount()'s own
 
-# Where frames are not the user's: torch and other packages, the standard library, and ourselves.
+# Folders whose code is not the user's: torch and other packages, the standard library, and fastload.
 _LIBRARIES = tuple(
     {
         _folder(sysconfig.get_path("purelib")),

@@ -106,7 +106,7 @@ def test_the_command_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -
     words = ["doctor", str(folder), "--batch-size", "8", "--step-rate", "1", "--seconds", "5"]
     assert main([*words, "--verbose", "--transform", "eval"]) == 0
     said = capsys.readouterr().out
-    assert "The step could take 1 images/s" in said
+    assert "The step can take 1 images/s" in said
     assert "    As given by --step-rate." in said
 
 

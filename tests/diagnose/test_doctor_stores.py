@@ -198,7 +198,7 @@ def test_the_verdict_has_the_line_and_what_the_loader_needs() -> None:
     said = judge(of, measured_stages(of), [])
     assert said.limit == "storage"
     assert (
-        "Storage is the bottleneck: the line to s3://bucket/set gives 8 MB/s of records at random, 80 "
+        "Storage is the bottleneck: the link to s3://bucket/set delivers 8 MB/s for random records, 80 "
         "images/s; the loader needs 15 MB/s for 300."
     ) in str(said)
     assert said.stages[0].evidence.startswith("s3://bucket/set: 80 records/s at random, 400 in order, ")

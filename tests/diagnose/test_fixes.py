@@ -117,7 +117,7 @@ def test_prefetch_is_tried_with_a_pause_for_the_step_where_waits_come_in_bursts(
     assert prefetch.words == "prefetch_factor=4"
     assert prefetch.gain == pytest.approx(0.2)
     assert prefetch.rate == pytest.approx(1.2 * of.now)
-    assert "25% of the waits have 100% of the waiting" in prefetch.evidence
+    assert "25% of the waits make up 100% of the waiting" in prefetch.evidence
     assert "with a pause of 40.0 ms for each step" in prefetch.evidence
     assert (
         found["autotune"].words
@@ -195,7 +195,7 @@ def test_uint8_is_what_the_loader_gives_without_its_last_step(packed: PackedData
     assert found.name == "device-normalise"
     assert 'device="cuda"' in found.words
     assert found.gain == pytest.approx(0.5)
-    assert "150 images/s where it left them in uint8, 100 where it made float32 of them" in found.evidence
+    assert "150 images/s in uint8, 100 in float32" in found.evidence
     assert "25% of the bytes" in found.evidence
     assert "that is not in the number" in found.evidence
     floats, _ = next(iter(made[0]["now"]))

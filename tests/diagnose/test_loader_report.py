@@ -259,7 +259,9 @@ def test_what_the_clocks_say_in_words() -> None:
     ]  # fmt: skip
     keeps_up = own_verdict({**STATS, "data_wait": {"seconds": 0.1, "share": 0.01, "count": 100}}, None)
     assert keeps_up.limit == "step"
-    assert str(keeps_up) == "Nothing: the loop waited for data 1.0% of its time, at 180/s."
+    assert str(keeps_up) == (
+        "The data pipeline is not the bottleneck: the loop waited for data 1.0% of its time, at 180/s."
+    )
     unused = {**STATS, "data_wait": {"seconds": 0.0, "share": 0.0, "count": 0}}
     unused["stages"] = {name: {"seconds": 0.0, "count": 0} for name in STATS["stages"]}
     assert str(own_verdict(unused, None)) == "The loader has not been used yet."

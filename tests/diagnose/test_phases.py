@@ -86,7 +86,7 @@ def test_a_loop_is_watched_fed_and_left() -> None:
     np.testing.assert_allclose(record.loop().step, [0.5] * 6)
     assert step.rate == pytest.approx(8)
     assert step.evidence == (
-        "6 steps of 4 samples on a batch that was there already: 0.5 s each, the loader at rest."
+        "6 steps of 4 samples on a batch that was already loaded: 0.5 s each, the loader at rest."
     )
 
 

@@ -188,7 +188,7 @@ def test_a_script_that_ends_by_itself_is_judged_by_what_there_was(tmp_path: Path
     ("text", "words"),
     [
         ("print('hello')\n1 / 0\n", r"failed before its loop .*: ZeroDivisionError: (.|\n)*line 2[0-9], in"),
-        ("print('nothing')\n", r"ended without having asked a DataLoader (.|\n)*torchrun"),
+        ("print('nothing')\n", r"never asked a DataLoader (.|\n)*torchrun"),
         ("next(iter(DataLoader(Data(), 4)))\n", r"ended after too few batches .* 0 counted"),
         ("def f(:\n", r"failed before its loop could be watched: SyntaxError: (.|\n)*train.py"),
         ("import os, signal\nos.kill(os.getpid(), 9)\n", r"ended by signal SIGKILL before its loop"),
@@ -245,7 +245,7 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: py
                 time.sleep(1000)
     """
     found = watch_script(script(tmp_path, text), [], SECONDS, quiet=True)
-    assert "went on after its loop was to be left" in found.words
+    assert "went on when its loop was to end" in found.words
     assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
 
 

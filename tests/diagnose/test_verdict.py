@@ -64,8 +64,9 @@ def test_the_words_have_the_numbers() -> None:
         [gain("a", 0.5), gain("b", 0.7), gain("c", 0.01), Fix("d", "try d", 0, 0, "")],
     )
     assert str(said) == (
-        "The step could take 400 images/s, the loader gives 200. Decoding is the bottleneck: 2 threads "
-        "at 1.00 of their time, 80% of it there. do b: 340 images/s (+70%). do a: 300 images/s (+50%). try d."
+        "The step can take 400 images/s; the loader delivers 200. Decoding is the bottleneck: 2 threads busy "
+        "100% of the time, 80% of that in this stage. do b: 340 images/s (+70%). do a: 300 images/s (+50%). "
+        "try d."
     )
     assert [fix.name for fix in said.fixes] == ["b", "a", "d"]
 
@@ -75,7 +76,7 @@ def test_where_the_step_limits_nothing_is_to_be_done() -> None:
     said = judge(of, measured_stages(of), [gain("a", 0.5)])
     assert said.fixes == ()
     assert str(said) == (
-        "The step could take 50 images/s, the loader could give 200: the data pipeline is not the "
+        "The step can take 50 images/s; the loader can deliver 200: the data pipeline is not the "
         "bottleneck. The training step is the bottleneck."
     )
 
@@ -85,7 +86,7 @@ def test_copies_in_a_step_are_not_called_the_step() -> None:
     copies = Fix("pin-memory", "copy while it runs", 90.0, 0.8, "6 of 10 ms.")
     said = judge(of, measured_stages(of), [gain("a", 0.5), Fix("amp", "bfloat16", 0, 0, ""), copies])
     assert str(said) == (
-        "The step could take 50 images/s, the loader could give 200. Copying to the device is the "
+        "The step can take 50 images/s; the loader can deliver 200. Copying to the device is the "
         "bottleneck. copy while it runs: 90 images/s (+80%). bfloat16."
     )
     assert said.sentences[1].evidence == "6 of 10 ms."

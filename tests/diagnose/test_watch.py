@@ -198,11 +198,11 @@ def test_too_few_batches_are_said() -> None:
     loader = TorchDataLoader(Slow(8, clock), batch_size=4)
     with watch(loader, clock) as d:
         list(loader)
-    with pytest.raises(StateError, match=r"Too few batches of this loader .*: 1 count, at least 2 must"):
+    with pytest.raises(StateError, match=r"Too few batches of this loader .*: 1 counted, and at least 2"):
         _ = d.loop
     with watch(None, clock) as nothing:
         pass
-    with pytest.raises(StateError, match=r"Too few batches of any loader .*: 0 count"):
+    with pytest.raises(StateError, match=r"Too few batches of any loader .*: 0 counted"):
         _ = nothing.verdict
 
 

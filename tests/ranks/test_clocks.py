@@ -68,9 +68,9 @@ def test_a_slow_decoder_is_named_with_its_host() -> None:
     found = ranks(rank(0), rank(1), rank(2, host="b", wait=4.1, decode=38.4), rank(3))
     assert slow_ranks(found) == [2]
     assert why_words(found) == (
-        "Rank 2 (b) is slow: 41.0 ms of waiting for a batch there, 41% of the time; 5.0 ms, 5.0%, on the "
-        "others. Why: decoding a sample takes 24.0 ms of a thread there, 8.0 ms on the others, of samples as "
-        "large: its CPUs are slower, or shared."
+        "Rank 2 (b) is slow: it waits 41.0 ms per batch (41% of the time); the others wait 5.0 ms (5.0%). "
+        "Why: decoding a sample takes 24.0 ms of thread time there and 8.0 ms on the others, for samples of "
+        "the same size: its CPUs are slower, or shared."
     )
 
 
@@ -80,16 +80,19 @@ def test_a_slow_decoder_is_named_with_its_host() -> None:
         ({"threads": 1}, "Why: it has 1 thread, the others 4."),
         (
             {"encoded_bytes": 4e8, "decode": 30.0},
-            "its samples have 250 KB, the others' 100; decoding a sample takes",
+            "its samples average 250 KB, those of the others 100 KB; decoding a sample takes",
         ),
-        ({"read": 16.0}, "Why: reading a sample takes 10.0 ms of a thread there, 0.500 ms on the others."),
-        ({"hits": 400, "misses": 1200}, "Why: the node cache has 25% of its records, 100% of theirs."),
-        ({"late": 800}, "Why: 50% of its records come late from storage, 0% of theirs."),
+        ({"read": 16.0}, "reading a sample takes 10.0 ms of thread time there and 0.500 ms on the others."),
+        (
+            {"hits": 400, "misses": 1200},
+            "Why: 25% of its records come from the node cache, 100% on the others.",
+        ),
+        ({"late": 800}, "Why: 50% of its records come late from storage, 0% on the others."),
         (
             {"transform": 16.0},
-            "Why: transforming a sample takes 10.0 ms of a thread there, 2.0 ms on the others",
+            "Why: transforming a sample takes 10.0 ms of thread time there and 2.0 ms on the others",
         ),
-        ({}, "Its clocks say no reason"),
+        ({}, "Its clocks show no reason"),
     ],
 )
 def test_reasons(more: dict[str, Any], reason: str) -> None:
@@ -102,7 +105,7 @@ def test_a_host_all_of_whose_ranks_are_slow() -> None:
     found = ranks(*(rank(i) for i in range(5)), rank(5, host="b", wait=5.0), rank(6, host="b", wait=6.0))
     assert slow_ranks(found) == [6, 5]
     words = why_words(found)
-    assert words.startswith("Ranks 5-6 (b) are slow: 55.0 ms of waiting for a batch there")
+    assert words.startswith("Ranks 5-6 (b) are slow: they wait 55.0 ms per batch")
     assert "They are all the ranks of b." in words
 
 
@@ -151,7 +154,7 @@ def test_three_ranks_find_the_slow_one(numbered: Path, tmp_path: Path) -> None:
         assert (slow, known, missing, silent) == ([2], [0, 1, 2], [], False)
         assert words.startswith("Rank 2 (")
         # On a busy machine its threads may be slower, too.
-        assert "Its clocks say no reason" in words or "Why: " in words
+        assert "Its clocks show no reason" in words or "Why: " in words
         assert found["files"] == [[2], [0, 1, 2], []]
         assert found["samples"] == [36, 36, 36]
 
@@ -180,11 +183,11 @@ def test_a_verdict_names_the_rank_that_is_waited_for() -> None:
     said = with_ranks(local_verdict(), found, 0)
     assert (said.limit, said.fixes) == ("ranks", ())
     first, second = said.sentences
-    assert first.text.startswith("Rank 1 (b) is slow: 41.0 ms of waiting for a batch there")
+    assert first.text.startswith("Rank 1 (b) is slow: it waits 41.0 ms per batch")
     assert "Why: decoding a sample takes" in first.text
-    assert "rank 0 waits 5.0 ms a batch; rank 1 waits 41.0 ms a batch" in first.evidence
+    assert "rank 0 waits 5.0 ms per batch; rank 1 waits 41.0 ms per batch" in first.evidence
     assert second.text == "Ask the doctor on rank 1: this is rank 0, whose step waits for them."
-    assert second.evidence == "Here the loop reached 200 images/s, and the loader could give 250."
+    assert second.evidence == "Here the loop reached 200 images/s, and the loader could deliver 250."
 
 
 def test_a_slow_rank_keeps_what_would_help_it() -> None:
@@ -225,7 +228,7 @@ def test_without_a_group_a_folder_is_asked_for(numbered: Path, tmp_path: Path) -
     ) as loader:
         for _ in loader:
             pass
-        with pytest.raises(WorldError, match=r"rank 1 of 3 has no process group .* Pass folder=, one that"):
+        with pytest.raises(WorldError, match=r"rank 1 of 3 has no process group .* Pass folder=, a folder"):
             gathered_stats(loader)
         found = gathered_stats(loader, folder=tmp_path)
         assert found.missing == (0, 2)

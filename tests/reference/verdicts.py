@@ -45,11 +45,11 @@ def full_verdict() -> Verdict:
         step_rate=412.0,
         sentences=(
             Sentence(
-                "The step could take 412 images/s, the loader gives 233.",
-                "60 steps on a batch that was there already took 38.8 ms each; a batch of the loop 68.6 ms.",
+                "The step can take 412 images/s; the loader delivers 233.",
+                "60 steps on a batch that was already loaded took 38.8 ms each; a batch of the loop 68.6 ms.",
             ),
             Sentence(
-                "Decoding is the bottleneck: 2 threads at 0.98 of their time.",
+                "Decoding is the bottleneck: 2 threads busy 98% of the time.",
                 "Clocks of the decoding threads: 0.71 decode, 0.22 transform, 0.05 shard, 0.02 idle.",
             ),
             Sentence("Two more cores: 401 images/s (+72%)."),

@@ -1,8 +1,8 @@
-"""What could help a loader: each fix is tried by an experiment.
+"""The registry of fixes, each of which is tried in an experiment.
 
-A fix is a function that gets the :class:`~fastload.diagnose.examination.Examination`, checks whether it
-applies, tries it on the loader's own records, and yields what it found. :data:`REGISTRY` lists the likeliest
-first, because the time is limited.
+A fix is a function that gets the :class:`~fastload.diagnose.examination.Examination`, checks whether the fix
+applies, tries it on the loader's own records, and yields a Fix. :data:`REGISTRY` lists the likeliest first,
+because time is limited.
 """
 
 from __future__ import annotations

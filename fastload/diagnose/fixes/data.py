@@ -1,4 +1,4 @@
-"""What helps with the data: another tier or packing of the set, fewer reads, decoded pictures kept."""
+"""Fixes for the data: another packing or tier of the set, fewer reads, decoded pictures in memory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from fastload.dataset.packed import PackedDataset
 
 
-# ---- Some of a loader's samples, packed anew into a temporary folder --------------------------------
+# ---- Packing a sample of the set --------------------------------------------------------------------
 
 
 def pack_sample(folder: Path, subject: Any, ids: npt.NDArray[np.int64], **options: Any) -> PackedDataset[Any]:
-    """A packed dataset of these samples, with the options of :func:`fastload.pack`."""
+    """Pack these samples with options of :func:`fastload.pack`."""
     from fastload.dataset.packed import PackedDataset
 
     schema, form = subject.parts[0].schema, subject.parts[0].manifest.options.get("coefficients")
     if form is not None and not options.get("raw") and not options.get("baseline"):
-        options = {"coefficients": form, **options}  # as they are, but for what is tried
+        options = {"coefficients": form, **options}  # the set's own form, except for what is tried
     pack(_samples_of_set(subject, ids, schema.names), folder, schema, on_error="skip", **options)
     return PackedDataset(folder)
 
@@ -45,44 +45,43 @@ def _samples_of_set(subject: Any, ids: npt.NDArray[np.int64], names: Any) -> Ite
         yield {name: part.value(name, number) for name in names}
 
 
-# ---- The same pictures, packed otherwise ------------------------------------------------------------
-# Smaller, baseline, with entry points. Tried on a sample of them.
+# ---- Packing options --------------------------------------------------------------------------------
 
-_LARGER = 1.25  # a side so much longer than it need be is worth scaling
-_SHARE_OF_DECODING = 0.25  # of the pictures, or of their pixels, of which something must hold to be tried
-_SECONDS = 2.0  # of one thread's time for the sample
-_LEAST, _MOST = 32, 256  # pictures of it
+_LARGER = 1.25  # a side this many times as long as needed is worth scaling
+_SHARE_OF_DECODING = 0.25  # share of the pictures, or of their pixels, that an option must concern
+_SECONDS = 2.0  # one thread's time for the sample
+_LEAST, _MOST = 32, 256  # pictures in the sample
 
 
 def repacked(case: Examination) -> Iterator[Fix]:
-    """``--max-side``, ``--baseline`` and entry points, as far as the pictures call for them."""
+    """Try ``--max-side``, ``--baseline`` and entry points, as far as the pictures call for them."""
     subject = case.subject
     seconds = max(1e-4, case.base.seconds)
     ids = subject.ids[: int(min(_MOST, max(_LEAST, _SECONDS / seconds)))]
     records = _records(subject, ids)
     tried = _candidates(subject, records)
-    if not tried or not case.budget.allows(4 + 5 * len(tried), "packing otherwise"):
+    if not tried or not case.budget.allows(4 + 5 * len(tried), "packing with other options"):
         return
     packs = {name: pack_sample(case.folder / name, subject, ids, **options) for name, _, options, _ in tried}
     makers: dict[str, Any] = {"now": lambda: subject.make(ids=ids)}
     for name, packed in packs.items():
         places = np.arange(len(packed), dtype=np.int64)
         makers[name] = partial(subject.make, dataset=packed, ids=places)
-    found = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
-    before = float(records["length"].mean())
+    trials = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
+    now, before = trials["now"], float(records["length"].mean())
     for name, words, _, price in tried:
-        trial, after = found[name], packs[name].manifest.data_bytes / len(packs[name])
+        trial, after = trials[name], packs[name].manifest.data_bytes / len(packs[name])
         evidence = (
-            f"{len(ids)} of the pictures, packed so in a folder: {digits(trial.rate)} images/s, and "
-            f"{digits(found['now'].rate)} as they are, in turns; {after / 1000:.0f} KB a record instead of "
-            f"{before / 1000:.0f}."
+            f"{len(ids)} of the pictures, packed this way into a temporary folder: {digits(trial.rate)} "
+            f"images/s, and {digits(now.rate)} as they are, in turns; {after / 1000:.0f} KB per record "
+            f"instead of {before / 1000:.0f}."
         )
         stored = case.storage_rate * before / max(1.0, after)
-        yield case.fix(name, words, trial, evidence, price, found["now"], stored)
+        yield case.fix(name, words, trial, evidence, price, now, stored)
 
 
 def sensible_side(subject: Any) -> int | None:
-    """The longer side that pictures may be scaled to for this transform; None: it depends on the picture."""
+    """Return the longer side to which pictures may be scaled for this transform; None: it depends on each."""
     sizes = [view.output_size for view in subject.plan.every]
     if any(size is None for size in sizes):
         return None
@@ -96,37 +95,36 @@ def _records(subject: Any, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
 
 
 def _candidates(subject: Any, records: npt.NDArray[np.void]) -> list[tuple[str, str, Mapping[str, Any], str]]:
-    """What is worth trying: its name, the instruction, the options and the price."""
+    """Return what is worth trying: name, instruction, options and price of each."""
     where = subject.parts[0].where
     jpegs = records["codec"] == JPEG
     progressive = jpegs & ((records["flags"] & PROGRESSIVE) != 0)
     side = sensible_side(subject)
-    found: list[tuple[str, str, Mapping[str, Any], str]] = []
+    candidates: list[tuple[str, str, Mapping[str, Any], str]] = []
     longer = np.maximum(records["width"], records["height"])
     pixels = records["width"].astype(np.float64) * records["height"]
     share = pixels[longer > _LARGER * side].sum() / max(1.0, pixels.sum()) if side is not None else 0.0
     if share >= _SHARE_OF_DECODING:
         price = "pixels change: pictures are scaled and encoded again"
-        found.append(("max-side", f"`pack --max-side {side}`", {"max_side": side}, price))
+        candidates.append(("max-side", f"`pack --max-side {side}`", {"max_side": side}, price))
     if np.mean(progressive) >= _SHARE_OF_DECODING:
-        price = "one lossless pass, and some bytes more"
-        found.append(("baseline", "`pack --baseline`", {"baseline": True}, price))
+        price = "one lossless pass, and a few more bytes"
+        candidates.append(("baseline", "`pack --baseline`", {"baseline": True}, price))
     bare = not subject.in_store and any(part.entries is None for part in subject.parts)
     if bare and side is not None and np.mean(jpegs & ~progressive) >= _SHARE_OF_DECODING:
         words, price = f"`fastload index {where} --entries`", "2% more bytes on disk"
-        found.append(("entry-points", words, {}, price))
-    return found
+        candidates.append(("entry-points", words, {}, price))
+    return candidates
 
 
-# ---- Fewer or better reads --------------------------------------------------------------------------
-# Block shuffle, memory, warming, decoded pictures kept.
+# ---- Block shuffle and caches in memory -------------------------------------------------------------
 
-_SHARE = 0.5  # of the available memory that a cache may be proposed to take
-_FILLING = 2.0  # seconds in which the sample of decoded pictures is filled
+_SHARE = 0.5  # share of the available memory that a proposed cache may use
+_FILLING = 2.0  # seconds for decoding the sample of pictures to keep
 
 
 def amount(count: float) -> str:
-    """Bytes in words."""
+    """Write a number of bytes with its unit."""
     for unit, name in ((1e9, "GB"), (1e6, "MB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
@@ -134,7 +132,7 @@ def amount(count: float) -> str:
 
 
 def in_blocks(case: Examination) -> Iterator[Fix]:
-    """``shuffle="block"``, where storage is faster in order."""
+    """Predict ``shuffle="block"`` from how fast storage is in order."""
     storage = case.storage
     if storage is None or case.cold <= 0 or case.subject.arguments["shuffle"] is not True:
         return
@@ -151,7 +149,7 @@ def in_blocks(case: Examination) -> Iterator[Fix]:
 
 
 def from_memory(case: Examination) -> Iterator[Fix]:
-    """The node's memory, for what comes from storage each epoch."""
+    """Predict a cache in the node's memory for what comes from storage in each epoch."""
     subject, base = case.subject, case.base
     if case.storage is None or case.cold <= 0:
         return
@@ -164,15 +162,15 @@ def from_memory(case: Examination) -> Iterator[Fix]:
         "memory-cache",
         words,
         base,
-        f"The loader gave {digits(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
-        "has room there. From the second epoch on.",
+        f"The loader delivered {digits(base.rate)} images/s from records in memory; {room:.0%} of the set "
+        "fits there. This applies from the second epoch on.",
         f"{amount(min(subject.data_bytes, room * subject.data_bytes))} of memory",
         storage_rate=case.storage.random / left if left > 0 else float("inf"),
     )
 
 
 def warmed(case: Examination) -> Iterator[Fix]:
-    """``fastload warm``, for the first epoch of a set that stays in memory afterwards."""
+    """Predict ``fastload warm`` for the first epoch of a set that then stays in memory."""
     storage, subject, base = case.storage, case.subject, case.base
     if storage is None or not subject.fits_memory or case.cold <= 0:
         return
@@ -181,7 +179,7 @@ def warmed(case: Examination) -> Iterator[Fix]:
         "warm",
         f"`fastload warm {subject.parts[0].where}` before the job",
         base,
-        f"The loader gave {digits(base.rate)} images/s of records that are in memory; reading all "
+        f"The loader delivered {digits(base.rate)} images/s from records in memory; reading all "
         f"{amount(subject.data_bytes)} in order takes about {seconds:.0f} s.",
         f"{amount(subject.data_bytes)} of memory",
         storage_rate=float("inf"),
@@ -189,10 +187,10 @@ def warmed(case: Examination) -> Iterator[Fix]:
 
 
 def decoded_cache(case: Examination) -> Iterator[Fix]:
-    """Decoded pictures in memory, where the whole set has room."""
+    """Try decoded pictures in memory, if the whole set fits."""
     subject, side = case.subject, sensible_side(case.subject)
-    given = subject.arguments
-    if side is None or given["cache_decoded"] is not None or given["backend"] != "native":
+    arguments = subject.arguments
+    if side is None or arguments["cache_decoded"] is not None or arguments["backend"] != "native":
         return
     if not all(part.is_plain for part in subject.parts):
         return
@@ -210,14 +208,14 @@ def decoded_cache(case: Examination) -> Iterator[Fix]:
         return loader
 
     makers = {"now": lambda: subject.make(ids=ids), "cached": cached}
-    found = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
-    now, then = found["now"], found["cached"]
+    trials = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
+    now, then = trials["now"], trials["cached"]
     yield case.fix(
         "decoded-cache",
         f'cache_decoded={side}, cache="{amount(1.1 * need).replace(" ", "")}"',
         then,
-        f"{len(ids)} pictures kept decoded in memory gave {digits(then.rate)} images/s, decoded anew "
-        f"{digits(now.rate)}, in turns. From the second epoch on.",
+        f"{len(ids)} pictures kept decoded in memory gave {digits(then.rate)} images/s, decoded each time "
+        f"{digits(now.rate)}, in turns. This applies from the second epoch on.",
         f"{amount(need)} of memory; pictures are scaled to {side} pixels before the crop",
         now,
         float("inf"),
@@ -225,7 +223,7 @@ def decoded_cache(case: Examination) -> Iterator[Fix]:
 
 
 def _decoded_bytes(subject: LoaderUnderTest, side: int) -> int:
-    """Bytes of the whole set, decoded."""
+    """Return the bytes of the whole set, decoded."""
     total = 0
     for part in subject.parts:
         records = part.records
@@ -234,16 +232,16 @@ def _decoded_bytes(subject: LoaderUnderTest, side: int) -> int:
     return total
 
 
-# ---- A tier on a local disk, for sets that are far away and have no room in memory ------------------
+# ---- A tier on a local disk -------------------------------------------------------------------------
 
-_LEFT = 0.9  # of a disk's free bytes that a tier is proposed to take
-_LEAST_FAR = 0.1  # of the set that must have room there
-_SAMPLE = 64 << 20  # bytes that are written to find out how fast the disk is
+_LEFT = 0.9  # share of a disk's free bytes that a proposed tier may use
+_LEAST_FAR = 0.1  # share of the set that must fit there
+_SAMPLE = 64 << 20  # bytes written to measure the disk
 _WRITING = 2.0  # seconds
 
 
 def on_local_disk(case: Examination) -> Iterator[Fix]:
-    """What the disk under the temporary folder would give in place of the line, by what has room there."""
+    """Predict a tier on the temporary folder's disk for a remote set that does not fit in memory."""
     storage, subject = case.storage, case.subject
     if storage is None or not storage.remote or case.cold <= 0 or subject.fits_memory:
         return
@@ -262,21 +260,21 @@ def on_local_disk(case: Examination) -> Iterator[Fix]:
         "disk-tier",
         f'cache="FOLDER_ON_A_LOCAL_DISK:{wanted}"',
         case.base,
-        f"The disk of {case.folder.parent} gave {digits(rate)} of the set's records per second at random, "
-        f"which were written there and dropped from memory; {room:.0%} of the set has room on it. From the "
-        "second epoch on; another disk is another number.",
+        f"The disk of {case.folder.parent} gave {digits(rate)} of the set's records per second at random "
+        f"(written there, and dropped from memory); {room:.0%} of the set fits on it. This applies from the "
+        "second epoch on, and to this disk only.",
         f"{amount(room * subject.data_bytes)} of disk",
         storage_rate=1 / seconds,
     )
 
 
 def _free(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 def _disk_rate(case: Examination) -> float:
-    """Records per second."""
+    """Write records to the disk, drop their pages, and return the records per second of cold reads."""
     subject = case.subject
     replica = LocalCopy(subject.dataset, case.folder / "tier")
     ids = replica.fill(subject.ids, _WRITING, min(_SAMPLE, _free(case.folder) // 4))

@@ -1,5 +1,4 @@
-"""What helps with the loader: batches, delivery, Python functions, threads, and what the machine holds
-back."""
+"""Fixes for the loader and the machine: batches, delivery, Python functions, threads, CPUs."""
 
 from __future__ import annotations
 
@@ -22,22 +21,20 @@ from fastload.prefetch.autotune import EXTRA_DEPTH
 from fastload.transfer.convert import crosses_as
 from fastload.transfer.cuda import goes_to_gpu
 
-# ---- What autotune would do by itself ---------------------------------------------------------------
-# No trial of its own, but that of the setting which it would find.
+# ---- Autotune ---------------------------------------------------------------------------------------
 
 
 def by_itself(case: Examination, fix: Fix, batches: int = 0) -> Iterator[Fix]:
-    """``autotune=True``, where it is off and would come to what ``fix`` says.
+    """Propose ``autotune=True``, if it is off and would find the setting of ``fix``.
 
     Args:
-        fix: of threads or of prefetch, tried; autotune's threads go up to the CPUs.
-        batches: more of them ahead.
+        fix: a tried fix of threads or prefetch; autotune's threads go up to the CPUs.
+        batches: how many more batches ahead ``fix`` has.
     """
-    given = case.subject.arguments
-    has_room = (
-        batches <= EXTRA_DEPTH if batches else given["num_workers"] is not None
-    )  # else it is at its most
-    if given["autotune"] or given["backend"] != "native" or fix.gain < LEAST_GAIN or not has_room:
+    arguments = case.subject.arguments
+    # Without num_workers, the threads are already at their maximum.
+    has_room = batches <= EXTRA_DEPTH if batches else arguments["num_workers"] is not None
+    if arguments["autotune"] or arguments["backend"] != "native" or fix.gain < LEAST_GAIN or not has_room:
         return
     what = f"prefetch by {batches} batches" if batches else f"num_workers from {case.subject.threads}"
     words = f"autotune=True would raise {what} by itself, while the job runs"
@@ -45,24 +42,23 @@ def by_itself(case: Examination, fix: Fix, batches: int = 0) -> Iterator[Fix]:
     yield replace(fix, name="autotune", words=words, evidence=evidence)
 
 
-# ---- Batches ----------------------------------------------------------------------------------------
-# How many are in work ahead of the loop, and how large they are.
+# ---- Number and size of batches ---------------------------------------------------------------------
 
-_IDLE = 0.05  # of the threads' time: something else than their work holds the loader up
+_IDLE = 0.05  # share of the threads' time; more shows that something other than their work limits
 _DEEPEST = 16
-_SMALL = 16  # samples a batch, below which a batch's own cost shows
+_SMALL = 16  # samples per batch up to which a batch's fixed cost shows
 _TIMES = 4
-_SHARE = 0.25  # of the available memory for batches
-_WAITED = 0.08  # of the loop's time: less is not worth a trial
-_LONGEST = 0.25  # of the waits, the longest ones ...
-_BURST = 0.6  # ... have this part of all waiting; of a loader that is always too slow they have a quarter
-_STEPS = 20  # in a run with steps in it, in which bursts show ...
-_MOST_SECONDS = 3.0  # ... if it does not take longer than this
-_OWN_CPU = 0.5  # CPUs that a step takes: one that takes more cannot be stood for by sleeping
+_SHARE = 0.25  # share of the available memory for batches
+_WAITED = 0.08  # share of the loop's time; less waiting is not worth a trial
+_LONGEST = 0.25  # share of the waits that are the longest; in bursts ...
+_BURST = 0.6  # ... they make up this share of all waiting, with an always too slow loader about a quarter
+_STEPS = 20  # steps of a run, which are enough to show bursts ...
+_MOST_SECONDS = 3.0  # ... unless they take longer than this
+_OWN_CPU = 0.5  # CPUs that a step may use; for one that uses more, a sleep is no substitute
 
 
 def deeper_prefetch(case: Examination) -> Iterator[Fix]:
-    """Twice as many batches ahead, where waits come in bursts, or threads are idle for want of room."""
+    """Try twice as many batches ahead, if waits come in bursts or threads have no room to work ahead."""
     subject, base = case.subject, case.base
     depth = subject.options.prefetch_factor
     wanted = min(_DEEPEST, 2 * depth)
@@ -81,10 +77,10 @@ def deeper_prefetch(case: Examination) -> Iterator[Fix]:
     for name, ahead in (("now", depth), ("more", wanted)):
         makers[name] = partial(subject.make, batch_size=size, prefetch_factor=ahead)
     if pause is None:
-        found = in_turns(makers, size, seconds, step=case.step)
+        trials = in_turns(makers, size, seconds, step=case.step)
     else:
-        found = in_turns(makers, size, seconds, pace=partial(_rest, pause))
-    now, more = found["now"], found["more"]
+        trials = in_turns(makers, size, seconds, pace=partial(_rest, pause))
+    now, more = trials["now"], trials["more"]
     rates = f"{depth} batches ahead gave {digits(now.rate)} images/s, {wanted} {digits(more.rate)}, in turns"
     price = f"{(wanted - depth) * slot / 1e6:.0f} MB of memory"
     words = f"prefetch_factor={wanted}"
@@ -97,7 +93,7 @@ def deeper_prefetch(case: Examination) -> Iterator[Fix]:
         fix = case.fix("prefetch", words, more, evidence, price, now)
     else:
         evidence = (
-            f"{_LONGEST:.0%} of the waits have {_burst(case.loop):.0%} of the waiting, and on the average "
+            f"{_LONGEST:.0%} of the waits make up {_burst(case.loop):.0%} of the waiting, and on average "
             f"the loader is fast enough. {rates}, with a pause of {1000 * pause:.1f} ms for each step."
         )
         gain = more.rate / now.rate - 1
@@ -108,12 +104,12 @@ def deeper_prefetch(case: Examination) -> Iterator[Fix]:
 
 
 def waits_in_bursts(loop: Loop) -> bool:
-    """Whether the loop waits now and then for long, and otherwise not."""
+    """Whether the loop sometimes waits for long, and otherwise hardly at all."""
     return loop.wait_share >= _WAITED and _burst(loop) >= _BURST
 
 
 def _burst(loop: Loop | None) -> float:
-    """The part of all waiting that the longest quarter of the waits has."""
+    """Return the share of all waiting that is in the longest quarter of the waits."""
     if loop is None or len(loop.wait) == 0 or loop.wait.sum() <= 0:
         return 0.0
     longest = np.sort(loop.wait)[-max(1, round(_LONGEST * len(loop.wait))) :]
@@ -121,7 +117,7 @@ def _burst(loop: Loop | None) -> float:
 
 
 def _pause(case: Examination) -> float | None:
-    """Seconds that stand for a step in trials; None: waits are no bursts, or no pause can stand for it."""
+    """Return the pause in place of a step in trials; None: waits are not in bursts, or no pause would do."""
     loop, step = case.loop, case.step
     if loop is None or step is None or not waits_in_bursts(loop):
         return None
@@ -131,19 +127,19 @@ def _pause(case: Examination) -> float | None:
 
 
 def _rest(seconds: float, samples: int) -> None:
-    """Stands for a step, of however many samples, in which a device works and this process does not."""
+    """Replace a step of any number of samples, in which a device works and this process does not."""
     time.sleep(seconds)
 
 
 def larger_batches(case: Examination) -> Iterator[Fix]:
-    """Four times as large, where they are small."""
+    """Try batches four times as large, if they are small."""
     subject = case.subject
     size = subject.batch_size
     if size > _SMALL or size * _TIMES > len(subject.ids) or subject.trial_batch < size:
         return
     if not case.budget.allows(6, "batch_size"):
         return
-    found = in_turns(
+    trials = in_turns(
         {
             "now": lambda: subject.make(batch_size=size),
             "more": lambda: subject.make(batch_size=_TIMES * size),
@@ -155,48 +151,46 @@ def larger_batches(case: Examination) -> Iterator[Fix]:
     yield case.fix(
         "batch-size",
         f"batch_size={_TIMES * size}",
-        found["more"],
-        f"Batches of {size} gave {digits(found['now'].rate)} images/s, of {_TIMES * size} "
-        f"{digits(found['more'].rate)}, in turns, without a step.",
-        "other training: the learning rate belongs to it",
-        found["now"],
+        trials["more"],
+        f"Batches of {size} gave {digits(trials['now'].rate)} images/s, of {_TIMES * size} "
+        f"{digits(trials['more'].rate)}, in turns, without a step.",
+        "training changes: the learning rate depends on the batch size",
+        trials["now"],
     )
 
 
-# ---- How batches come to the device -----------------------------------------------------------------
-# As uint8 that is normalised there.
+# ---- Normalising on the device ----------------------------------------------------------------------
 
 
 def as_uint8(case: Examination) -> Iterator[Fix]:
-    """uint8 out of the loader, where the CPU makes floats of it; what the device then does is not in it."""
+    """Try uint8 instead of floats from the loader; the device's work is not counted."""
     subject = case.subject
     dtypes = _floats(subject)
     if not dtypes or _on_cpu(case) or not case.budget.allows(6, "device normalisation"):
         return
-    found = in_turns(
+    trials = in_turns(
         {"now": subject.make, "uint8": lambda: _uint8(subject)},
         subject.trial_batch,
         case.budget.run,
         step=case.step,
     )
-    now, then = found["now"], found["uint8"]
-    words = 'uint8 out of the loader, normalised on the device (device="cuda" does both)'
-    made = " and ".join(dtypes)
+    now, then = trials["now"], trials["uint8"]
+    words = 'uint8 from the loader, normalised on the device (device="cuda" does both)'
     share = min(1 / getattr(torch, name).itemsize for name in dtypes)
     yield case.fix(
         "device-normalise",
         words,
         then,
-        f"The loader gave {digits(then.rate)} images/s where it left them in uint8, {digits(now.rate)} where "
-        f"it made {made} of them, in turns, without a step. What crosses to the device is {share:.0%} of the "
-        "bytes then; that is not in the number.",
+        f"The loader delivered {digits(then.rate)} images/s in uint8, {digits(now.rate)} in "
+        f"{' and '.join(dtypes)}, in turns, without a step. Only {share:.0%} of the bytes are then copied to "
+        "the device; that is not in the number.",
         "one pass over each batch on the device",
         now,
     )
 
 
 def _floats(subject: LoaderUnderTest) -> list[str]:
-    """The dtypes that the core makes of uint8 at the end; none where it must, or where a device does it."""
+    """Return the dtypes to which the core converts uint8; none if it has to, or a device does it."""
     plan, options = subject.plan, subject.options
     python = plan.tail or options.collate_fn is not None or options.batch_transform is not None
     if plan.scheduled or python or options.backend != "native" or goes_to_gpu(options.device):
@@ -212,19 +206,18 @@ def _uint8(subject: LoaderUnderTest) -> Any:
 
 
 def _on_cpu(case: Examination) -> bool:
-    """Whether the model that was seen in the loop has no device of its own."""
+    """Whether the model seen in the loop is on the CPU."""
     return case.loop is not None and case.loop.notes.get("device") == "cpu"
 
 
-# ---- Python functions that hold a loader up ---------------------------------------------------------
-# What it would give without each of them.
+# ---- Python functions -------------------------------------------------------------------------------
 
-_SHARE_IN_PYTHON = 0.1  # of a sample's time: less is not worth a trial
+_SHARE_IN_PYTHON = 0.1  # share of a sample's time; less is not worth a trial
 _TRIED = 2
 
 
 def without_functions(case: Examination) -> Iterator[Fix]:
-    """The slowest ones, each left out once."""
+    """Try the loader without each of the slowest Python functions."""
     for function in case.functions[:_TRIED]:
         if function.seconds < _SHARE_IN_PYTHON / case.base.rate or not case.budget.allows(6, function.name):
             continue
@@ -232,47 +225,47 @@ def without_functions(case: Examination) -> Iterator[Fix]:
         words = f"Without the {kind} {function.name}"
         if function.keep:
             words += f" (or in the core: {function.keep})"
-        said = f"{1000 * function.seconds:.2f} ms a sample in Python{_lock(function)}"
+        times = f"{1000 * function.seconds:.2f} ms per sample in Python{_lock(function)}"
         makers: dict[str, Callable[[], Any]] = {
             "now": case.subject.make,
             "without": partial(case.subject.make, **without(case.subject, function)),
         }
         try:
-            found = in_turns(makers, case.subject.trial_batch, case.budget.run, step=case.step)
-        except Exception as error:  # whatever follows it may need what it makes
-            evidence = f"{said}. Nothing was measured without it: {type(error).__name__}: {error}"
-            yield Fix(kind, f"{words} it would be more", 0.0, 0.0, evidence)
+            trials = in_turns(makers, case.subject.trial_batch, case.budget.run, step=case.step)
+        except Exception as error:  # later functions may need its results
+            evidence = f"{times}. Nothing was measured without it: {type(error).__name__}: {error}"
+            yield Fix(kind, f"{words} the loader would be faster", 0.0, 0.0, evidence)
             continue
-        now, then = found["now"], found["without"]
-        evidence = f"{said}. {digits(now.rate)} images/s with it, {digits(then.rate)} without, in turns."
-        price = "what it does has to be done elsewhere: in the core, on the device, or before packing"
+        now, then = trials["now"], trials["without"]
+        evidence = f"{times}. {digits(now.rate)} images/s with it, {digits(then.rate)} without, in turns."
+        price = "its work has to be done elsewhere: in the core, on the device, or before packing"
         yield case.fix(kind, words, then, evidence, price, now)
 
 
 def _lock(function: Function) -> str:
     if function.lock is None or function.lock < 0.5:
         return ""
-    return f", and Python's lock is kept for {function.lock:.0%} of it"
+    return f", and Python's lock is held for {function.lock:.0%} of it"
 
 
-# ---- More decoding threads, and more cores for them -------------------------------------------------
+# ---- Decoding threads and cores ---------------------------------------------------------------------
 
-_BUSY_CORES = 0.9  # of the CPUs' time: more of them would be used
+_BUSY_CORES = 0.9  # share of the CPUs' time from which on more CPUs would help
 _MORE = 2
 
 
 def more_threads(case: Examination) -> Iterator[Fix]:
-    """As many as there are CPUs, where there are fewer."""
+    """Try as many threads as CPUs, if there are fewer."""
     subject, wanted = case.subject, int(case.cpus)
     if subject.threads >= wanted or not case.budget.allows(6, "more threads"):
         return
-    found = in_turns(
+    trials = in_turns(
         {"now": subject.make, "more": lambda: subject.make(num_workers=wanted)},
         subject.trial_batch,
         case.budget.run,
         step=case.step,
     )
-    now, more = found["now"], found["more"]
+    now, more = trials["now"], trials["more"]
     fix = case.fix(
         "threads",
         f"num_workers={wanted}",
@@ -286,7 +279,7 @@ def more_threads(case: Examination) -> Iterator[Fix]:
 
 
 def more_cores(case: Examination) -> Iterator[Fix]:
-    """Two CPUs more, where those that are there are at work: computed, as they cannot be tried."""
+    """Compute what two more CPUs would gain, if all are busy."""
     base = case.base
     if case.subject.threads < int(case.cpus) or base.rate * base.cpu < _BUSY_CORES * case.cpus:
         return
@@ -297,19 +290,18 @@ def more_cores(case: Examination) -> Iterator[Fix]:
         min(case.step_rate, case.now * cpus / case.cpus),
         min(case.step_rate / case.now, cpus / case.cpus) - 1,
         f"Computed, not tried: a sample takes {1000 * base.cpu:.2f} ms of CPU time, and "
-        f"{base.rate * base.cpu:.1f} of {case.cpus:g} CPUs were at work.",
+        f"{base.rate * base.cpu:.1f} of {case.cpus:g} CPUs were busy.",
         "CPUs",
     )
 
 
-# ---- What the machine itself holds back -------------------------------------------------------------
-# A quota, others' work, room, heat, places of memory.
+# ---- The machine ------------------------------------------------------------------------------------
 
-_BUSY = 0.8  # of the CPUs that it gets: the loader would use more of them
+_BUSY = 0.8  # a loader that uses this share of the CPUs that it gets would use more
 
 
 def larger_quota(case: Examined) -> Iterator[Fix]:
-    """The cgroup's CPU quota, where there are more CPUs than it lets through: computed."""
+    """Compute what a larger cgroup CPU quota would gain, if there are more CPUs than it allows."""
     quota, mask = cgroup_quota(), case.mask
     if quota is None or quota >= mask or case.base.rate * case.base.cpu < _BUSY * min(case.spare, quota):
         return
@@ -320,7 +312,7 @@ def larger_quota(case: Examined) -> Iterator[Fix]:
         f"A CPU quota of {mask} instead of {quota:g} (cpu.max; docker's --cpus, Kubernetes' limits)",
         min(case.step_rate, case.now * times),
         min(case.step_rate / case.now, times) - 1,
-        f"Computed, not tried: the cgroup lets {quota:g} of {mask} CPUs through, and the loader takes "
+        f"Computed, not tried: the cgroup allows {quota:g} of {mask} CPUs, and the loader uses "
         f"{case.base.rate * case.base.cpu:.2f}."
         + (f" The loop was held back for {held:.1f} s while it was watched." if held else ""),
         "CPUs",
@@ -328,23 +320,23 @@ def larger_quota(case: Examined) -> Iterator[Fix]:
 
 
 def no_neighbours(case: Examined) -> Iterator[Fix]:
-    """Others' work on the same CPUs: computed."""
+    """Compute what the loop would gain without other processes on its CPUs."""
     if not case.is_crowded or case.base.rate * case.base.cpu < _BUSY * case.spare:
         return
     times = _more(case, case.cpus, case.cpus / case.spare)
     yield Fix(
         "neighbour",
-        f"The CPUs alone (other processes, or other machines on the same host, take "
+        f"With all CPUs to itself (other processes or guests of the host take "
         f"{case.cpus - case.spare:.1f} of {case.cpus:g})",
         min(case.step_rate, case.now * times),
         min(case.step_rate / case.now, times) - 1,
-        f"Computed, not tried: {round(case.cpus)} busy threads of this process got {case.spare:.2f} CPUs of "
-        f"{case.cpus:g}.",
+        f"Computed, not tried: {round(case.cpus)} busy threads of this process got {case.spare:.2f} of "
+        f"{case.cpus:g} CPUs.",
     )
 
 
 def room_in_shm(case: Examined) -> Iterator[Fix]:
-    """Worker processes hand batches over in /dev/shm."""
+    """Propose more room in /dev/shm, through which worker processes deliver batches."""
     free, batch = _note(case, "shm_free"), _note(case, "batch_bytes")
     if case.loop is None or "start_method" not in case.loop.notes or not free:
         return
@@ -361,19 +353,16 @@ def room_in_shm(case: Examined) -> Iterator[Fix]:
 
 
 def cooler(case: Examined) -> Iterator[Fix]:
-    """Cores that were slowed down."""
+    """Propose better cooling, if cores were slowed down."""
     hot = _note(case, "hot")
     if hot:
-        evidence = (
-            f"The kernel counted {hot:.0f} times while the loop was watched that a core was slowed down."
-        )
-        yield Fix(
-            "heat", "Better cooling: cores are slowed down because of their temperature", 0.0, 0.0, evidence
-        )
+        words = "Better cooling: cores are slowed down because of their temperature"
+        evidence = f"The kernel counted {hot:.0f} slowdowns of cores while the loop was watched."
+        yield Fix("heat", words, 0.0, 0.0, evidence)
 
 
 def near_memory(case: Examined) -> Iterator[Fix]:
-    """Several NUMA nodes under one loader of torch's; ours keeps to the GPU's."""
+    """Propose binding a torch loader to one of several NUMA nodes; ours keeps to the GPU's node."""
     nodes = _note(case, "numa_nodes")
     if nodes > 1 and case.loop is not None and "start_method" in case.loop.notes:
         words = "Try `numactl --cpunodebind=N --membind=N`, with the node of the rank's GPU"
@@ -381,12 +370,12 @@ def near_memory(case: Examined) -> Iterator[Fix]:
 
 
 def _more(case: Examined, cpus: float, times: float) -> float:
-    """How many times as many samples: no more than so many CPUs can do, by the CPU time of a sample."""
+    """Return the factor by which the rate grows: at most ``times``, and what ``cpus`` CPUs can do."""
     return max(1.0, min(times, cpus / (case.base.cpu * case.now))) if case.base.cpu > 0 else times
 
 
 def _note(case: Examined, name: str) -> float:
-    """A number that was noted while the loop was watched; 0 where there is none."""
+    """Return a number that was noted while the loop was watched; 0 if there is none."""
     value = case.loop.notes.get(name) if case.loop is not None else None
     return float(value) if isinstance(value, (int, float)) else 0.0
 

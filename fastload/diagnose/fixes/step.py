@@ -1,4 +1,4 @@
-"""What helps with the step: copies from pageable memory, and what one look at a step on a GPU suggests."""
+"""Fixes for the step: copies from pinned memory, and hints from looking at one step on a GPU."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fastload.diagnose.facts import Fix
 from fastload.diagnose.step import copy_seconds
 from fastload.transfer.cuda import goes_to_gpu
 
-# ---- Copies to the device that the step waits for, because they come from pageable memory -----------
+# ---- Copies to the device ---------------------------------------------------------------------------
 
 COPIES = "pin-memory"
-_LEAST_LEFT = 0.1  # of a step: what is more than copies in any
+_LEAST_LEFT = 0.1  # share of any step that is not copies
 
 
 def pinned_slots(case: Examination) -> Iterator[Fix]:
-    """Out of a loader of packed data: copies that run while the step does."""
+    """Propose copies that run during the step, for a loader of packed data."""
     options = case.subject.options
     if not goes_to_gpu(options.device) and not options.pin_memory:
         words = 'device="cuda": batches are decoded into pinned slots and copied while the step runs'
@@ -24,13 +24,13 @@ def pinned_slots(case: Examination) -> Iterator[Fix]:
 
 
 def pinned(case: Examined) -> Iterator[Fix]:
-    """Out of torch's loader: copies from pinned memory."""
+    """Propose copies from pinned memory, for a torch loader."""
     if case.loop is not None and case.loop.notes.get("pin_memory") is False:
         yield from _without_copies(case, "pin_memory=True, and .to(device, non_blocking=True)", hidden=False)
 
 
 def _without_copies(case: Examined, words: str, hidden: bool) -> Iterator[Fix]:
-    """The loop with copies from pinned memory, or, ``hidden``, without any that it waits for."""
+    """Predict the loop with copies from pinned memory; with ``hidden``, without any wait for copies."""
     loop = case.loop
     if loop is None or not loop.notes.get("cuda") or loop.notes.get("device") == "cpu":
         return
@@ -39,8 +39,8 @@ def _without_copies(case: Examined, words: str, hidden: bool) -> Iterator[Fix]:
     now = copy_seconds(nbytes, pinned=False)
     then = 0.0 if hidden else copy_seconds(nbytes, pinned=True)
     if case.step is None or now is None or then is None:
-        said = "The loop has a GPU, and its batches come in pageable memory. Not measured."
-        yield Fix(COPIES, words, 0.0, 0.0, said)
+        evidence = "The loop has a GPU, and its batches come in pageable memory. Not measured."
+        yield Fix(COPIES, words, 0.0, 0.0, evidence)
         return
     step = loop.batch_size / case.step.rate
     rest = max(step - now + then, _LEAST_LEFT * step)
@@ -52,27 +52,27 @@ def _without_copies(case: Examined, words: str, hidden: bool) -> Iterator[Fix]:
     yield Fix(COPIES, words, max(rate, case.now), max(0.0, rate / case.now - 1), evidence)
 
 
-# ---- The step itself, on a GPU: what a look at one of its steps suggests ----------------------------
-# Nothing of it is tried.
+# ---- Hints for a step on a GPU, not tried -----------------------------------------------------------
 
 STEP_HINTS = ("ddp", "amp", "channels-last", "synchronises")
 
 
 def of_the_step(case: Examined) -> Iterator[Fix]:
-    """DataParallel, full precision, memory format, and lines that wait for the device."""
+    """Hint at DataParallel, full precision, memory format, and lines that wait for the device."""
     notes = case.loop.notes if case.loop is not None else {}
     if not str(notes.get("device", "")).startswith("cuda"):
         return
     seen = "Seen in one step; not measured."
     if notes.get("parallel") == "DataParallel":
-        words = "DistributedDataParallel under torchrun instead of DataParallel, one process a GPU"
+        words = "DistributedDataParallel under torchrun instead of DataParallel, one process per GPU"
         yield Fix("ddp", words, 0.0, 0.0, seen)
     if not notes.get("autocast") and "float32" in str(notes.get("parameter_dtype", "")):
         yield Fix("amp", "Mixed precision: torch.autocast with bfloat16", 0.0, 0.0, seen)
     if notes.get("channels_last") is False:
-        words = "model.to(memory_format=torch.channels_last): the loader's batches are so already"
+        words = "model.to(memory_format=torch.channels_last): the loader's batches already have this format"
         yield Fix("channels-last", words, 0.0, 0.0, seen)
     lines = notes.get("synchronises")
     if isinstance(lines, (list, tuple)) and lines:
-        words = f"Less waiting for the device in the loop, at {', '.join(map(str, lines[:3]))}"
-        yield Fix("synchronises", words, 0.0, 0.0, f"{seen} `.item()` and `.cpu()` wait until it is done.")
+        words = f"Fewer waits for the device in the loop, at {', '.join(map(str, lines[:3]))}"
+        evidence = f"{seen} `.item()` and `.cpu()` wait until the device is done."
+        yield Fix("synchronises", words, 0.0, 0.0, evidence)

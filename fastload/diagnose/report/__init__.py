@@ -1,4 +1,4 @@
-"""The doctor's report: one page with charts, or the same in a notebook."""
+"""The doctor's report: a page with charts, as a file or in a notebook."""
 
 from fastload.diagnose.report.measured import History
 from fastload.diagnose.report.rendering import Report, render, write_report

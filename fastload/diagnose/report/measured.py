@@ -1,5 +1,4 @@
-"""What a report says of a loader, measured: its clocks, a run without a step, and what single samples
-cost."""
+"""A report's measurements: a loader's clocks over time, a run without a step, costs of samples."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from fastload.shard.dataset import PackedFiles
 
 
-# ---- What a loader was doing from moment to moment, by its own clocks -------------------------------
+# ---- A loader's clocks over time --------------------------------------------------------------------
 
 STAGES = ("shard", "decode", "transform")
 
@@ -35,9 +34,9 @@ class Timeline:
     """A loader's clocks at several moments.
 
     Args:
-        rows: of each moment: time, samples decoded, samples delivered, threads at once, and each stage's
-            seconds, summed over threads.
-        batch_size: samples a batch.
+        rows: per moment: time, samples decoded, samples delivered, threads at once, and each stage's seconds,
+            summed over threads.
+        batch_size: samples per batch.
     """
 
     def __init__(self, rows: list[tuple[float, ...]], batch_size: int) -> None:
@@ -55,22 +54,22 @@ class Timeline:
 
     @property
     def ahead(self) -> NDArray[np.float64]:
-        """The queue's depth: batches' worth of samples that are decoded and not yet delivered."""
+        """The queue's depth: samples that are decoded but not yet delivered, in batches."""
         return (self._rows[:, 1] - self._rows[:, 2]) / self.batch_size
 
     @property
     def threads(self) -> int:
-        """How many threads there were at once, at most."""
+        """The largest number of threads at once."""
         return int(self._rows[:, 3].max())
 
     def busy(self, columns: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Threads that were busy with each stage.
+        """Return how many threads were busy with each stage.
 
-        Clocks advance when a sample is done, so that nothing shows between two moments of less than that:
-        they are taken together until there are at most ``columns`` of them.
+        A clock advances only when a sample is done, so moments closer than that show nothing. They are merged
+        until there are at most ``columns`` intervals.
 
         Returns:
-            edges in seconds (n + 1,), and threads (stages, n).
+            Edges in seconds, shape (n + 1,), and threads, shape (stages, n).
         """
         last = len(self._rows) - 1
         picked = np.unique(np.linspace(0, last, min(columns, last) + 1).astype(np.int64))
@@ -80,13 +79,13 @@ class Timeline:
 
 
 class History:
-    """Looks at a loader's clocks again and again, from a thread of its own, while the loader is used.
+    """A thread that reads a loader's clocks again and again while the loader is used.
 
-    ``with History(loader) as history: ...`` around a part of the training loop. Each look takes some 0.15 ms.
+    Put ``with History(loader) as history: ...`` around a part of the training loop. A reading takes 0.15 ms.
 
     Args:
-        every: seconds between two looks.
-        most: looks that are kept; then every second one is dropped, and the time between them is doubled.
+        every: seconds between two readings.
+        most: readings that are kept; then every second one is dropped, and ``every`` is doubled.
     """
 
     def __init__(self, loader: DataLoader[Any], every: float = 0.025, most: int = 4096) -> None:
@@ -111,7 +110,7 @@ class History:
 
     @property
     def moments(self) -> Timeline:
-        """What was seen so far."""
+        """The readings so far."""
         return Timeline(list(self._rows), self._loader._loader_plan.batch_size)
 
     def _run(self) -> None:
@@ -128,8 +127,7 @@ class History:
         self._rows.append((now, *counts, *(stages[name]["seconds"] for name in STAGES)))
 
 
-# ---- A loader by itself -----------------------------------------------------------------------------
-# A second one with the same arguments, run for some seconds without a step.
+# ---- A second loader, run without a step ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -138,9 +136,9 @@ class Alone:
 
     Args:
         rate: samples per second, from the first batch on.
-        batches: how many were taken.
-        stats: its clocks, as :meth:`fastload.DataLoader.stats` gives them.
-        moments: its clocks from moment to moment.
+        batches: number of batches taken.
+        stats: its clocks, from :meth:`fastload.DataLoader.stats`.
+        moments: its clocks over time.
     """
 
     rate: float
@@ -152,8 +150,8 @@ class Alone:
 def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
     """Run a second loader with ``loader``'s arguments for ``seconds``.
 
-    ``loader``, its place and torch's generators stay as they are. The second one draws a uniform order of its
-    own where a sampler was given, which may not be asked twice, and writes no error log.
+    ``loader``, its position and torch's generators stay as they are. In place of a user's sampler, which
+    perhaps may not be asked twice, the second loader has a uniform order. It writes no error log.
     """
     first, before, batches = 0.0, 0, 0
     # Worker processes of Python callables are seeded from torch's generator.
@@ -173,7 +171,7 @@ def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
 
 
 def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
-    """The batches of one epoch after the other; ends after an empty one."""
+    """Yield the batches of one epoch after the other; end after an empty one."""
     batch = empty = object()
     while True:
         for batch in loader:
@@ -183,8 +181,8 @@ def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def _arguments(loader: DataLoader[Any]) -> dict[str, Any]:
-    arranged = loader._loader_plan
-    world, seed = arranged.known()
+    loader_plan = loader._loader_plan
+    world, seed = loader_plan.known()
     own: dict[str, Any] = {
         "rank": world.rank,
         "world_size": world.size,
@@ -192,26 +190,25 @@ def _arguments(loader: DataLoader[Any]) -> dict[str, Any]:
         "seed": seed or 0,
     }
     own |= {"dataset": loader.dataset, "generator": None, "handshake": "off", "error_log": None}
-    given = {**loader._arguments, **own}
-    if given["sampler"] is not None or given["batch_sampler"] is not None:
-        given |= {"sampler": None, "batch_sampler": None, "shuffle": True}
-        given |= {"batch_size": arranged.batch_size}
-    return given
+    arguments = {**loader._arguments, **own}
+    if arguments["sampler"] is not None or arguments["batch_sampler"] is not None:
+        arguments |= {"sampler": None, "batch_sampler": None, "shuffle": True}
+        arguments |= {"batch_size": loader_plan.batch_size}
+    return arguments
 
 
-# ---- A verdict from a loader's clocks and a run without a step --------------------------------------
-# Where no doctor was asked.
+# ---- A verdict without the doctor -------------------------------------------------------------------
 
-_FEW = 10  # batches; the share of the time spent waiting means little before
-_KEEPS_UP = 0.05  # of the time spent waiting is what a loader that keeps up may take, too
+_FEW = 10  # batches, before which the share of waiting means little
+_KEEPS_UP = 0.05  # share of the time for which the loop may wait for a loader that keeps up
 
 
 def own_verdict(stats: Mapping[str, Any], alone: Alone | None) -> Verdict:
-    """What the clocks can say: whether the loop waits, and where the threads' time goes.
+    """Say what the clocks show: whether the loop waits, and where the threads' time goes.
 
     Args:
-        stats: of the loader, as it was used so far.
-        alone: of a second one that had no step beside it; None where there was none.
+        stats: of the loader so far.
+        alone: of a second loader without a step; None: there was none.
     """
     used, wait = stats["data_wait"]["count"], stats["data_wait"]["share"]
     reached = stats["images_per_second"] if used >= _FEW else 0.0
@@ -221,20 +218,22 @@ def own_verdict(stats: Mapping[str, Any], alone: Alone | None) -> Verdict:
     sentences, limit = [], "unknown"
     if reached and wait <= _KEEPS_UP:
         limit = "step"
-        words = f"Nothing: the loop waited for data {share(wait)} of its time, at {rate(reached)}."
+        words = (
+            f"The data pipeline is not the bottleneck: the loop waited for data {share(wait)} of its time, "
+            f"at {rate(reached)}."
+        )
     elif reached:
         words = f"The loop got {rate(reached)} and waited for data {share(wait)} of its time."
     else:
-        words = (
-            f"The loader gives {rate(own)} without a step." if own else "The loader has not been used yet."
-        )
+        unused = "The loader has not been used yet."
+        words = f"The loader delivers {rate(own)} without a step." if own else unused
     evidence = f"{used:,} batches, by the loader's clocks." if reached else ""
     sentences.append(Sentence(words, evidence))
     if reached and own:
         sentences.append(
             Sentence(
-                f"Without a step the loader gives {rate(own)}.",
-                f"A second loader of the same arguments: {alone.batches if alone else 0} batches.",
+                f"Without a step the loader delivers {rate(own)}.",
+                f"A second loader with the same arguments: {alone.batches if alone else 0} batches.",
             )
         )
     slowest = min(stages[: len(STAGES)], key=lambda stage: stage.rate, default=None)
@@ -248,36 +247,35 @@ def own_verdict(stats: Mapping[str, Any], alone: Alone | None) -> Verdict:
 
 
 def _stages(stats: Mapping[str, Any], own: float, alone: Alone | None) -> list[Stage]:
-    """What the threads could do of each stage if that were all they did, and the loader alone."""
+    """Return what the threads could do of each stage if they did nothing else, and the loader alone."""
     count, threads = stats["stages"]["decode"]["count"], max(1, int(stats["threads"]))
-    found = []
+    stages = []
     for name, word in zip(STAGES, ("read", "decode", "transform"), strict=True):
         spent = stats["stages"][name]["seconds"]
         if count and spent > 0:
             evidence = f"the clocks of {threads} threads over {count:,} samples, if they did nothing else"
-            found.append(Stage(word, threads * count / spent, spent / count, evidence))
+            stages.append(Stage(word, threads * count / spent, spent / count, evidence))
     if alone is not None and own > 0:
-        found.append(Stage("loader", own, 0.0, f"{alone.batches} batches without a step"))
-    return found
+        stages.append(Stage("loader", own, 0.0, f"{alone.batches} batches without a step"))
+    return stages
 
 
-# ---- What single samples cost -----------------------------------------------------------------------
-# Records of a set read and decoded one by one.
+# ---- Costs of single samples ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SampleCost:
-    """One sample.
+    """What it takes to read and decode one sample.
 
     Args:
         sample: its id.
         key: its path in the source.
-        shard: where it lies.
-        codec: of its picture, as "JPEG, progressive".
-        width, height: in pixels; 0 where only Pillow knows.
+        shard: the shard's path.
+        codec: of its picture, for example "JPEG, progressive".
+        width, height: in pixels; 0 if only Pillow knows them.
         length: encoded bytes.
-        read: seconds for its bytes, from wherever they were.
-        decode: CPU seconds for the whole picture, its bytes being in memory: what else runs does not count.
+        read: seconds for reading its bytes, from wherever they were.
+        decode: CPU seconds for decoding the whole picture from memory.
     """
 
     sample: int
@@ -293,13 +291,13 @@ class SampleCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """Samples one by one.
+    """The costs of single samples.
 
     Args:
         samples: those that could be decoded.
-        bad: key and error of the others.
-        of: samples of the whole set.
-        field: the field whose pictures were decoded; "" where sets have one only.
+        bad: key and error of each other one.
+        of: samples in the set.
+        field: the field whose pictures were decoded; "" if the set has only one.
     """
 
     samples: tuple[SampleCost, ...]
@@ -309,30 +307,30 @@ class Costs:
 
 
 def measure_costs(dataset: Packed, count: int = 384, seconds: float = 4.0, seed: int = 0) -> Costs:
-    """Read and decode samples one by one, drawn without repetition, in this thread.
+    """Read and decode samples one by one in this thread, drawn without repetition.
 
-    Whole pictures are decoded, by the engine's decoders; its threads decode what a crop needs.
+    The engine's decoders decode whole pictures here; its threads decode only what a crop needs.
 
     Args:
-        count: how many samples at most.
-        seconds: after which no further one is begun.
+        count: most samples to decode.
+        seconds: time after which no further sample is begun.
     """
     field = _field(dataset)
     ids = np.random.Generator(np.random.Philox(seed)).permutation(len(dataset))[:count]
-    found, bad, end = [], [], time.perf_counter() + seconds
+    costs, bad, end = [], [], time.perf_counter() + seconds
     for sample in ids.tolist():
         part, own = dataset.locate(sample)
         try:
-            found.append(_cost(part, own, sample, field))
+            costs.append(_cost(part, own, sample, field))
         except (errors.DecodeError, errors.ChecksumError, errors.ShardError) as error:
             bad.append((part.key(own), str(error)))
         if time.perf_counter() > end:
             break
-    return Costs(tuple(found), tuple(bad), len(dataset), field)
+    return Costs(tuple(costs), tuple(bad), len(dataset), field)
 
 
 def _field(dataset: Packed) -> str:
-    """The first field of pictures; "" for sets of an image and a label."""
+    """Return the first field of pictures; "" for sets of an image and a label."""
     if dataset.is_plain:
         return ""
     from fastload.sample.fields import Image, Mask

@@ -1,4 +1,4 @@
-"""A report's page: its frame, its style, and its charts as SVG."""
+"""A report's page: its HTML and style, and charts as inline SVG."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# ---- A report's page --------------------------------------------------------------------------------
-# Its frame, its style, and the pieces that all parts of it are made of.
+# ---- HTML -------------------------------------------------------------------------------------------
 
-# Scoped, so that it may stand in a notebook, whose colours it takes; only a page of its own sets them.
+# Scoped, so that it can be used in a notebook, whose colours it takes; only a separate page sets colours.
 _STYLE = """
 .fastload-report { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
   max-width: 62rem; margin: 0 auto; color: inherit; }
@@ -62,14 +61,14 @@ body { margin: 0; padding: 1.6rem 1.2rem 3rem; background: #fff; color: #1d2126;
 
 @dataclass(frozen=True)
 class ReportPart:
-    """A section of the page: its heading, and HTML."""
+    """A section of the page: its heading, and its HTML."""
 
     heading: str
     body: str
 
 
 def document(title: str, parts: Sequence[ReportPart]) -> str:
-    """A whole file, which needs no other."""
+    """Make an HTML page that needs no other file."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -79,7 +78,7 @@ def document(title: str, parts: Sequence[ReportPart]) -> str:
 
 
 def fragment(parts: Sequence[ReportPart]) -> str:
-    """The same for a page that is there already: a notebook's."""
+    """Make the HTML of a report inside another page, such as a notebook."""
     sections = "".join(
         f"<section>\n{f'<h2>{escape(part.heading)}</h2>' if part.heading else ''}\n{part.body}\n</section>\n"
         for part in parts
@@ -88,7 +87,7 @@ def fragment(parts: Sequence[ReportPart]) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table of HTML cells; the columns ``numbers`` stand to the right."""
+    """Make a table of HTML cells; the columns in ``numbers`` are aligned to the right."""
 
     def row(cells: Sequence[str], tag: str) -> str:
         written = (
@@ -101,28 +100,28 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence
 
 
 def tiles(values: Sequence[tuple[str, str]]) -> str:
-    """Big numbers side by side: (number, what it is)."""
-    made = "".join(
+    """Make big numbers side by side, from (number, description) pairs."""
+    cells = "".join(
         f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
         for number, what in values
     )
-    return f'<div class="tiles">{made}</div>'
+    return f'<div class="tiles">{cells}</div>'
 
 
 def words(text: str) -> str:
-    """A sentence as HTML; what stands in `these` is code."""
+    """Write a sentence as HTML; text in `these` is code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def rate(value: float) -> str:
-    """Samples per second with three digits; "-" for a rate that is not known."""
+    """Write samples per second with three digits; "-" if not known."""
     if value <= 0 or math.isnan(value):
         return "-"
     return "no bound" if math.isinf(value) else f"{_three(value)}/s"
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that fits it."""
+    """Write a time in a fitting unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if abs(value) >= size:
             return f"{_three(value / size)} {unit}"
@@ -130,7 +129,7 @@ def seconds(value: float) -> str:
 
 
 def amount(count: float) -> str:
-    """Bytes in the unit that fits them, of 1000."""
+    """Write bytes in a fitting decimal unit."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count >= size:
             return f"{_three(count / size)} {unit}"
@@ -138,7 +137,7 @@ def amount(count: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share as per cent."""
+    """Write a share as a percentage."""
     return f"{100 * value:.{1 if 0 < value < 0.1 else 0}f}%"
 
 
@@ -147,10 +146,9 @@ def _three(value: float) -> str:
     return f"{round(value, digits):,.{max(0, digits)}f}"
 
 
-# ---- Charts as SVG that stands inside a page --------------------------------------------------------
-# Drawn by matplotlib, in the page's own colours and letters.
+# ---- Charts as inline SVG ---------------------------------------------------------------------------
 
-# Seen on white and on black alike, as neither is known when a chart is drawn.
+# Visible on white and on black, because the background is not known when a chart is drawn.
 COLOURS = {
     "storage": "#4a8fd1",
     "shard": "#4a8fd1",
@@ -165,11 +163,11 @@ COLOURS = {
     "step": "#7c7fd1",
     "wait": "#d9534f",
 }
-INK = "#000001"  # stands for the page's colour of text until the chart is in it
-WIDTH = 9.2  # inches, of 72 units of the SVG each; pages scale it
+INK = "#000001"  # stands for the page's text colour until the chart is in the page
+WIDTH = 9.2  # inches, each of 72 SVG units; pages scale it
 
 _SETTINGS = {
-    "svg.fonttype": "none",  # letters stay letters: small, and of the page's font
+    "svg.fonttype": "none",  # text stays text: small files, and the page's font
     "font.size": 9.5,
     "text.color": INK,
     "axes.edgecolor": INK,
@@ -200,7 +198,7 @@ def _matplotlib() -> Any:
 
 
 def drawing() -> AbstractContextManager[None]:
-    """The settings of our charts, for as long as one is drawn and written; matplotlib's own come back.
+    """Set matplotlib for our charts inside the context; afterwards its own settings are back.
 
     Raises:
         LibraryMissing: matplotlib is not installed.
@@ -210,21 +208,21 @@ def drawing() -> AbstractContextManager[None]:
 
 
 def new_figure(height: float) -> Figure:
-    """A figure of the page's width; pyplot, which a notebook may use, knows nothing of it."""
+    """Make a figure of the page's width, unknown to pyplot, which a notebook may use."""
     figure: Figure = _matplotlib().figure.Figure(figsize=(WIDTH, height), layout="constrained")
     return figure
 
 
 def tidy(axes: Axes, grid: str = "y") -> None:
-    """Only the lines that are read: a light grid along ``grid``, no frame above and right."""
+    """Draw a light grid along ``grid``, and no frame above and on the right."""
     axes.grid(visible=True, axis="x" if grid == "x" else "y")
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0, which="both")
-    axes.tick_params(axis="x", which="both", pad=7)  # or the corner's two numbers meet
+    axes.tick_params(axis="x", which="both", pad=7)  # or the two numbers at the corner touch
 
 
 def logarithmic(axes: Axes) -> None:
-    """A logarithmic x axis whose ticks at 1, 2 and 5 have plain numbers."""
+    """Make the x axis logarithmic, with plain numbers at 1, 2 and 5 times powers of ten."""
 
     def label(value: float, _: object) -> str:
         first = f"{value:e}"[:3]
@@ -236,11 +234,11 @@ def logarithmic(axes: Axes) -> None:
 
 
 def inline(figure: Figure, name: str, words: str) -> str:
-    """``figure`` as an ``<svg>`` element; inside of :func:`drawing`.
+    """Write ``figure`` as an ``<svg>`` element; call it inside :func:`drawing`.
 
     Args:
-        name: its own in the page: ids of its parts are made of it.
-        words: what it shows, for who cannot see it.
+        name: unique in the page, for the ids of its elements.
+        words: a description for readers who cannot see it.
     """
     matplotlib = _matplotlib()
     written = io.StringIO()
@@ -249,8 +247,8 @@ def inline(figure: Figure, name: str, words: str) -> str:
     text = written.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"\s*<style[^>]*>.*?</style>", "", text, count=1, flags=re.DOTALL)  # for all of the page
-    text = re.sub(r'<g id="[^"]*"', "<g", text)  # nothing refers to these, and each chart has the same
+    text = re.sub(r"\s*<style[^>]*>.*?</style>", "", text, count=1, flags=re.DOTALL)  # affects all the page
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # unused, and the same in each chart
     text = re.sub(r'( id="|"#|url\(#)', rf"\1{name}-", text)
     text = _FONT.sub(r"font-size: \2px", text).replace(INK, "currentColor")
     head, _, rest = text.partition(">")

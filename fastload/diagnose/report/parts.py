@@ -1,5 +1,4 @@
-"""The parts of a report: the verdict, the loop, the loader's clocks, sample costs, the order's mixing,
-and ranks."""
+"""A report's sections: verdict, loop, loader's clocks, sample costs, mixing of the order, and ranks."""
 
 from __future__ import annotations
 
@@ -41,16 +40,15 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
 
-# ---- What single samples cost -----------------------------------------------------------------------
-# Their spread, the slowest by name, and the codecs.
+# ---- Costs of single samples ------------------------------------------------------------------------
 
 _SLOWEST = 12
-_BAD = 5  # named; the others are counted
-_QUANTILES = ((0.5, "median"), (0.95, "95 of 100"), (0.99, "99 of 100"))
+_BAD = 5  # bad samples that are named; the others are counted
+_QUANTILES = ((0.5, "median"), (0.95, "95%"), (0.99, "99%"))
 
 
 def costs_part(costs: Costs) -> ReportPart | None:
-    """A histogram and two tables; None where no sample could be looked at."""
+    """Make a histogram and two tables; None if there are no samples."""
     if not costs.samples and not costs.bad:
         return None
     body = ""
@@ -91,7 +89,7 @@ def _row(sample: SampleCost, median: float) -> tuple[str, ...]:
 
 
 def _codecs(costs: Costs) -> str:
-    """A row for each codec: how many, and their share of the time."""
+    """Make a table of codecs: samples, times and speed of each."""
     names = sorted({sample.codec for sample in costs.samples})
     total = sum(sample.decode for sample in costs.samples)
     rows = []
@@ -125,10 +123,10 @@ def _histogram(times: NDArray[np.float64]) -> str:
 
 
 def _marks(axes: Axes, values: NDArray[np.float64], top: float, middle: float) -> None:
-    """Lines at the quantiles, as high as their names, which go to where there is room and cross no line."""
-    found = [(float(np.quantile(values, part)), name) for part, name in _QUANTILES]
-    right = [(value, name, 5, "left") for value, name in found if value <= middle]
-    left = [(value, name, -5, "right") for value, name in reversed(found) if value > middle]
+    """Draw lines at the quantiles; their names are at different heights and cross no line."""
+    marks = [(float(np.quantile(values, part)), name) for part, name in _QUANTILES]
+    right = [(value, name, 5, "left") for value, name in marks if value <= middle]
+    left = [(value, name, -5, "right") for value, name in reversed(marks) if value > middle]
     for at, (value, name, aside, side) in enumerate([*right, *left]):
         height = top * (1.25 - 0.11 * at)
         axes.vlines(value, 0, height, color=COLOURS["wait"], linewidth=1, linestyle=(0, (4, 3)))
@@ -136,19 +134,18 @@ def _marks(axes: Axes, values: NDArray[np.float64], top: float, middle: float) -
         axes.annotate(words, (value, height), (aside, 0), textcoords="offset points", ha=side, va="center")
 
 
-# ---- What a loader's own clocks say -----------------------------------------------------------------
-# Threads through the time, where a sample's time goes, what was read.
+# ---- A loader's clocks ------------------------------------------------------------------------------
 
-_SPAN = 0.1  # seconds of a column: many samples
+_SPAN = 0.1  # seconds per column, enough for many samples
 _COLUMNS = 90
 _WORDS = {"shard": "read", "decode": "decode", "transform": "transform"}
 
 
 def timeline_part(moments: Timeline, what: str) -> ReportPart | None:
-    """Busy threads by stage, and the queue's depth; None where too little was seen.
+    """Draw busy threads by stage, and the queue's depth; None if too little was seen.
 
     Args:
-        what: when it was looked at, in words.
+        what: when this was, in words that begin the sentence.
     """
     if len(moments) < 3 or moments.threads < 1 or moments.times[-1] <= 0:
         return None
@@ -176,18 +173,18 @@ def timeline_part(moments: Timeline, what: str) -> ReportPart | None:
         drawn = inline(figure, "threads", "Threads busy with each stage, and batches that are decoded ahead")
     used = float(busy.sum(axis=0) @ np.diff(edges)) / float(edges[-1])
     words = (
-        f"{what} {used:.2f} of {moments.threads} threads were busy (the dashed line), and "
-        f"{moments.ahead.mean():.1f} batches lay decoded ahead of the consumer, on average. No batch ahead: "
-        "the loader limits. Always the most that it may have: the consumer does."
+        f"{what} {used:.2f} of {moments.threads} threads (the dashed line) were busy, and "
+        f"{moments.ahead.mean():.1f} batches were decoded ahead of the consumer, on average. If none is "
+        "ahead, the loader is the bottleneck; if always as many as allowed, the consumer is."
     )
     return ReportPart("Threads and queue", f"<p>{escape(words)}</p>" + drawn)
 
 
 def waterfall_part(stats: Mapping[str, Any], what: str) -> ReportPart | None:
-    """Where a sample's time goes, stage by stage; None where nothing was decoded by our threads.
+    """Draw where a sample's time goes, stage by stage; None if our threads decoded nothing.
 
     Args:
-        what: whose clocks these are, in words.
+        what: a sentence that says whose clocks these are.
     """
     stages, threads = stats["stages"], max(1, int(stats["threads"]))
     count = stages["decode"]["count"]
@@ -209,19 +206,19 @@ def waterfall_part(stats: Mapping[str, Any], what: str) -> ReportPart | None:
         copied = transfer["seconds"] / stats["samples"]
         bars.append(("to the device", copied, COLOURS["transfer"], False))
         rows.append(("to the device", seconds(copied), "", "the copy engine's time"))
-    whole = 1 / stats["images_per_second"] if stats["images_per_second"] > 0 else 0.0
-    if whole:
-        wait = whole * stats["data_wait"]["share"]
-        bars += [("step", whole - wait, COLOURS["step"], False), ("waiting", wait, COLOURS["wait"], True)]
-        rows.append(("step", seconds(whole - wait), share(1 - wait / whole), "of the loop, a sample"))
-        rows.append(("waiting for data", seconds(wait), share(wait / whole), "of the loop, a sample"))
-    heads = ("Where", "A sample", "Share", "")
+    spacing = 1 / stats["images_per_second"] if stats["images_per_second"] > 0 else 0.0
+    if spacing:
+        wait = spacing * stats["data_wait"]["share"]
+        bars += [("step", spacing - wait, COLOURS["step"], False), ("waiting", wait, COLOURS["wait"], True)]
+        rows.append(("step", seconds(spacing - wait), share(1 - wait / spacing), "the loop's time"))
+        rows.append(("waiting for data", seconds(wait), share(wait / spacing), "the loop's time"))
+    heads = ("Where", "Per sample", "Share", "")
     body = f"<p>{escape(what)}</p>" + _waterfall(bars) + table(heads, rows, numbers=(1, 2))
     return ReportPart("Where a sample's time goes", body)
 
 
 def _waterfall(bars: list[tuple[str, float, str, bool]]) -> str:
-    """A bar each of (name, seconds, colour, whether it begins where the one before ended)."""
+    """Draw a bar for each (name, seconds, colour, whether it begins where the previous one ends)."""
     with drawing():
         figure = new_figure(0.75 + 0.34 * len(bars))
         axes = figure.subplots()
@@ -233,14 +230,14 @@ def _waterfall(bars: list[tuple[str, float, str, bool]]) -> str:
             axes.annotate(seconds(value), (1e3 * end, at), (4, 0), textcoords="offset points", va="center")
         axes.set_yticks(range(len(bars)), [name for name, *_ in bars])
         axes.set_xlim(0, 1.13 * axes.get_xlim()[1])
-        axes.set_xlabel("ms a sample")
+        axes.set_xlabel("ms per sample")
         axes.invert_yaxis()
         tidy(axes, "x")
         return inline(figure, "waterfall", "Bars, one after the other: where a sample's time goes")
 
 
 def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
-    """What was read, from where, and by which decoder; None where our threads decoded nothing."""
+    """Show what was read, from where, and by which decoder; None if our threads decoded nothing."""
     count = stats["stages"]["decode"]["count"]
     if not count:
         return None
@@ -248,7 +245,7 @@ def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
     paths = {name: n for name, n in stats["decoded"].items() if n and name != "warnings"}
     rows = [
         ("samples decoded", f"{count:,}, of which {stats['samples']:,} were delivered"),
-        ("encoded bytes", f"{amount(stats['bytes'])}, {amount(stats['bytes'] / count)} a sample"),
+        ("encoded bytes", f"{amount(stats['bytes'])}, {amount(stats['bytes'] / count)} per sample"),
         ("decoded by", ", ".join(f"{escape(name)}: {n:,}" for name, n in paths.items()) or "-"),
         ("bad samples", f"{stats['faults']:,}"),
     ]
@@ -256,8 +253,9 @@ def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
         rows.append(("first batch after", seconds(stats["first_batch_seconds"])))
     if ahead:
         storage = f"{ahead['requests']:,} requests, {amount(ahead['bytes'])}"
-        found = f"{ahead['resident']:,} in memory, {ahead['ahead']:,} read ahead, {ahead['late']:,} too late"
-        rows += [("read from storage", storage), ("records looked for", found)]
+        from_where = f"{ahead['resident']:,} in memory, {ahead['ahead']:,} read ahead"
+        records = f"{from_where}, {ahead['late']:,} too late"
+        rows += [("read from storage", storage), ("records looked up", records)]
     asked = cache.get("hits", 0) + cache.get("misses", 0)
     if asked:
         hits = (
@@ -269,15 +267,14 @@ def read_part(stats: Mapping[str, Any]) -> ReportPart | None:
     return ReportPart("What was read", table(("Since the loader was made", ""), rows))
 
 
-# ---- A watched loop through its time ----------------------------------------------------------------
-# How long each batch was waited for, and how long its step took.
+# ---- A watched loop, batch by batch -----------------------------------------------------------------
 
-_LISTED = 6  # values of a list
-_LOOP_COLUMNS = 160  # more would be finer than the picture
+_LISTED = 6  # values shown of a list
+_LOOP_COLUMNS = 160  # more could not be told apart
 
 
 def grouped(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
-    """The means of at most ``columns`` runs of consecutive values, as even as they can be."""
+    """Return the means of at most ``columns`` runs of consecutive values, of nearly equal lengths."""
     if len(values) <= columns:
         return values
     begins = np.linspace(0, len(values), columns + 1).astype(np.int64)
@@ -286,10 +283,10 @@ def grouped(values: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
 
 
 def loop_part(loop: Loop) -> ReportPart | None:
-    """Waiting and steps over the time, and their spread; None for a loop without batches."""
+    """Draw waiting and steps over time, with tables; None for a loop without batches."""
     if len(loop.wait) == 0:
         return None
-    heads = ("Of a batch", "mean", "median", "95 of 100 below", "longest")
+    heads = ("Per batch", "mean", "median", "95% below", "longest")
     rows = [_spread("waiting for data", loop.wait), _spread("the step", loop.step)]
     body = (
         _timeline(loop)
@@ -324,7 +321,7 @@ def _facts(loop: Loop) -> list[tuple[str, str]]:
 
 
 def _notes(loop: Loop) -> str:
-    """What else was seen, to unfold."""
+    """Make a folded table of the loop's notes."""
     rows = [
         (escape(name.replace("_", " ")), escape(_plain(name, value))) for name, value in loop.notes.items()
     ]
@@ -334,7 +331,7 @@ def _notes(loop: Loop) -> str:
 
 
 def _plain(name: str, value: object) -> str:
-    """A note's value in the unit that its name says."""
+    """Write a note's value in the unit that its name implies."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -348,11 +345,11 @@ def _plain(name: str, value: object) -> str:
 
 
 def _ready(loop: Loop) -> NDArray[np.float64] | None:
-    """How many batches were ready whenever one was asked for, where that is known."""
-    found = loop.notes.get("ready_batches")
-    if not isinstance(found, list | tuple) or len(found) != len(loop.wait) or None in found:
+    """Return how many batches were ready at each request; None: not known."""
+    counts = loop.notes.get("ready_batches")
+    if not isinstance(counts, list | tuple) or len(counts) != len(loop.wait) or None in counts:
         return None
-    return np.array(found, np.float64)
+    return np.array(counts, np.float64)
 
 
 def _timeline(loop: Loop) -> str:
@@ -381,39 +378,38 @@ def _timeline(loop: Loop) -> str:
         axes.set_ylim(0, 1.08 * float(both.max()) or 1.0)
         also = "" if below is None else "; below: batches that were ready when one was asked for"
         (below or axes).set_xlabel(f"seconds since the loop's second batch{also}")
-        axes.set_ylabel("ms a batch")
+        axes.set_ylabel("ms per batch")
         figure.legend(loc="outside upper left", ncols=2)
         tidy(axes)
         return inline(figure, "loop", "Each batch's step, and the time waited for data before it")
 
 
-# ---- How well a loader's order mixes its set, beside a uniform shuffle and none ---------------------
+# ---- Mixing of the order ----------------------------------------------------------------------------
 
 
 def measure_mixing(loader: DataLoader[Any], epoch: int = 0) -> dict[str, Quality] | None:
-    """The quality of the loader's order, of a uniform shuffle and of none, at its batch size of one process.
+    """Measure the loader's order, a uniform shuffle and no shuffle, in one process's batches.
 
     Returns:
-        None where it cannot be looked at without asking a user's sampler, which may be asked once only; or
-        for several sets, whose places on disk are not one line.
+        None with a user's sampler, which perhaps may be asked only once, and for several sets, which have no
+        common order on disk.
     """
-    arranged, dataset = loader._loader_plan, loader.dataset
-    given = loader._arguments
-    own = given["sampler"] is None and given["batch_sampler"] is None
+    loader_plan, dataset, arguments = loader._loader_plan, loader.dataset, loader._arguments
+    own = arguments["sampler"] is None and arguments["batch_sampler"] is None
     if not own or not isinstance(dataset, PackedFiles) or not len(dataset):
         return None
-    _, seed = arranged.known()
-    n, partition = len(dataset), Partition(min(arranged.batch_size, len(dataset)))
+    _, seed = loader_plan.known()
+    n, partition = len(dataset), Partition(min(loader_plan.batch_size, len(dataset)))
     return {
-        "this loader": measure(arranged.make_sampler(World(), seed), dataset.labels, epoch),
+        "this loader": measure(loader_plan.make_sampler(World(), seed), dataset.labels, epoch),
         "a uniform shuffle": measure(make_sampler(n, partition, shuffle=True, seed=0), dataset.labels),
         "no shuffle": measure(make_sampler(n, partition, shuffle=False, seed=0), dataset.labels),
     }
 
 
 def mixing_part(found: dict[str, Quality], has_classes: bool) -> ReportPart:
-    """A row for each order."""
-    heads = ("Order", "Classes a batch", "Chi-square", "With its neighbour", "Distance")
+    """Make a table with a row for each order."""
+    heads = ("Order", "Classes per batch", "Chi-square", "With its neighbour", "Distance")
     rows = [
         (
             name,
@@ -425,24 +421,23 @@ def mixing_part(found: dict[str, Quality], has_classes: bool) -> ReportPart:
         for name, quality in found.items()
     ]
     words = (
-        "<p><small>Chi-square: of a batch's classes, 1 for independent draws. With its neighbour: samples "
-        "whose successor on disk is in the same batch. Distance: between place on disk and in the epoch, "
-        "mean, as a share of the set; 1/3 is independent.</small></p>"
+        "<p><small>Chi-square: of a batch's classes; independent draws have 1. With its neighbour: samples "
+        "whose successor on disk is in the same batch. Distance: the mean between place on disk and place "
+        "in the epoch, as a share of the set; independent draws have 1/3.</small></p>"
     )
     return ReportPart("How well the order mixes", table(heads, rows, numbers=(1, 2, 3, 4)) + words)
 
 
-# ---- All ranks side by side -------------------------------------------------------------------------
-# How long each waits for data, and in words which one is slow.
+# ---- Rank by rank -----------------------------------------------------------------------------------
 
-_MOST = 64  # bars; of more ranks, those that wait most
+_MOST = 64  # bars, for the ranks that wait most
 
 
 def ranks_part(gathered: Gathered) -> ReportPart:
-    """Bars of waiting and step, and a row for each rank."""
+    """Draw each rank's waiting and step, with a table."""
     used = [each for each in gathered.clocks.values() if each.batches]
     most = sorted(sorted(used, key=lambda each: -each.batch_wait)[:_MOST], key=lambda each: each.rank)
-    heads = ("Rank", "Host", "Samples", "Waiting", "A batch", "Threads", "Read", "Decode", "Transform")
+    heads = ("Rank", "Host", "Samples", "Waiting", "Per batch", "Threads", "Read", "Decode", "Transform")
     rows = [_rank_row(each) for each in most]
     left = len(used) - len(most)
     more = f"<p><small>{left:,} more ranks wait less than these.</small></p>" if left else ""
@@ -470,18 +465,17 @@ def _bars(clocks: list[RankClocks]) -> str:
         wait = [1e3 * each.batch_wait for each in clocks]
         axes.bar(places, step, color=COLOURS["step"], width=0.7, label="step, and waiting for other ranks")
         axes.bar(places, wait, bottom=step, color=COLOURS["wait"], width=0.7, label="waiting for data")
-        every = -(-len(clocks) // 20)  # names of all would lie on each other
+        every = -(-len(clocks) // 20)  # the names of all would overlap
         axes.set_xticks(places[::every], [str(each.rank) for each in clocks[::every]])
         axes.set_xlim(-0.6, max(3, len(clocks)) - 0.4)
         axes.set_xlabel("rank")
-        axes.set_ylabel("ms a batch")
+        axes.set_ylabel("ms per batch")
         figure.legend(loc="outside upper left", ncols=2)
         tidy(axes)
         return inline(figure, "ranks", "Bars: each rank's step, and how long it waits for data")
 
 
-# ---- The top of a report ----------------------------------------------------------------------------
-# What limits, what would help, and what the machine could do.
+# ---- Verdict, fixes and stages ----------------------------------------------------------------------
 
 _LIMITS = {
     "step": "The training step is the bottleneck: the loader keeps up",
@@ -491,32 +485,32 @@ _LIMITS = {
     "python": "Python code of the dataset or transform is the bottleneck",
     "collate": "Collating is the bottleneck",
     "transfer": "Copying to the device is the bottleneck",
-    "threads": "Too few threads or workers for the CPUs there are",
+    "threads": "Too few threads or workers for the CPUs",
     "quota": "Fewer CPUs than threads",
     "neighbour": "Other processes take the CPUs",
     "prefetch": "Uneven batches: too few are ready ahead",
-    "batch": "Small batches: each costs something of its own",
-    "ranks": "Another rank is waited for",
+    "batch": "Small batches: each has a fixed cost",
+    "ranks": "One rank keeps the others waiting",
     "unknown": "No single limit was found",
 }
 
 
 def verdict_part(verdict: Verdict, by: str = "") -> ReportPart:
-    """What limits, in words, each sentence with its evidence to unfold; and the three rates.
+    """Show the verdict's sentences, with evidence to unfold, and the three rates.
 
     Args:
-        by: who says so, in place of what limits.
+        by: who gives the verdict, shown in place of its limit.
     """
     first, rest = verdict.sentences[:1], verdict.sentences[1:]
     head = words(first[0].text) if first else escape(_LIMITS.get(verdict.limit, verdict.limit))
     kicker = by or _LIMITS.get(verdict.limit, verdict.limit)
     if verdict.loop is not None:
         kicker += f" · {verdict.loop.loader}"
-    numbers = [(rate(verdict.rate), "samples of the loop")]
+    numbers = [(rate(verdict.rate), "samples in the loop")]
     if verdict.loader_rate > 0:
-        numbers.append((rate(verdict.loader_rate), "of the loader alone"))
+        numbers.append((rate(verdict.loader_rate), "by the loader alone"))
     if verdict.step_rate > 0:
-        numbers.append((rate(verdict.step_rate), "of the step alone"))
+        numbers.append((rate(verdict.step_rate), "by the step alone"))
     if verdict.loop is not None:
         numbers.append((share(verdict.loop.wait_share), "of the time waiting for data"))
     body = [f'<p class="kicker">{escape(kicker)}</p>', f"<h1>{head}</h1>", *_evidence(first)]
@@ -539,7 +533,7 @@ def _sentence(sentence: Sentence) -> str:
 
 
 def fixes_part(verdict: Verdict) -> ReportPart | None:
-    """What would help, best first; None where there is nothing to do."""
+    """Show what would help, best first; None if there are no fixes."""
     if not verdict.fixes:
         return None
     rows = [
@@ -557,7 +551,7 @@ def fixes_part(verdict: Verdict) -> ReportPart | None:
 
 
 def _gains(fixes: Sequence[Fix], now: float) -> str:
-    """A bar for each fix that was tried: the loop's rate with it, over today's."""
+    """Draw the loop's rate as it is, and with each fix that has a number."""
     if not fixes:
         return ""
     with drawing():
@@ -578,7 +572,7 @@ def _gains(fixes: Sequence[Fix], now: float) -> str:
 
 
 def machine_part(verdict: Verdict) -> ReportPart | None:
-    """What each stage could do, against what is reached; None where nothing was measured."""
+    """Show what each stage could do, and what the loop reaches; None if nothing was measured."""
     stages = [stage for stage in verdict.stages if stage.rate > 0]
     if not stages:
         return None
@@ -586,14 +580,14 @@ def machine_part(verdict: Verdict) -> ReportPart | None:
         (escape(s.name), rate(s.rate), seconds(s.cpu) if s.cpu > 0 else "-", words(s.evidence))
         for s in stages
     ]
-    heads = ("Stage", "Alone", "CPU a sample", "How it was measured")
+    heads = ("Stage", "Alone", "CPU per sample", "How it was measured")
     return ReportPart(
         "The machine, and the rates reached", _ceilings(stages, verdict) + table(heads, rows, (1, 2))
     )
 
 
 def _ceilings(stages: Sequence[Stage], verdict: Verdict) -> str:
-    """Each stage's ceiling on a scale of ratios; a line where the loop is."""
+    """Draw each stage's ceiling on a logarithmic scale, and a line at the loop's rate."""
     finite = [stage for stage in stages if math.isfinite(stage.rate)]
     if not finite:
         return ""

@@ -1,4 +1,4 @@
-"""A report of a loader from its parts: as a page, or inside a notebook's."""
+"""The report of a loader, as a page or in a notebook, and what it measures for that."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
 
-# ---- A report from its parts ------------------------------------------------------------------------
-# As a page of its own, or inside a notebook's.
+# ---- The report -------------------------------------------------------------------------------------
 
 
 class Report:
-    """What is known of a loop and its loader, to be looked at: the last value of a notebook's cell shows it.
+    """A report on a loop and its loader; a notebook shows it if it is a cell's last value.
 
     Args:
-        verdict: the doctor's, on top; None: what the loader's clocks can say.
-        loader: is looked at, which takes some ten seconds: its clocks so far; a second loader of the same
-            arguments, run for ``seconds`` without a step; some hundred samples one by one; its order.
-            It goes on afterwards as if nothing had been.
-        ranks: of :func:`fastload.diagnose.ranks.gathered_stats`, which rank is slow.
-        history: the loader from moment to moment while the loop ran, if it was watched.
-        seconds: of the second loader.
+        verdict: the doctor's, shown first; None: a verdict from the loader's clocks.
+        loader: a loader to examine for about ten seconds: its clocks so far; a second loader with the same
+            arguments, run for ``seconds`` without a step; some hundred samples one by one; its order. The
+            loader itself does not change.
+        ranks: from :func:`fastload.diagnose.ranks.gathered_stats`, to show which rank is slow.
+        history: the loader's clocks while the loop ran, if they were recorded.
+        seconds: for the second loader.
 
     Raises:
         LibraryMissing: matplotlib is not installed.
@@ -74,16 +73,15 @@ class Report:
             from fastload.diagnose.report.parts import ranks_part
 
             of_ranks.append(ranks_part(ranks))
-        found = [*_of_verdict(verdict, by), *of_ranks, *of_loader, machine_part(verdict)]
-        self.parts = [part for part in found if part is not None]
-        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-        self.parts.append(
-            ReportPart("", f'<p class="foot">Made by fastload {escape(__version__)}, {made}.</p>')
-        )
+        parts = [*_of_verdict(verdict, by), *of_ranks, *of_loader, machine_part(verdict)]
+        self.parts = [part for part in parts if part is not None]
+        now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+        foot = f'<p class="foot">Made by fastload {escape(__version__)}, {now}.</p>'
+        self.parts.append(ReportPart("", foot))
 
     @property
     def html(self) -> str:
-        """A whole page that needs no other file."""
+        """The report as an HTML page that needs no other file."""
         return document("fastload: why the loop waits", self.parts)
 
     def __repr__(self) -> str:
@@ -93,7 +91,7 @@ class Report:
         return fragment(self.parts)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page; where it lies."""
+        """Write the page to ``path``; return the path."""
         written = Path(path)
         written.write_text(self.html, encoding="utf-8")
         return written
@@ -107,7 +105,7 @@ def _of_verdict(verdict: Verdict, by: str) -> Iterator[ReportPart | None]:
 
 
 def render(verdict: Verdict | None = None, loader: DataLoader[Any] | None = None, **more: Any) -> str:
-    """The report as an HTML page in one file; see :class:`Report`."""
+    """Make the report as one HTML page; see :class:`Report`."""
     return Report(verdict, loader, **more).html
 
 
@@ -117,21 +115,20 @@ def write_report(
     loader: DataLoader[Any] | None = None,
     **more: Any,
 ) -> Path:
-    """Write :func:`render`'s page; where it lies."""
+    """Write :func:`render`'s page to ``path``; return the path."""
     return Report(verdict, loader, **more).save(path)
 
 
-# ---- All that a report says of a loader -------------------------------------------------------------
-# Looks at it, and leaves it as it was.
+# ---- The loader's sections --------------------------------------------------------------------------
 
 
 def look_at(
     loader: DataLoader[Any], history: History | None, seconds: float
 ) -> tuple[Verdict, list[ReportPart | None]]:
-    """What the loader's clocks say by themselves, and the parts of the page that are its own.
+    """Return a verdict from the loader's clocks, and the loader's parts of the page.
 
-    A torch Dataset's loader has no threads of ours, and its code is not run for a report: of such a one there
-    is the consumer's clock only.
+    For a loader over a torch Dataset there is only the consumer's clock: it has no threads of ours, and a
+    report does not run the user's code.
     """
     stats = loader.stats()
     if not loader._loader_plan.packed:
@@ -142,7 +139,7 @@ def look_at(
     if history is not None:
         timeline = timeline_part(history.moments, "While the loop ran,")
     else:
-        timeline = timeline_part(alone.moments, "A second loader of the same arguments, without a step:")
+        timeline = timeline_part(alone.moments, "In a second loader with the same arguments, without a step,")
     dataset: Any = loader.dataset
     mixing, costs = measure_mixing(loader), measure_costs(dataset)
     has_classes = bool(dataset.classes) and dataset.schema.label_field is not None
