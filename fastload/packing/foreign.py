@@ -71,7 +71,7 @@ from fastload.shard.formats import INDEXED, Foreign, Kinds, Readable, readable_o
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard, entries_of, fields_digest, names_fit
 
 if TYPE_CHECKING:
-    from fastload.packing.foreign_fields import ForeignTable
+    from fastload.packing.foreign_table import ForeignTable
 
 
 # ---- Indexing one file that others wrote ------------------------------------------------------------
@@ -185,7 +185,7 @@ class IndexJob:
     def _columns(self) -> ForeignTable | None:
         if self.format_name != TABLE:
             return None
-        from fastload.packing.foreign_fields import foreign_table  # and with it pyarrow
+        from fastload.packing.foreign_table import foreign_table  # and with it pyarrow
 
         tables = [shard for shard in self.shards if isinstance(shard, Path)]
         return foreign_table(tables, dict(self.options.fields), self.options.column)

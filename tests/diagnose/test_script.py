@@ -16,7 +16,8 @@ from fastload import PackedDataset
 from fastload.cli import main
 from fastload.diagnose import script as script_module
 from fastload.diagnose.facts import Verdict
-from fastload.diagnose.script import _of_module, announcement, watch_script
+from fastload.diagnose.script import announcement, watch_script
+from fastload.diagnose.script_child import _of_module
 from fastload.errors import ScriptError
 
 HEAD = """

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastload import errors
@@ -153,6 +152,8 @@ def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
     ``loader``, its position and torch's generators stay as they are. In place of a user's sampler, which
     perhaps may not be asked twice, the second loader has a uniform order. It writes no error log.
     """
+    import torch
+
     first, before, batches = 0.0, 0, 0
     # Worker processes of Python callables are seeded from torch's generator.
     with torch.random.fork_rng(devices=[]), type(loader)(**_arguments(loader)) as copy:

@@ -1,0 +1,487 @@
+"""The process in which a script is watched: runs it as ``__main__``, in phases, then examines its loader."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import gc
+import importlib.util
+import io
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fastload.diagnose import step as device
+from fastload.diagnose.facts import Stage, Verdict
+from fastload.diagnose.listening import Pass, listen, stop_listening
+from fastload.diagnose.ranks import gathered_of, later, with_ranks
+from fastload.diagnose.watch import Diagnosis, Record, worker_pids
+
+if TYPE_CHECKING:
+    from fastload.diagnose.ranks import Gathered
+
+
+# ---- A loop that gets the same batch again and again ------------------------------------------------
+
+
+def copied(value: Any, of_tensor: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Any:
+    """Copy a batch; ``of_tensor`` copies each tensor (None: clones it, pinned if the original is pinned).
+
+    What cannot be copied is shared.
+    """
+    make = of_tensor or _cloned
+    if isinstance(value, torch.Tensor):
+        return make(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(copied(part, make) for part in value))
+    if type(value) in (list, tuple):
+        return type(value)(copied(part, make) for part in value)
+    if type(value) is dict:
+        return {name: copied(part, make) for name, part in value.items()}
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
+
+
+def _cloned(tensor: torch.Tensor) -> torch.Tensor:
+    clone = tensor.detach().clone()
+    return clone.pin_memory() if tensor.device.type == "cpu" and tensor.is_pinned() else clone
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return all tensors of a batch that :func:`copied` would find."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in tensors_of(part)]
+    return []
+
+
+class Feed:
+    """A source of the same batch again and again, unchanged, that times the steps.
+
+    A loop may change its batch in place. torch counts that, and the next batch is then a fresh copy. Copies
+    are made inside ``next()``, outside the step. The first step does not count: other ranks may still wait.
+
+    Args:
+        batch: the loader's last batch.
+        batch_size: its samples.
+        at_rest: whether the loader's threads have nothing more to do.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        batch: Any,
+        batch_size: int,
+        at_rest: bool,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.steps: list[float] = []
+        self._kept = copied(batch)
+        self._given: Any = None
+        self._versions: list[int] | None = None
+        self._batch_size = batch_size
+        self._at_rest = at_rest
+        self._clock = clock
+        self._arrived: float | None = None
+        self._cpu = self._began_cpu = 0.0
+        self._began: float | None = None
+        self._stage: Stage | None = None
+
+    def asked(self) -> None:
+        """Note that the loop asks for a batch, so that its step with the previous one is over."""
+        if self._arrived is None:
+            return
+        if self._began is None:  # the first step
+            device.synchronise()
+            self._began = self._clock()
+            return
+        self.steps.append(self._clock() - self._arrived)
+        self._cpu += time.process_time() - self._began_cpu
+
+    @property
+    def seconds(self) -> float:
+        """Total time of the steps that count."""
+        return sum(self.steps)
+
+    def give(self) -> Any:
+        """Return the batch as the loader delivered it."""
+        if self._given is None or self._versions is None or self._versions != _versions(self._given):
+            self._given = copied(self._kept)
+            self._versions = _versions(self._given)
+        # New objects with the same memory, so that marks which a loop sets (requires_grad) do not stay.
+        batch = copied(self._given, torch.Tensor.detach)
+        self._began_cpu = time.process_time()
+        self._arrived = self._clock()
+        return batch
+
+    def stage(self) -> Stage | None:
+        """Return what was measured until the first call; None without a step that counts."""
+        if self._stage is None and self.steps and self._began is not None:
+            self._stage = self._measured(self._began)
+        return self._stage
+
+    def _measured(self, began: float) -> Stage:
+        seconds = self.seconds
+        if device.is_in_use():  # a step only queues work, which ends after the last step
+            device.synchronise()
+            seconds = self._clock() - began
+        samples = len(self.steps) * self._batch_size
+        return Stage(
+            "step",
+            samples / seconds if seconds > 0 else float("inf"),
+            self._cpu / samples,
+            f"{len(self.steps)} steps of {self._batch_size} samples on a batch that was already loaded: "
+            f"{seconds / len(self.steps):.4g} s each"
+            + (", the loader at rest." if self._at_rest else ", while the loader still prepared batches."),
+        )
+
+
+def _versions(batch: Any) -> list[int] | None:
+    """Return how often each tensor was changed in place; None if torch does not count it."""
+    tensors = tensors_of(batch)
+    if not tensors or any(tensor.is_inference() for tensor in tensors):
+        return None
+    return [tensor._version for tensor in tensors]
+
+
+# ---- A script's loop in phases: warm-up, watching, feeding, and its end -----------------------------
+# The script is not changed, so everything happens inside ``next()``. At first it works as usual, and is
+# timed; then it returns a batch that is already loaded, to show what the step can do; then it raises
+# :class:`Stopped`, which is not an Exception, so that the script's handlers do not catch it and its
+# ``finally`` blocks run.
+
+_WARM_UP = 2  # steps besides a pass's first one, in which libraries choose their algorithms
+_LEAST = 5  # batches that are enough when time is over
+_QUIET = 0.03  # CPUs that idle threads use at most
+_LOOK = 0.1  # seconds
+
+
+class Stopped(BaseException):
+    """The loop was watched long enough. This is not an error, and the watching code catches it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long each phase is.
+
+    Args:
+        batches, seconds: the loop is watched until it has this many of both.
+        most: the limit in seconds for watching, once there are a few batches.
+        fed, fed_seconds, fed_most: the same for feeding.
+        rest: seconds to wait for the loader's threads to finish.
+        patience: seconds after which a loop without gradients (validation) is watched, too.
+    """
+
+    batches: int = 20
+    seconds: float = 5.0
+    most: float = 18.0
+    fed: int = 10
+    fed_seconds: float = 3.0
+    fed_most: float = 12.0
+    rest: float = 6.0
+    patience: float = 30.0
+
+    @classmethod
+    def within(cls, seconds: float) -> Limits:
+        """Make the limits for an examination of ``seconds``, half of which are for experiments."""
+        share = seconds / 60
+        return cls(
+            seconds=min(5.0, 5 * share),
+            most=18 * share,
+            fed_seconds=min(3.0, 3 * share),
+            fed_most=12 * share,
+            rest=6 * share,
+            patience=30 * share,
+        )
+
+
+class Phases:
+    """The listener that takes a script's busiest loader through the phases.
+
+    Args:
+        limits: how long they are.
+        began: called when the first batch of any loader is asked for.
+        watched: called once at the end, before the script is stopped.
+        stops: whether it is stopped; else it is fed until its process is ended, as on ranks other than the
+            first one, which decides when it is over.
+        watching: keeps the records.
+        clock, sleep: in seconds.
+        enough: called when enough was watched, before the loop is fed.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        began: Callable[[], None],
+        watched: Callable[[], None],
+        stops: bool = True,
+        watching: Diagnosis | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+        enough: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._enough = enough
+        self.watching = watching or Diagnosis(None, warm_up=_WARM_UP)
+        self._limits = limits
+        self._began = began
+        self._watched = watched
+        self._stops = stops
+        self._clock = clock
+        self._sleep = sleep
+        self._since: float | None = None
+        self._main: Record | None = None
+        self._feed: Feed | None = None
+        self._fed_since = 0.0
+        self.is_over = False
+
+    @property
+    def record(self) -> Record | None:
+        """The record of the watched loop: the one that was fed, else the busiest; None without batches."""
+        records = self.watching.records
+        return self._main or (records[0] if records else None)
+
+    @property
+    def step(self) -> Stage | None:
+        """The step alone; None if the script ended before it was fed."""
+        return self._feed.stage() if self._feed is not None else None
+
+    def next(self, iterator: Any, of: Pass, proceed: Callable[[], Any]) -> Any:
+        """See :class:`fastload.diagnose.listening.Listener`."""
+        if self.is_over:
+            raise Stopped
+        if self._since is None:
+            self._since = self._clock()
+            self._began()
+        loader = of.loader
+        if loader is None:
+            return proceed()
+        if self._main is None:
+            record = self.watching.record_of(loader)
+            record.asked(of, iterator)
+            if not self._is_enough(record):
+                return record.got(iterator, proceed)
+            record.end(iterator)
+            self.watching.close()
+            self._main = record
+            self._enough()
+        elif loader is not self._main.loader:
+            return proceed()
+        if self._feed is None:
+            return self._begin_feed(iterator, self._main, proceed)
+        return self._fed(self._feed)
+
+    def _is_enough(self, record: Record) -> bool:
+        assert self._since is not None
+        passed, limits = self._clock() - self._since, self._limits
+        if record.with_grad * 2 <= record.batches and passed < limits.patience:
+            return False
+        if record.batches >= limits.batches and record.seconds >= limits.seconds:
+            return True
+        return record.batches >= _LEAST and record.seconds >= limits.most
+
+    def _begin_feed(self, iterator: Any, record: Record, proceed: Callable[[], Any]) -> Any:
+        """Take one more batch from the loader, and wait until its threads have filled their queue."""
+        batch = proceed()  # if it raises StopIteration, the next pass's first batch is taken
+        at_rest = self._wait_for_rest(iterator)
+        self._feed = Feed(batch, record.batch_size, at_rest, self._clock)
+        self._fed_since = self._clock()
+        return self._feed.give()
+
+    def _wait_for_rest(self, iterator: Any) -> bool:
+        """Wait until the loader's threads and workers rest; return whether they did in time."""
+        end = self._clock() + self._limits.rest
+        before = self.watching.meter.read(worker_pids(iterator))
+        quiet = 0
+        while self._clock() < end:
+            self._sleep(_LOOK)
+            now = self.watching.meter.read(worker_pids(iterator))
+            used = now.our_cpu + now.workers_cpu - before.our_cpu - before.workers_cpu
+            quiet = quiet + 1 if used <= _QUIET * (now.when - before.when) else 0
+            if quiet == 2:
+                return True
+            before = now
+        return False
+
+    def _fed(self, feed: Feed) -> Any:
+        """Return the same batch again, or raise Stopped at the end."""
+        feed.asked()
+        limits, steps = self._limits, len(feed.steps)
+        enough = steps >= limits.fed and feed.seconds >= limits.fed_seconds
+        if self._stops and (enough or (steps >= 2 and self._clock() - self._fed_since >= limits.fed_most)):
+            self.is_over = True
+            self._watched()
+            raise Stopped
+        return feed.give()
+
+
+# ---- The script's process, from inside --------------------------------------------------------------
+
+_LEAST_SHARE = 0.4  # of the seconds is left to experiments, however long the loop took
+
+
+def main(order: str) -> None:
+    """Do what :func:`watch_script` asks for, in JSON."""
+    asked: dict[str, Any] = json.loads(order)
+    os.set_inheritable(asked["pipe"], False)
+    # The folder of multiprocessing's sockets; processes that it starts inherit this.
+    multiprocessing.current_process()._config["tempdir"] = asked["sockets"]  # type: ignore[attr-defined]
+    _Child(asked, Connection(asked["pipe"], readable=False)).run()
+
+
+class _Child:
+    """One script's run, then the examination of its loader. Each message is a word and a value."""
+
+    def __init__(self, asked: dict[str, Any], pipe: Connection) -> None:
+        self._asked = asked
+        self._pipe = pipe
+        self._name = str(asked["path"])
+        self._began = 0.0
+        limits = Limits.within(asked["seconds"])
+        self._ranks: Gathered | None = None  # at the end of watching this rank's loop
+        self._phases = Phases(
+            limits, self._first_batch, self._tell, stops=not asked["follow"], enough=self._write_clocks
+        )
+
+    def _say(self, name: str, value: Any = None) -> None:
+        try:
+            self._pipe.send((name, value))
+        except OSError:  # the receiver is gone
+            raise Stopped from None
+
+    def _first_batch(self) -> None:
+        self._began = time.monotonic()
+        self._say("began")
+        if self._asked["follow"]:
+            self._say("follow", True)
+
+    def _tell(self) -> None:
+        """Send what was watched at once: the script may refuse to end."""
+        record = self._phases.record
+        assert record is not None
+        self._say("watched", (record.loop(), self._phases.step))
+
+    def _write_clocks(self) -> None:
+        """Exchange clocks before the loop is fed, because then they no longer describe its loader."""
+        record = self._phases.record
+        assert record is not None
+        self._ranks = gathered_of(record.loader)
+
+    def run(self) -> None:
+        """Run the script, then the experiments; exit with the script's status."""
+        listen(self._phases)
+        status: Any = 0
+        end = "ended by itself"
+        try:
+            self._run_script()
+        except Stopped:
+            end = "was watched, and ended"
+        except SystemExit as leaving:
+            status = leaving.code
+        except BaseException as error:
+            status, end = 1, f"failed while it was watched ({type(error).__name__}: {error})"
+            sys.excepthook(type(error), error, error.__traceback__)
+            self._say("failed", f"{type(error).__name__}: {error}")
+        finally:
+            stop_listening(self._phases)
+        if not self._asked["follow"]:
+            self._finish(end)
+        sys.exit(status)
+
+    def _finish(self, end: str) -> None:
+        record = self._phases.record
+        if record is None:
+            self._say("nothing", self._nothing())
+            return
+        record.end()
+        if not self._phases.is_over:
+            self._tell()
+        batches = len(record.wait)
+        fed = "" if self._phases.step is not None else " Its step was not measured alone."
+        self._say("left", f"{self._name} {end} after {batches} batches of its loop.{fed}")
+        gc.collect()  # frees the loop's iterators, and so ends their workers
+        rest = self._asked["seconds"] - (time.monotonic() - self._began)
+        try:
+            from fastload.diagnose.doctor import examine
+
+            verdict = examine(
+                record.loader,
+                record.loop(),
+                self._phases.step,
+                seconds=max(_LEAST_SHARE * self._asked["seconds"], rest),
+            )
+            self._say("verdict", self._with_ranks(verdict, record.loader))
+        except Exception as error:
+            self._say("unexamined", f"{type(error).__name__}: {error}")
+
+    def _with_ranks(self, verdict: Verdict, loader: Any) -> Verdict:
+        """Add what the other ranks have written meanwhile."""
+        if self._ranks is None:
+            return verdict
+        rank = loader._loader_plan.known()[0].rank
+        return with_ranks(verdict, later(self._ranks, gathered_of(loader), rank), rank)
+
+    def _nothing(self) -> str:
+        most = max((record.batches for record in self._phases.watching.all_records), default=None)
+        if most is None:
+            return (
+                f"{self._name} never asked a DataLoader (fastload's, or one that inherits from "
+                f"torch.utils.data.DataLoader) for a batch in this process. Pass the arguments that make it "
+                f"train; a script that starts processes by itself is watched under torchrun: torchrun ... -m "
+                f"fastload doctor {self._name}."
+            )
+        return (
+            f"{self._name} ended after too few batches to be judged: apart from the first ones of each "
+            f"epoch, {most} counted, and at least 2 are needed. Let it run longer."
+        )
+
+    def _run_script(self) -> None:
+        """Run the script as the interpreter would: as ``__main__``, which workers may also import."""
+        code, module = _of_module(self._name) if self._asked["module"] else _of_file(self._name)
+        sys.argv = [str(module.__file__), *self._asked["argv"]]
+        sys.modules["__main__"] = module
+        exec(code, module.__dict__)
+
+
+def _of_file(path: str) -> tuple[CodeType, ModuleType]:
+    module = ModuleType("__main__")
+    module.__file__ = path
+    module.__dict__["__builtins__"] = builtins
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    with io.open_code(os.path.abspath(path)) as file:
+        return compile(file.read(), path, "exec", dont_inherit=True), module
+
+
+def _of_module(name: str) -> tuple[CodeType, ModuleType]:
+    """Find a module's code as ``python -m`` does.
+
+    Raises:
+        ImportError: there is no such module.
+    """
+    sys.path.insert(0, os.getcwd())
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+    loader: Any = spec.loader if spec is not None else None
+    code = loader.get_code(spec.name) if spec is not None and loader is not None else None
+    if spec is None or code is None:
+        raise ImportError(f"No module named {name} can be run.", name=name)
+    module = ModuleType("__main__")
+    module.__file__, module.__spec__, module.__loader__ = spec.origin, spec, loader
+    module.__package__ = spec.parent
+    module.__dict__["__builtins__"] = builtins
+    return code, module

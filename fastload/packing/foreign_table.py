@@ -1,0 +1,123 @@
+"""The columns beside the pictures of other programs' Arrow files, as ``pack`` takes a table's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from fastload.packing.arrow_rows import OBJECTS, ArrowRows
+from fastload.packing.sample_rows import FailedSample, PartialSample
+from fastload.packing.table_files import TableFile
+from fastload.packing.table_samples import open_table, told_by
+from fastload.sample.fields import Label
+from fastload.sample.schema import Field
+from fastload.shard.columns import Chunk
+from fastload.shard.formats import Foreign, Located, Readable, Values, damage_reported
+from fastload.shard.index import RECORD
+
+# ---- The columns beside the pictures of Arrow files of others, as ``pack`` takes a table's ----------
+
+
+def foreign_table(
+    shards: Sequence[Path], fields: Mapping[str, str], column: str | None
+) -> ForeignTable | None:
+    """The table that these files are; None: one of which the picture and the label are wanted alone, which
+    is so unless they have objects or their fields are named.
+
+    Raises:
+        PackError: columns that no field can hold, or files of different columns.
+    """
+    if not fields and not _has_objects(shards[0]):
+        return None
+    files = [TableFile(str(path), path.stat().st_size, str(path)) for path in shards]
+    rows = ArrowRows(files, str(shards[0].parent), b"")
+    with damage_reported(shards[0], "table"):
+        return _opened(rows, fields, column)
+
+
+def _opened(rows: ArrowRows, fields: Mapping[str, str], column: str | None) -> ForeignTable:
+    if column is not None and column in rows.names() and column not in rows.pictures():
+        fields = {column: "image", **fields}
+    return ForeignTable(rows, fields)
+
+
+def _has_objects(path: Path) -> bool:
+    """Whether an Arrow file has a column of objects; reads its schema alone."""
+    with damage_reported(path, "Arrow IPC stream or file"), pa.memory_map(str(path)) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        opened = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+        return OBJECTS in opened.schema.names
+
+
+class ForeignTable:
+    """See :func:`foreign_table`; the files are asked for in their order."""
+
+    def __init__(self, rows: ArrowRows, fields: Mapping[str, str]) -> None:
+        self._table = open_table(rows, told_by(fields))
+        self._start = 0
+
+    def completed(self, path: Path, foreign: Foreign, column: str | None, module: Readable) -> Foreign:
+        """What the next file says, with its fields.
+
+        Args:
+            path: the file.
+            foreign: what is known of it by ``module``.
+            column: of the pictures in the index; None: the first.
+            module: its format's.
+        """
+        with damage_reported(path, "table"):
+            return self._completed(path, foreign, column, module)
+
+    def _completed(self, path: Path, foreign: Foreign, column: str | None, module: Readable) -> Foreign:
+        schema = self._table.schema
+        pictures = [field for field in schema if field.storage == "record"]
+        first = next((field for field in pictures if field.name == column), schema.index_field)
+        label = schema.label_field
+        count = len(foreign.located.offsets)
+        values: dict[str, list[bytes]] = {f.name: [] for f in schema if f not in pictures}
+        bad, lessened = dict(foreign.bad), {}
+        for number, sample in enumerate(self._table.samples(self._start, self._start + count)):
+            try:
+                if isinstance(sample, FailedSample):
+                    raise ValueError(str(sample.error))
+                if isinstance(sample, PartialSample):
+                    lessened[number] = sample.left_out
+                    sample = sample.sample
+                found = {name: schema[name].encode(sample[name]) for name in values}
+                schema.check_rows([found.get(name) for name in schema.names])
+            except (ValueError, TypeError) as error:
+                bad.setdefault(number, str(error).removesuffix("."))
+                found = {name: _blank(schema[name]) for name in values}
+            for name, data in found.items():
+                values[name].append(data)
+        self._start += count
+        fields = {}
+        for field in schema:
+            if field in (first, label):
+                continue
+            if field in pictures:
+                fields[field.name] = _pictures(field, module.read_foreign(path, field.name, {}).located)
+            else:
+                fields[field.name] = Values(field, Chunk.of(values[field.name]))
+        name = first.name if "image" in fields or first.name == "image" else "image"
+        done = replace(foreign, fields=fields, bad=bad, lessened=lessened, name=name, kind=first.kind)
+        if label is None or not isinstance(label.kind, Label):
+            return replace(done, labels=None, classes=())
+        numbers = np.frombuffer(b"".join(values[label.name]), "<i4").astype(np.int64)
+        return replace(done, labels=numbers, classes=label.kind.classes)
+
+
+def _blank(field: Field) -> bytes:
+    """In place of the value of a record that is left out."""
+    return bytes(field.item_bytes) if field.storage == "fixed" else b""
+
+
+def _pictures(field: Field, located: Located) -> Values:
+    records = np.zeros(len(located.offsets), RECORD)
+    records["offset"], records["label"] = located.offsets, -1
+    return Values(field, Chunk(np.zeros(0, np.uint8), located.lengths, records))
