@@ -19,8 +19,7 @@ from fastload.sample.layout import IDS, VALID, VIEW, sizes_name
 from fastload.sample.ragged import Ragged
 from fastload.sample.schema import Field
 
-# ---- Which field of a schema is what in a batch of objects ------------------------------------------
-# The image, its boxes, their labels and so on.
+# ---- Roles of fields --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +159,7 @@ def _is_row_of_numbers(field: Field) -> bool:
     return field.kind.has_rows and field.item_shape == ()
 
 
-# ---- The objects of a batch in one form, whatever form the fields have ------------------------------
-# What all collates begin with.
+# ---- Objects of a batch -----------------------------------------------------------------------------
 
 _LABELLED = 2  # COCO's visibility of a point that is labelled and seen
 
@@ -347,7 +345,6 @@ def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
 
 
 # ---- ``collate="detr"`` -----------------------------------------------------------------------------
-# Padded pictures, their mask and normalised boxes, as DETR and its like take them.
 
 
 def for_detr(delivered: Collated, roles: Roles, fixed: bool = False) -> dict[str, Any]:
@@ -417,7 +414,6 @@ def _mask(sizes: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
 
 
 # ---- ``collate="yolo"`` -----------------------------------------------------------------------------
-# Flat rows of all pictures, each with its picture's number, as Ultralytics has them.
 
 _RATIO = 4  # a mask's pixels are so many of the picture's, in each direction
 RatioPad: TypeAlias = "tuple[tuple[float, float], tuple[float, float]]"
@@ -508,7 +504,6 @@ def _with_maps(
 
 
 # ---- ``collate="list"`` -----------------------------------------------------------------------------
-# A list of pictures and one of dicts, as torchvision's detection references.
 
 
 def listed(
@@ -557,7 +552,6 @@ def _wrap(target: dict[str, Any], size: tuple[int, int]) -> None:
 
 
 # ---- Detection --------------------------------------------------------------------------------------
-# Batches of pictures and the objects in them, in the form that some trainer's code expects.
 
 #: For each form what makes it, and the ``sizes`` that it goes with, the first one where pictures differ.
 _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {

@@ -20,8 +20,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 
-# ---- kind -------------------------------------------------------------------------------------------
-# What the kinds of fields have in common; :mod:`fastload.sample.fields` has them all.
+# ---- Kind -------------------------------------------------------------------------------------------
 
 #: ``record``: byte ranges of the shards. ``fixed``: equally many bytes a sample. ``ragged``: any number.
 Storage: TypeAlias = Literal["record", "fixed", "ragged"]
@@ -138,7 +137,7 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
 
 
-# ---- The kinds of fields whose values have an entry for each object of a picture --------------------
+# ---- Kinds with an entry per object -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-# ---- fields -----------------------------------------------------------------------------------------
+# ---- Other kinds ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -502,7 +501,7 @@ def _is_side(side: Any) -> bool:
     return isinstance(side, int) and not isinstance(side, bool) and side >= 1
 
 
-# ---- Kinds of fields as words, such as boxes(xywh), scalar(float32) or text -------------------------
+# ---- Kinds as words ---------------------------------------------------------------------------------
 
 
 def kind_of(what: Any) -> Kind:
@@ -591,7 +590,7 @@ def _made(cls: type[Kind], text: str, positional: list[Any], named: dict[str, An
         ) from None
 
 
-# ---- Numbers of any source as arrays of a field's dtype, refused where they would become others -----
+# ---- Numbers as arrays ------------------------------------------------------------------------------
 
 # The quiet NaN with R's payload for "not available", 0x7A2 (of float16 0x1A2): a NaN to all arithmetic, and
 # by its bits a value that is missing, not one that is not a number.

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fastload.sample.ragged import Ragged
 
 
-# ---- Where the fields of one batch lie --------------------------------------------------------------
-# One behind the other, each where its size allows.
+# ---- Places of fields -------------------------------------------------------------------------------
 
 _ALIGN = 64  # bytes; a cache line, and every dtype's
 
@@ -137,7 +136,7 @@ def _listed(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]
     return np.cumsum(lengths) - lengths, int(lengths.sum())
 
 
-# ---- layout -----------------------------------------------------------------------------------------
+# ---- Layouts ----------------------------------------------------------------------------------------
 
 #: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
 #: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels. ``masks``: pixels of each

@@ -14,7 +14,6 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
 
 # ---- Ragged -----------------------------------------------------------------------------------------
-# Values of which each sample of a batch has a number of its own, as boxes are.
 
 _SIGNED = {
     getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}")
@@ -317,8 +316,7 @@ def _joined(batch: Sequence[Ragged], *, collate_fn_map: Any = None) -> Ragged:
 default_collate_fn_map[Ragged] = _joined
 
 
-# ---- Samples of a batch taken out or put in after it was filled -------------------------------------
-# The error policy, on the rare path.
+# ---- Replacing samples of a filled batch ------------------------------------------------------------
 
 Raw = Mapping[str, Any]
 

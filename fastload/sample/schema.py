@@ -28,7 +28,7 @@ from fastload.sample.fields import (
     words_of,
 )
 
-# ---- schema -----------------------------------------------------------------------------------------
+# ---- Schemas ----------------------------------------------------------------------------------------
 
 MAX_FIELDS = 100  # their files have numbers of two digits
 MAX_NAME_BYTES = 128
@@ -337,7 +337,6 @@ def _wrong_name(name: str) -> str | None:
 
 
 # ---- Captions ---------------------------------------------------------------------------------------
-# What a batch has of texts, as ``DataLoader(text=...)`` is told.
 
 _PICKS = ("one", "first", "all")
 

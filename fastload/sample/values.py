@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastload.errors import FormatError
 from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels, Text, as_numbers
 
-# ---- The bytes of Polygons fields -------------------------------------------------------------------
+# ---- Outlines and areas -----------------------------------------------------------------------------
 # Outlines as points, areas as run lengths. Layouts: FORMAT.md.
 
 #: Of mixed outlines, either way: who draws them walks along them.
@@ -271,7 +271,7 @@ def _uncompressed(text: bytes, where: str) -> list[int]:
     return runs
 
 
-# ---- Values of fields as canonical little-endian bytes, and back ------------------------------------
+# ---- Bytes of values --------------------------------------------------------------------------------
 # The bytes are normative in FORMAT.md.
 #
 # Equal values have equal bytes, so that the same data pack to the same files. No rows and no objects are no

@@ -28,7 +28,7 @@ from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Does, Plan, Step
 from fastload.transforms.recognised import adapted
 
-# ---- compiler ---------------------------------------------------------------------------------------
+# ---- Plans of transforms ----------------------------------------------------------------------------
 
 _SAME = "runs in the core with identical results"
 _WHOLE = "runs in the core with identical results, on the whole picture, before the crop"
