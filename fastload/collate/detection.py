@@ -603,8 +603,8 @@ class Detection(Names):
         """
         if views:
             raise ValueError(
-                f"collate={self.form!r} makes targets of one picture a sample. Found: Views of "
-                f"{', '.join(views)}. Leave out the one or the other; a callable takes dicts of any views."
+                f"collate={self.form!r} makes targets of one picture per sample. Found: Views of "
+                f"{', '.join(views)}. Leave out one of them; a callable takes dicts of any views."
             )
         roles = Roles.of(schema, self)
         if given["masks"] != "dense" and (given["fields"] is None or roles.masks not in given["fields"]):

@@ -61,8 +61,8 @@ class Patches:
         """
         if views:
             raise ValueError(
-                f"collate=Patches cuts one picture a sample. Found: Views of {', '.join(views)}. Leave out "
-                "the one or the other."
+                f"collate=Patches cuts one picture per sample. Found: Views of {', '.join(views)}. Leave out "
+                "one of them."
             )
         if given["sizes"] not in ("stack", "list"):
             raise ValueError(

@@ -87,7 +87,7 @@ def span(where: str, value: Any) -> tuple[float, float]:
     """Return a range ``(low, high)``; one number means ``(-number, number)``."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if not 0 <= value < math.inf:
-            raise ValueError(f"{where} must be at least 0 where it is one number. Found: {value!r}.")
+            raise ValueError(f"{where} must be at least 0 if it is one number. Found: {value!r}.")
         return -float(value), float(value)
     low, high = floats(where, value, 2)
     return ordered(where, low, high)
@@ -96,7 +96,7 @@ def span(where: str, value: Any) -> tuple[float, float]:
 def ordered(where: str, low: float, high: float) -> tuple[float, float]:
     """Return the range; raise ValueError if its end is below its start."""
     if low > high:
-        raise ValueError(f"{where} must rise: (low, high). Found: {(low, high)!r}.")
+        raise ValueError(f"{where} must be (low, high) with low <= high. Found: {(low, high)!r}.")
     return low, high
 
 

@@ -112,13 +112,13 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     for item in behind:
         if is_ours(item):
             raise ValueError(
-                f"{item!r} stands behind Views, where samples are dicts of several pictures. Write it into "
-                "each view's own transform."
+                f"{item!r} comes after Views, where samples are dicts of several pictures. Put it into each "
+                "view's own transform."
             )
         known = replace(look(item), state="image" if calls_v2(item) else "tensor", name=name_of(item))
         tail.append(_callable(known.function if isinstance(item, ImageOnly) else item))
         called.append(known)
-        why = "behind Views: it gets the sample as a dict"
+        why = "after Views: it gets the sample as a dict"
         step = Step(name_of(item), False, why, does=does_in_python(known))
         steps.append(replace(step, takes=known.takes, field=known.field))
     v2 = any(plan.is_v2 for _, plan in plans) or any(
@@ -240,12 +240,12 @@ class _Compiler:
     def add(self, item: Any) -> None:
         if isinstance(item, ByEpoch):
             raise ValueError(
-                "ByEpoch must be the whole transform: write what stands around it into each part."
+                "ByEpoch must be the whole transform: put the transforms around it into each part."
             )
         if isinstance(item, Views):
             raise ValueError(
                 "Views must come first in a transform: each view has its own chain, from the whole picture "
-                "on. Write what stands before it into each view's transform."
+                "on. Put the transforms before it into each view's transform."
             )
         own = operation_of(item) is not None
         self._only_ours &= own
@@ -265,13 +265,13 @@ class _Compiler:
         if self._tail:
             if own:
                 raise ValueError(
-                    f"{item!r} stands behind {name_of(self._tail[0])}, which runs in Python; fastload's "
+                    f"{item!r} comes after {name_of(self._tail[0])}, which runs in Python; fastload's "
                     f"transforms run in the core, before any callable. Move it forward, or use torchvision's "
                     f"of that name."
                 )
             first = name_of(self._tail[0])
-            keep = f"put it before {first}, if that is the same to you" if specs else ""
-            self._leave(item, f"behind {first}", keep)
+            keep = f"put it before {first}, if the order does not matter to you" if specs else ""
+            self._leave(item, f"after {first}", keep)
             return
         if specs is None:
             why = torchvision_objects.refusal(item, self._state)
@@ -279,8 +279,8 @@ class _Compiler:
             return
         on_tensors = not own and self._state != "pil"
         if on_tensors and _not_of_tensors(tuple(specs), is_v2(item)):
-            why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
-            self._leave(item, why, "put it before what makes tensors")
+            why = "torchvision gives other pixels for tensors than for pictures, which the core equals"
+            self._leave(item, why, "put it before the transform that makes tensors")
             return
         before = self._draft.plan
         draft = replace(self._draft, of_v2=is_v2(item), tensors=on_tensors)
@@ -299,7 +299,7 @@ class _Compiler:
         if operation_of(item) is None and _moves_boxes(before, draft.plan):
             self._v2_cuts |= is_v2(item)
             self._v1_cuts = True
-        if draft.plan.source != before.source:  # a step of the geometry came behind them
+        if draft.plan.source != before.source:  # a step of the geometry came after them
             self._say_whole()
         elif draft.plan.pixels != before.pixels:
             self._on_pixels.append(len(self._steps))

@@ -37,7 +37,7 @@ class ImageOnly:
     def __post_init__(self) -> None:
         if is_ours(self.transform) or not callable(self.transform):
             raise TypeError(
-                "ImageOnly takes a callable; fastload's own transforms see to all fields without it. Found: "
+                "ImageOnly takes a callable; fastload's own transforms handle all fields without it. Found: "
                 f"{self.transform!r}."
             )
         if self.image is not None and not isinstance(self.image, str):

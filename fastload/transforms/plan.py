@@ -345,7 +345,7 @@ class Plan:
         """
         if self.needs_boxes:
             raise ValueError(
-                "RandomIoUCrop draws from the sample's boxes, which are not there where pictures of "
+                "RandomIoUCrop draws from the sample's boxes, which are not available when pictures of "
                 "different sizes are cut one by one for a callable. Put a Resize to a fixed size before it."
             )
         if self.needs_engine:

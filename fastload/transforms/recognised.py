@@ -157,8 +157,8 @@ def _library(item: Any) -> str:
 def other_refusal(item: Any) -> str:
     """Return why the core does not do it, in words; "" if it belongs to neither library."""
     return {
-        "albumentations": "Albumentations works by OpenCV, whose pixels are others than Pillow's",
-        "kornia": "Kornia works on float tensors, whose pixels are others than Pillow's",
+        "albumentations": "Albumentations uses OpenCV, whose pixels differ from Pillow's",
+        "kornia": "Kornia works on float tensors, whose pixels differ from Pillow's",
     }.get(_library(item), "")
 
 

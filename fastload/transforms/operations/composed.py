@@ -126,7 +126,7 @@ def _add_mix_up(draft: Draft, spec: MixUp, strict: bool) -> Draft:
     plan = draft.plan
     behind = plan.mosaic is not None and plan.mosaic.mixup == 0.0
     if not behind or draft.stage is not Stage.NOTHING or draft.plan.geometry or draft.in_group:
-        raise Misplaced(f"{spec!r} must stand directly behind Mosaic, once.")
+        raise Misplaced(f"{spec!r} must come directly after Mosaic, once.")
     assert plan.mosaic is not None
     return draft.then(Stage.NOTHING, mosaic=replace(plan.mosaic, mixup=spec.p, alpha=spec.alpha))
 

@@ -116,7 +116,7 @@ def fill_of_torchvision(item: Any) -> dict[str, Any]:
         return {"image": fill, "mask": int(fill[0])} if len(set(fill)) == 1 else {"image": fill}
     by_name = {getattr(key, "__name__", key): value for key, value in fill.items()}
     if hasattr(fill, "default_factory") and by_name.keys().isdisjoint(_OTHERS):
-        raise ValueError("its fill is a defaultdict, of which torchvision's releases ask other types")
+        raise ValueError("its fill is a defaultdict, which torchvision's releases ask for different types")
     other = by_name.get("others", 0)
     image = next((by_name[name] for name in _OTHERS if name in by_name), 0)
     fills: dict[str, Any] = {"image": image}

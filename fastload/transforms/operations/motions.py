@@ -116,8 +116,8 @@ def _upside_down_before(draft: Draft, spec: RandomQuarterTurn) -> Draft:
         return draft
     if len(flips) > 1 or flips[0].name != "vertical_flip":
         raise Misplaced(
-            f"{spec!r} must stand before the operations on pixels, but for one RandomVerticalFlip, if a crop "
-            "or a resize stands before these. Move it to the front of them."
+            f"{spec!r} must come before the operations on pixels, except for one RandomVerticalFlip, if a "
+            "crop or a resize comes before these. Move it to the front of them."
         )
     (flip,) = flips
     use = GeometryUse(
@@ -130,8 +130,8 @@ def _add_random_quarter_turn(draft: Draft, spec: RandomQuarterTurn, strict: bool
     draft = draft.on_source()
     if draft.in_group or draft.stage is Stage.TURN or draft.stage > Stage.PIXELS:
         raise Misplaced(
-            f"{spec!r} is there twice, in a group, or behind ToDtype or Normalize. It stands once, behind "
-            "what crops, resizes and pads, before the operations on pixels."
+            f"{spec!r} is there twice, in a group, or after ToDtype or Normalize. Put it once, after crops, "
+            "resizes and pads, and before the operations on pixels."
         )
     draft = _upside_down_before(draft, spec)
     turns = tuple(spec.turns) if not isinstance(spec.turns, int) else (spec.turns,)

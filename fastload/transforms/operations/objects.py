@@ -100,8 +100,8 @@ class SanitizeBoundingBoxes:
             set_field(self, name, number)
         if self.labels_getter != _LABELS:
             raise ValueError(
-                "SanitizeBoundingBoxes.labels_getter must be 'default': which fields follow the boxes is "
-                f"said by the dataset ('labels of boxes'), or by objects=. Found: {self.labels_getter!r}."
+                "SanitizeBoundingBoxes.labels_getter must be 'default': the dataset ('labels of boxes') or "
+                f"objects= defines which fields follow the boxes. Found: {self.labels_getter!r}."
             )
 
 

@@ -22,7 +22,7 @@ ORDER = (
     "[RandomQuarterTurn] -> "
     "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "
     "with RandomHorizontalFlip, RandomVerticalFlip, ClampBoundingBoxes and SanitizeBoundingBoxes anywhere "
-    "before ToDtype, or behind it"
+    "before ToDtype, or after it"
 )
 
 
@@ -151,14 +151,14 @@ def geometry(draft: Draft, spec: Any, *uses: GeometryUse, whole: bool = False) -
     fills = {_colour_of(use.fill) for use in (*plan.geometry, *uses) if use.fill is not None}
     if len(fills) > 1:
         raise Misplaced(
-            f"{spec!r} has another fill than a step before it, and the core has one for all: "
+            f"{spec!r} has another fill than a step before it, and the core has one fill for all: "
             f"{', '.join(map(str, sorted(fills, key=str)))}. CenterCrop's is 0."
         )
     borders = sum(use.name in _BORDERS for use in (*plan.geometry, *uses))
     if borders > 1 or (borders and (fills or whole or plan.mosaic is not None)):
         raise Misplaced(
-            f"{spec!r} stands with a border of the picture's own pixels, and the core has one such border, "
-            "without fill, and resizes nothing behind it."
+            f"{spec!r} is in a chain with a border of the picture's own pixels. The core allows one such "
+            "border, without any fill and without a later resize."
         )
     masks = tuple(_of_masks(draft, use) for use in uses if _shows_fill(plan, use))
     plan = replace(plan, geometry=(*plan.geometry, *uses), mask_fills=(*plan.mask_fills, *masks))

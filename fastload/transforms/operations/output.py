@@ -121,7 +121,7 @@ def _to_dtype_of_torchvision(item: Any) -> tuple[ToDtype]:
     others = by_name.get("others")
     images = {by_name[name] for name in ("Image", "Tensor") if name in by_name} or {others}
     if len(images) > 1:
-        raise ValueError("it names dtypes of tensors and of images, which are others")
+        raise ValueError("it names different dtypes for tensors and images")
     if any(by_name.get(name, others) is not None for name in _NO_IMAGES):
         raise ValueError("it converts boxes or points")
     masks = by_name.get("Mask", others)

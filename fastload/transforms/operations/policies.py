@@ -151,7 +151,7 @@ def size_before(draft: Draft, spec: Any, what: str) -> tuple[int, int]:
     if size is None:
         raise Misplaced(
             f"{type(spec).__name__} {what} by a share of the picture's size, which differs from picture to "
-            f"picture here. Put it behind RandomResizedCrop, CenterCrop or another step to a size."
+            f"picture here. Put it after RandomResizedCrop, CenterCrop or another step to a fixed size."
         )
     return size
 
@@ -566,7 +566,7 @@ def _add_aug_mix(draft: Draft, spec: AugMix, strict: bool) -> Draft:
 
 
 def _aug_mix_from_torchvision(item: Any) -> tuple[AugMix]:
-    raise ValueError("its operations work on tensors, also of pictures, and make other pixels than Pillow's")
+    raise ValueError("it converts pictures to tensors, and its pixels differ from Pillow's")
 
 
 AUG_MIX = Operation(
