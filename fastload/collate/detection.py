@@ -332,10 +332,10 @@ def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
         if name is not None
     }
     if roles.masks is not None and samples.masks is not None:
-        have[roles.masks] = [len(one) for one in samples.masks]
+        have[roles.masks] = [len(masks) for masks in samples.masks]
     for name, counts in have.items():
         if counts != lengths:
-            place = next(at for at, (one, two) in enumerate(zip(counts, lengths, strict=True)) if one != two)
+            place = next(at for at, (a, b) in enumerate(zip(counts, lengths, strict=True)) if a != b)
             raise ValueError(
                 f"Field {name!r} has {counts[place]} rows for the sample at position {place} of a batch, and "
                 f"{roles.boxes!r} has {lengths[place]}: they are not of the same objects. Pack the set with "

@@ -70,7 +70,7 @@ class Patches:
                 "out."
             )
         images = [
-            one.name for one in schema if isinstance(one.kind, Image) and self.image in (None, one.name)
+            item.name for item in schema if isinstance(item.kind, Image) and self.image in (None, item.name)
         ]
         if len(images) != 1:
             have = ", ".join(map(str, schema))

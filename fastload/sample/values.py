@@ -383,7 +383,7 @@ def _encode_numbers(kind: Kind, value: Any, where: str) -> bytes:
     if value is None and kind.has_rows:
         return b""
     if isinstance(kind, Labels) and isinstance(value, (list, tuple)):
-        value = [_class_index(kind, one, where) for one in value]
+        value = [_class_index(kind, label, where) for label in value]
     numbers = as_numbers(value, kind.item_dtype, where)
     shape = kind.item_shape
     if kind.has_rows:

@@ -124,7 +124,7 @@ def _within(item: Any, module: str) -> list[Any]:
     if isinstance(item, dict):
         return list(islice(item.values(), _MOST_ITEMS))
     if isinstance(item, CodeType):
-        return [one for one in item.co_consts if isinstance(one, CodeType)]
+        return [const for const in item.co_consts if isinstance(const, CodeType)]
     if isinstance(item, FunctionType):
         used = {name: item.__globals__.get(name) for name in _names_in(item.__code__)}
         cells = [cell.cell_contents for cell in item.__closure__ or () if _is_filled(cell)]
@@ -135,17 +135,17 @@ def _within(item: Any, module: str) -> list[Any]:
         return [item.func, *item.args, *item.keywords.values()]
     if isinstance(item, ModuleType) or type(item) in _PLAIN or type(item).__module__ in ("torch", "numpy"):
         return []
-    found = [] if isinstance(item, type) else [type(item), *getattr(item, "__dict__", {}).values()]
-    if isinstance(item, type) and module.partition(".")[0] not in _CLOSED:
-        found = [_code(one) for kind in item.__mro__[:-1] for one in vars(kind).values()]
-    return found
+    if not isinstance(item, type):
+        return [type(item), *getattr(item, "__dict__", {}).values()]
+    is_users = module.partition(".")[0] not in _CLOSED
+    return [_code(value) for kind in item.__mro__[:-1] for value in vars(kind).values()] if is_users else []
 
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
 def _names_in(code: CodeType) -> set[str]:
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     return {*code.co_names}.union(*map(_names_in, inner))
 
 

@@ -122,7 +122,7 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
         step = Step(name_of(item), False, why, does=does_in_python(known))
         steps.append(replace(step, takes=known.takes, field=known.field))
     v2 = any(plan.is_v2 for _, plan in plans) or any(
-        one.takes != "image" and calls_v2(one.function) for one in called
+        each.takes != "image" and calls_v2(each.function) for each in called
     )
     return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps), called=tuple(called), is_v2=v2)
 
@@ -337,12 +337,12 @@ class _Compiler:
             called=tuple(self._called),
             state=self._begins,
             is_v2=self._is_v2,
-            clips=self._v2_cuts or (self._v1_cuts and any(one.takes == "v2" for one in self._called)),
+            clips=self._v2_cuts or (self._v1_cuts and any(each.takes == "v2" for each in self._called)),
             tail_format=self._tail_format,
             tail_drops=any(
                 short_name(part.function) == "SanitizeBoundingBoxes"
-                for one in self._called
-                for part in all_parts(one)
+                for each in self._called
+                for part in all_parts(each)
             ),
         )
 

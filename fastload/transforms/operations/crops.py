@@ -493,7 +493,7 @@ def _add_random_iou_crop(draft: Draft, spec: RandomIoUCrop, strict: bool) -> Dra
         float(spec.trials),
     )
     use = GeometryUse("random_iou_crop", (*numbers, *(spec.sampler_options or ())), drawn=True)
-    if any(one.name == use.name for one in draft.plan.geometry):
+    if any(step.name == use.name for step in draft.plan.geometry):
         raise misplaced(spec)
     draft = geometry(draft, spec, use, whole=True)
     return with_objects(draft, spec, clip=True, draws=True, needed=True)

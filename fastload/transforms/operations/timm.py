@@ -97,7 +97,7 @@ class Rule:
         value = max(0.0, min(float(magnitude), top)) / _PER * self.scale
         value = float(int(value)) if self.whole else value
         values = (value, -value) if self.signed else (value,)
-        return among(min(max(one + self.offset, self.low), self.high) for one in values)
+        return among(min(max(value + self.offset, self.low), self.high) for value in values)
 
 
 def _enhanced(row: str) -> Rule:
