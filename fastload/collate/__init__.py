@@ -1,1 +1,1 @@
-"""Batches as users' code expects them: what ``DataLoader(collate=...)`` makes of delivered fields."""
+"""Batches in the forms of users' code, made from delivered fields: ``DataLoader(collate=...)``."""

@@ -1,5 +1,4 @@
-"""Batches of pictures and the objects in them, in the forms that trainers expect: DETR's, torchvision's
-lists, YOLO's rows."""
+"""Batches of pictures and their objects as trainers expect them: DETR's, torchvision's lists, YOLO's rows."""
 
 from __future__ import annotations
 
@@ -19,17 +18,16 @@ from fastload.sample.layout import IDS, VALID, VIEW, sizes_name
 from fastload.sample.ragged import Ragged
 from fastload.sample.schema import Field
 
-# ---- Which field of a schema is what in a batch of objects ------------------------------------------
-# The image, its boxes, their labels and so on.
+# ---- Roles of fields --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """Names of fields, as a user may give them; None: found by kind, or by this very name.
+    """Names of fields; None: the field is found by its kind, or by this very name.
 
     Args:
         image, boxes, labels: always needed.
-        masks, keypoints, area, iscrowd, image_id: delivered where they are.
+        masks, keypoints, area, iscrowd, image_id: delivered if the set has them.
     """
 
     image: str | None = None
@@ -48,8 +46,8 @@ class Roles:
 
     Args:
         image, boxes, labels, masks, keypoints, area, iscrowd, image_id: names; None: there is no such field.
-        format, relative: of the boxes.
-        numbers: the number that the source calls each class; empty: its index.
+        format, relative: settings of the boxes.
+        numbers: the source's number of each class; empty: its index.
     """
 
     image: str
@@ -66,15 +64,14 @@ class Roles:
 
     @classmethod
     def of(cls, schema: Sequence[Field], names: Names) -> Roles:
-        """The roles of these fields.
+        """Return the roles of these fields.
 
         Args:
             schema: the fields that batches may have.
-            names: what the user has said.
+            names: the names that the user has set.
 
         Raises:
-            ValueError: an image, boxes or labels are not there, or it is not known which they are; or a field
-                is not of the kind that is needed.
+            ValueError: image, boxes or labels are missing or ambiguous, or there is no field of a name.
         """
         find = _Finder(schema)
         image = find.one("image", names.image, lambda field: isinstance(field.kind, Image))
@@ -97,14 +94,14 @@ class Roles:
         )
 
     def without(self, role: str) -> Roles:
-        """The same without one that is not always needed."""
+        """Return the roles without one that is not always needed."""
         return replace(self, **{role: None})  # type: ignore[arg-type]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The fields that batches need, each once."""
-        found = (getattr(self, one.name) for one in fields(Names))
-        return tuple(name for name in found if name is not None)
+        names = (getattr(self, role.name) for role in fields(Names))
+        return tuple(name for name in names if name is not None)
 
 
 class _Finder:
@@ -113,38 +110,39 @@ class _Finder:
         self.leader = ""  # the boxes, once they are known
 
     def one(self, role: str, name: str | None, fits: Callable[[Field], bool]) -> Field:
-        """The field of a role that there must be."""
-        found = self._found(role, name, fits)
-        if len(found) == 1:
-            return found[0]
+        """Return the field of a required role."""
+        candidates = self._candidates(role, name, fits)
+        if len(candidates) == 1:
+            return candidates[0]
         have = ", ".join(map(str, self._schema))
-        which = f"{len(found)} may be it: {', '.join(field.name for field in found)}" if found else "none is"
+        names = ", ".join(field.name for field in candidates)
+        which = f"{len(candidates)} may be it: {names}" if candidates else "none is"
         raise ValueError(
             f"collate needs a field that is the {role}; of those that batches have, {which}. Found: {have}. "
             f'Name it: collate=fastload.Detection("list", {role}=NAME), and see that fields=[...] has it.'
         )
 
     def perhaps(self, role: str, name: str | None, fits: Callable[[Field], bool]) -> str | None:
-        """The name of the field of a role, if there is one."""
-        found = self._found(role, name, fits)
-        return found[0].name if len(found) == 1 else None
+        """Return the name of the field of a role, if there is one."""
+        candidates = self._candidates(role, name, fits)
+        return candidates[0].name if len(candidates) == 1 else None
 
-    def _found(self, role: str, name: str | None, fits: Callable[[Field], bool]) -> list[Field]:
+    def _candidates(self, role: str, name: str | None, fits: Callable[[Field], bool]) -> list[Field]:
         if name is not None:
-            found = [field for field in self._schema if field.name == name]
-            if not found:
+            named = [field for field in self._schema if field.name == name]
+            if not named:
                 have = ", ".join(field.name for field in self._schema)
                 raise ValueError(
                     f"Detection({role}={name!r}): batches have no such field. They have: {have}."
                 )
-            return found
-        found = [field for field in self._schema if fits(field) and _of(field) in ("", self.leader)]
-        grouped = [field for field in found if _of(field)]
-        return grouped if len(grouped) == 1 else found
+            return named
+        candidates = [field for field in self._schema if fits(field) and _of(field) in ("", self.leader)]
+        grouped = [field for field in candidates if _of(field)]
+        return grouped if len(grouped) == 1 else candidates
 
 
 def _of(field: Field) -> str:
-    """The field that leads the group that this one belongs to; "": it belongs to none."""
+    """Return the field that leads this one's group; "": it belongs to none."""
     return getattr(field, "of", None) or ""
 
 
@@ -160,26 +158,25 @@ def _is_row_of_numbers(field: Field) -> bool:
     return field.kind.has_rows and field.item_shape == ()
 
 
-# ---- The objects of a batch in one form, whatever form the fields have ------------------------------
-# What all collates begin with.
+# ---- Objects of a batch -----------------------------------------------------------------------------
 
 _LABELLED = 2  # COCO's visibility of a point that is labelled and seen
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The objects of the samples of a batch, one sample's behind the other's; on the host.
+    """The objects of a batch, sample by sample; on the host.
 
     Args:
         sizes: (height, width) of each sample's picture, without padding.
-        lengths: how many objects each sample has.
+        lengths: the number of objects of each sample.
         boxes: (objects, 4) float32, left, top, right and bottom in pixels.
         classes: (objects,) int64, the class's index; -1: none.
-        labels: (objects,) int64, the number that the source calls the class.
-        area: (objects,) float32; of the box, where the set has none.
-        iscrowd: (objects,) int64; 0 where the set does not say.
+        labels: (objects,) int64, the source's number of the class.
+        area: (objects,) float32; the box's area if the set has none.
+        iscrowd: (objects,) int64; 0 if the set has no such field.
         keypoints: (objects, points, 3) float32: x, y, visibility; None: the set has none.
-        rows: (objects,) int64: which of its sample's objects each was when it was delivered.
+        rows: (objects,) int64: each object's position in its sample as delivered.
     """
 
     sizes: list[tuple[int, int]]
@@ -193,37 +190,37 @@ class Objects:
     rows: torch.Tensor
 
     def split(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Each sample's part of what has a row for each object: views."""
+        """Split a tensor with a row for each object by sample, into views."""
         return list(torch.split(rows, self.lengths))
 
     def only(self, kept: torch.Tensor) -> Objects:
-        """Without the objects that ``kept``, (objects,) bool, leaves out."""
+        """Return the objects that ``kept``, (objects,) bool, selects."""
         if bool(kept.all()):
             return self
         changes: dict[str, Any] = {
-            one.name: value[kept]
-            for one in fields(self)
-            if isinstance(value := getattr(self, one.name), torch.Tensor)
+            setting.name: value[kept]
+            for setting in fields(self)
+            if isinstance(value := getattr(self, setting.name), torch.Tensor)
         }
         return replace(self, lengths=[int(part.sum()) for part in self.split(kept)], **changes)
 
     def per_row(self, values: Sequence[Sequence[float]], count: int) -> torch.Tensor:
-        """``count`` numbers of each sample, as rows of its objects: (objects, count) float32."""
-        # By NumPy: torch's repeat_interleave wakes all of its threads, however little there is to do, and
-        # they then spin for a while on cores that decode.
+        """Repeat ``count`` numbers of each sample for each of its objects: (objects, count) float32."""
+        # With NumPy: torch's repeat_interleave wakes all of its threads, even for small tensors, and they
+        # then spin for a while on cores that decode.
         table = np.asarray(values, np.float32).reshape(len(self.lengths), count)
         return torch.from_numpy(table.repeat(self.lengths, 0))
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A batch without the positions that are no samples: padding of ranks, and skipped bad samples.
+    """A batch without the positions that are not samples: padding of ranks, and skipped bad samples.
 
     Args:
-        pictures: one tensor or a list, where the batch is.
-        masks: of each sample (objects, height, width) uint8, where the batch is; None: none are delivered.
-        numbers: everything else that is asked for, by field, on the host; the sizes of pictures, and where
-            the samples come from.
+        pictures: one tensor or a list, on the batch's device.
+        masks: (objects, height, width) uint8 for each sample, on the batch's device; None: not delivered.
+        numbers: the other fields that are needed, on the host; also sizes of pictures and the samples'
+            origins.
     """
 
     pictures: Any
@@ -232,7 +229,7 @@ class Samples:
 
 
 def samples_only(delivered: Collated, roles: Roles) -> Samples:
-    """The samples of a batch."""
+    """Return the samples of a batch."""
     batch, host = delivered.batch, delivered.host
     kept: list[bool] = host[VALID].tolist()
     pixels = (roles.image, roles.masks)
@@ -253,7 +250,7 @@ def samples_only(delivered: Collated, roles: Roles) -> Samples:
 
 
 def objects_of(samples: Samples, roles: Roles) -> Objects:
-    """The objects of the samples of a batch."""
+    """Return the objects of the samples of a batch."""
     numbers = samples.numbers
     sizes = _sizes(samples, roles.image)
     rows: Ragged = numbers[roles.boxes]
@@ -269,42 +266,42 @@ def objects_of(samples: Samples, roles: Roles) -> Objects:
     points = None if roles.keypoints is None else _with_visibility(numbers[roles.keypoints].values)
     places = np.arange(len(boxes)) - np.repeat([0, *accumulate(lengths)][:-1], lengths)
     crowds, own = crowds.to(torch.int64), torch.from_numpy(places)
-    found = Objects(sizes, lengths, boxes, classes, labels, area, crowds, points, own)
+    objects = Objects(sizes, lengths, boxes, classes, labels, area, crowds, points, own)
     if not roles.relative:
-        return found
-    boxes = boxes * found.per_row([(width, height) * 2 for height, width in sizes], 4)
-    return replace(found, boxes=boxes, area=_areas(boxes) if roles.area is None else area)
+        return objects
+    boxes = boxes * objects.per_row([(width, height) * 2 for height, width in sizes], 4)
+    return replace(objects, boxes=boxes, area=_areas(boxes) if roles.area is None else area)
 
 
-def masks_of(samples: Samples, found: Objects, delivered: Collated) -> list[torch.Tensor] | None:
-    """The masks of the objects that there still are, of each sample; None: none are delivered."""
+def masks_of(samples: Samples, objects: Objects, delivered: Collated) -> list[torch.Tensor] | None:
+    """Return each sample's masks of the objects that are left; None: masks are not delivered."""
     masks = samples.masks
-    if masks is None or all(len(one) == count for one, count in zip(masks, found.lengths, strict=True)):
+    if masks is None or all(len(own) == count for own, count in zip(masks, objects.lengths, strict=True)):
         return masks
-    rows = found.split(delivered.device.move(found.rows))
-    return delivered.device.run(lambda: [one[part] for one, part in zip(masks, rows, strict=True)])
+    rows = objects.split(delivered.device.move(objects.rows))
+    return delivered.device.run(lambda: [own[part] for own, part in zip(masks, rows, strict=True)])
 
 
 def image_ids(samples: Samples, roles: Roles) -> list[int]:
-    """The number of each sample, as the source calls its picture, else its sample id."""
+    """Return the source's number of each sample's picture, else its sample id."""
     return [int(number) for number in samples.numbers[roles.image_id or IDS].tolist()]
 
 
 def stored_sizes(samples: Samples) -> list[tuple[int, int]]:
-    """(height, width) of each picture as it is stored."""
+    """Return (height, width) of each picture as it is stored."""
     return [(int(height), int(width)) for width, height in samples.numbers[VIEW][:, :2].tolist()]
 
 
 def _sizes(samples: Samples, image: str) -> list[tuple[int, int]]:
-    """(height, width) of each picture, without padding."""
+    """Return (height, width) of each picture, without padding."""
     known = samples.numbers.get(sizes_name(image))
     if known is not None:
         return [(int(height), int(width)) for height, width in known.tolist()]
-    return [(int(one.shape[-2]), int(one.shape[-1])) for one in samples.pictures]
+    return [(int(picture.shape[-2]), int(picture.shape[-1])) for picture in samples.pictures]
 
 
 def corners(boxes: torch.Tensor, form: str) -> torch.Tensor:
-    """(n, 4) boxes of a format as left, top, right, bottom; memory of their own."""
+    """Return (n, 4) boxes of a format as left, top, right, bottom; always a copy."""
     if form == "xyxy":
         return boxes.clone()
     first, sides = boxes[:, :2], boxes[:, 2:]
@@ -323,22 +320,22 @@ def _with_visibility(points: torch.Tensor) -> torch.Tensor:
     return torch.cat([points, torch.full_like(points[..., :1], _LABELLED)], -1)
 
 
-def _masks(found: Any) -> list[torch.Tensor]:
-    return found.to_list() if isinstance(found, Ragged) else list(found)
+def _masks(masks: Any) -> list[torch.Tensor]:
+    return masks.to_list() if isinstance(masks, Ragged) else list(masks)
 
 
 def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
-    """Refuse a batch whose rows do not go together, which a schema without groups does not promise."""
+    """Raise ValueError if fields have unequally many rows, which a schema without groups allows."""
     have: dict[str, list[int]] = {
         name: samples.numbers[name].counts()
         for name in (roles.labels, roles.area, roles.iscrowd, roles.keypoints)
         if name is not None
     }
     if roles.masks is not None and samples.masks is not None:
-        have[roles.masks] = [len(one) for one in samples.masks]
+        have[roles.masks] = [len(masks) for masks in samples.masks]
     for name, counts in have.items():
         if counts != lengths:
-            place = next(at for at, (one, two) in enumerate(zip(counts, lengths, strict=True)) if one != two)
+            place = next(at for at, (a, b) in enumerate(zip(counts, lengths, strict=True)) if a != b)
             raise ValueError(
                 f"Field {name!r} has {counts[place]} rows for the sample at position {place} of a batch, and "
                 f"{roles.boxes!r} has {lengths[place]}: they are not of the same objects. Pack the set with "
@@ -347,66 +344,65 @@ def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
 
 
 # ---- ``collate="detr"`` -----------------------------------------------------------------------------
-# Padded pictures, their mask and normalised boxes, as DETR and its like take them.
 
 
 def for_detr(delivered: Collated, roles: Roles, fixed: bool = False) -> dict[str, Any]:
-    """A batch as ``transformers.DetrForObjectDetection`` and its like take it.
+    """Return a batch as ``transformers.DetrForObjectDetection`` and its like take it.
 
     The rules are those of its image processor (``models/detr/image_processing_detr.py``,
-    ``prepare_coco_detection_annotation`` and ``normalize_annotation``): crowds are left out, boxes clipped to
-    the picture and left out if nothing is left of them, and the rest are centre, width and height in parts of
-    the picture, without its padding.
+    ``prepare_coco_detection_annotation`` and ``normalize_annotation``): crowds are left out; boxes are
+    clipped to the picture, left out if nothing remains, and become centre, width and height relative to the
+    picture without its padding.
 
     Args:
         delivered: the batch.
-        roles: which field is what.
+        roles: the roles of its fields.
         fixed: pictures are padded to one size in all batches, not to the batch's largest.
 
     Returns:
-        ``pixel_values`` (n, channels, height, width), ``pixel_mask`` (n, height, width) int64, 1 where there
-        is a picture, and ``labels``, a dict for each: ``image_id`` (1,), ``class_labels`` (objects,),
-        ``boxes`` (objects, 4), ``area``, ``iscrowd``, ``orig_size``, ``size`` (2,), height and width, and
-        where the set has them ``masks`` and ``keypoints``.
+        ``pixel_values`` (n, channels, height, width), ``pixel_mask`` (n, height, width) int64, 1 for pixels
+        of the picture, and ``labels``, a dict for each picture: ``image_id`` (1,), ``class_labels``
+        (objects,), ``boxes`` (objects, 4), ``area``, ``iscrowd``, ``orig_size``, ``size`` (2,), height and
+        width, and if the set has them ``masks`` and ``keypoints``.
     """
     samples = samples_only(delivered, roles)
-    found = objects_of(samples, roles)
+    objects = objects_of(samples, roles)
     pictures: torch.Tensor = samples.pictures
-    if not fixed and found.sizes:  # the layout rounds up
-        height, width = (max(size[side] for size in found.sizes) for side in range(2))
+    if not fixed and objects.sizes:  # the layout rounds up
+        height, width = (max(size[side] for size in objects.sizes) for side in range(2))
         pictures = pictures[..., :height, :width]
-    found, boxes = _normalised(found)
-    rows = {"class_labels": found.labels, "boxes": boxes, "area": found.area, "iscrowd": found.iscrowd}
-    if found.keypoints is not None:
-        rows["keypoints"] = found.keypoints
+    objects, boxes = _normalised(objects)
+    rows = {"class_labels": objects.labels, "boxes": boxes, "area": objects.area, "iscrowd": objects.iscrowd}
+    if objects.keypoints is not None:
+        rows["keypoints"] = objects.keypoints
     equal = {
-        "image_id": _whole(image_ids(samples, roles), 1),
-        "orig_size": _whole(stored_sizes(samples), 2),
-        "size": _whole(found.sizes, 2),
+        "image_id": _int64(image_ids(samples, roles), 1),
+        "orig_size": _int64(stored_sizes(samples), 2),
+        "size": _int64(objects.sizes, 2),
     }
     rows, equal = delivered.device.move((rows, equal))
-    columns: dict[str, Any] = {**equal, **{name: found.split(value) for name, value in rows.items()}}
-    masks = masks_of(samples, found, delivered)
+    columns: dict[str, Any] = {**equal, **{name: objects.split(value) for name, value in rows.items()}}
+    masks = masks_of(samples, objects, delivered)
     if masks is not None:
-        columns["masks"] = [one[..., : pictures.shape[-2], : pictures.shape[-1]] for one in masks]
+        columns["masks"] = [own[..., : pictures.shape[-2], : pictures.shape[-1]] for own in masks]
     labels = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     mask = delivered.device.run(lambda: _mask(equal["size"], pictures))
     return {"pixel_values": pictures, "pixel_mask": mask, "labels": labels}
 
 
-def _whole(numbers: Any, width: int) -> torch.Tensor:
-    """Numbers of each sample, (samples, width) int64."""
+def _int64(numbers: Any, width: int) -> torch.Tensor:
+    """Return numbers of each sample as (samples, width) int64."""
     return torch.tensor(numbers, dtype=torch.int64, device="cpu").view(-1, width)
 
 
-def _normalised(found: Objects) -> tuple[Objects, torch.Tensor]:
-    """The objects that count, and their boxes in parts of their pictures."""
-    sides = found.per_row([(width, height) for height, width in found.sizes], 2)
-    low = found.boxes[:, :2].clamp(min=0).minimum(sides)
-    high = found.boxes[:, 2:].clamp(min=0).minimum(sides)
-    kept = (high > low).all(1) & (found.iscrowd == 0)
+def _normalised(objects: Objects) -> tuple[Objects, torch.Tensor]:
+    """Return the objects that count, and their boxes relative to their pictures."""
+    sides = objects.per_row([(width, height) for height, width in objects.sizes], 2)
+    low = objects.boxes[:, :2].clamp(min=0).minimum(sides)
+    high = objects.boxes[:, 2:].clamp(min=0).minimum(sides)
+    kept = (high > low).all(1) & (objects.iscrowd == 0)
     low, high, sides = low[kept], high[kept], sides[kept]
-    return found.only(kept), torch.cat([(low + high) / 2 / sides, (high - low) / sides], 1)
+    return objects.only(kept), torch.cat([(low + high) / 2 / sides, (high - low) / sides], 1)
 
 
 def _mask(sizes: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
@@ -417,66 +413,65 @@ def _mask(sizes: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
 
 
 # ---- ``collate="yolo"`` -----------------------------------------------------------------------------
-# Flat rows of all pictures, each with its picture's number, as Ultralytics has them.
 
-_RATIO = 4  # a mask's pixels are so many of the picture's, in each direction
+_RATIO = 4  # of the picture's sides to the mask's
 RatioPad: TypeAlias = "tuple[tuple[float, float], tuple[float, float]]"
 _MOST_UINT8 = 255  # objects that a map of bytes can tell apart
 
 
 def for_yolo(delivered: Collated, roles: Roles) -> dict[str, Any]:
-    """A batch with the keys, shapes and dtypes that Ultralytics' trainers take (detect, segment, pose).
+    """Return a batch with the keys, shapes and dtypes of Ultralytics' trainers (detect, segment, pose).
 
     Args:
         delivered: the batch; its pictures are of one size.
-        roles: which field is what.
+        roles: the roles of its fields.
 
     Returns:
-        ``img`` (n, 3, height, width) as the transform leaves it (the trainer wants uint8), RGB; of all
-        objects ``cls`` (objects, 1) float32, class indices, ``bboxes`` (objects, 4) float32, centre, width
-        and height in parts of the picture, ``batch_idx`` (objects,) float32, which picture; ``keypoints``
-        (objects, points, 3), in parts of the picture; ``masks`` (n, height / 4, width / 4), where the
-        i-th object of a picture is i + 1, smaller ones over larger, and ``sem_masks``, float32, their
-        classes; ``im_file``, ``ori_shape`` and ``resized_shape``, tuples with an entry for each picture, and
-        ``ratio_pad``, ((down, across), (left, top)): stored pixels times the one plus the other are those of
-        the picture before it is mirrored; None where they are not, as in a mosaic.
-        Crowds are left out. With masks a picture's objects are in order of their areas, the largest first.
+        ``img`` (n, 3, height, width) as the transform leaves it (the trainer wants uint8), RGB; for all
+        objects ``cls`` (objects, 1) float32, class indices, ``bboxes`` (objects, 4) float32, relative
+        centre, width and height, ``batch_idx`` (objects,) float32, the picture's number, ``keypoints``
+        (objects, points, 3), relative to the picture; ``masks`` (n, height / 4, width / 4), with i + 1 for
+        the i-th object of a picture, smaller ones over larger, and ``sem_masks``, float32, their classes;
+        ``im_file``, ``ori_shape`` and ``resized_shape``, tuples with an entry for each picture, and
+        ``ratio_pad``, ((down, across), (left, top)): the scale and shift from stored pixels to those of the
+        picture before a flip; None if there are none, as in a mosaic.
+        Crowds are left out. With masks, a picture's objects are sorted by area, the largest first.
     """
     samples = samples_only(delivered, roles)
-    found = objects_of(samples, roles)
-    found = found.only(found.iscrowd == 0)
+    every = objects_of(samples, roles)
+    objects = every.only(every.iscrowd == 0)
     pictures: torch.Tensor = samples.pictures
-    rows = delivered.device.move(_rows(found))
-    masks = masks_of(samples, found, delivered)
+    rows = delivered.device.move(_rows(objects))
+    masks = masks_of(samples, objects, delivered)
     if masks is not None:
-        rows = delivered.device.run(lambda: _with_maps(rows, masks, found.lengths, pictures))
+        rows = delivered.device.run(lambda: _with_maps(rows, masks, objects.lengths, pictures))
     return {
         "img": pictures,
         **rows,
         "im_file": tuple(delivered.keys(samples.numbers[IDS].tolist())),
         "ori_shape": tuple(stored_sizes(samples)),
-        "resized_shape": tuple(found.sizes),
+        "resized_shape": tuple(objects.sizes),
         "ratio_pad": tuple(_ratio_pad(numbers) for numbers in samples.numbers[VIEW].tolist()),
     }
 
 
 def _ratio_pad(view: Sequence[float]) -> RatioPad | None:
-    """How predictions are brought back to the stored picture; None: not by a scale and a shift."""
+    """Return the scale and shift from the stored picture to the sample; None: there are none."""
     _, _, across, down, left, top, _, quarters = view
     return ((down, across), (left, top)) if across and not quarters else None
 
 
-def _rows(found: Objects) -> dict[str, torch.Tensor]:
-    """What there is of each object, on the host."""
-    sides = found.per_row([(width, height) for height, width in found.sizes], 2)
-    low, high = found.boxes[:, :2], found.boxes[:, 2:]
+def _rows(objects: Objects) -> dict[str, torch.Tensor]:
+    """Return the tensors with a row for each object, on the host."""
+    sides = objects.per_row([(width, height) for height, width in objects.sizes], 2)
+    low, high = objects.boxes[:, :2], objects.boxes[:, 2:]
     rows = {
-        "cls": found.classes.to(torch.float32).view(-1, 1),
+        "cls": objects.classes.to(torch.float32).view(-1, 1),
         "bboxes": torch.cat([(low + high) / 2 / sides, (high - low) / sides], 1),
-        "batch_idx": found.per_row([(number,) for number in range(len(found.sizes))], 1)[:, 0],
+        "batch_idx": objects.per_row([(number,) for number in range(len(objects.sizes))], 1)[:, 0],
     }
-    if found.keypoints is not None:
-        points = found.keypoints.clone()
+    if objects.keypoints is not None:
+        points = objects.keypoints.clone()
         points[..., :2] /= sides[:, None]
         rows["keypoints"] = points
     return rows
@@ -485,7 +480,7 @@ def _rows(found: Objects) -> dict[str, torch.Tensor]:
 def _with_maps(
     rows: dict[str, torch.Tensor], masks: list[torch.Tensor], lengths: list[int], pictures: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """The objects by area, and one map a picture of which of them is where."""
+    """Sort the objects by area, and add a map per picture of which object is where."""
     height, width = (side // _RATIO for side in pictures.shape[-2:])
     dtype = torch.uint8 if max(lengths, default=0) <= _MOST_UINT8 else torch.int32
     maps = torch.zeros((len(masks), height, width), dtype=dtype, device=pictures.device)
@@ -508,41 +503,40 @@ def _with_maps(
 
 
 # ---- ``collate="list"`` -----------------------------------------------------------------------------
-# A list of pictures and one of dicts, as torchvision's detection references.
 
 
 def listed(
     delivered: Collated, roles: Roles, tv_tensors: bool = False
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
-    """The pictures and targets of a batch's samples.
+    """Return the pictures and targets of a batch's samples.
 
     Args:
         delivered: the batch.
-        roles: which field is what.
+        roles: the roles of its fields.
         tv_tensors: boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
 
     Returns:
-        Pictures (channels, height, width), and as many dicts: ``boxes`` (n, 4) float32 left, top, right,
+        Pictures (channels, height, width), and a dict for each: ``boxes`` (n, 4) float32 left, top, right,
         bottom; ``labels`` (n,) int64 as the source numbers its classes; ``image_id`` an int; ``area`` (n,)
-        float32; ``iscrowd`` (n,) int64; where the set has them ``masks`` (n, height, width) uint8 and
+        float32; ``iscrowd`` (n,) int64; if the set has them ``masks`` (n, height, width) uint8 and
         ``keypoints`` (n, points, 3) float32. Keys are those of torchvision's references
         (``references/detection/coco_utils.py``, ``ConvertCocoPolysToMask``).
     """
     samples = samples_only(delivered, roles)
-    found = objects_of(samples, roles)
-    rows = {"boxes": found.boxes, "labels": found.labels, "area": found.area, "iscrowd": found.iscrowd}
-    if found.keypoints is not None:
-        rows["keypoints"] = found.keypoints
+    objects = objects_of(samples, roles)
+    rows = {name: getattr(objects, name) for name in ("boxes", "labels", "area", "iscrowd")}
+    if objects.keypoints is not None:
+        rows["keypoints"] = objects.keypoints
     columns: dict[str, list[Any]] = {
-        name: found.split(value) for name, value in delivered.device.move(rows).items()
+        name: objects.split(value) for name, value in delivered.device.move(rows).items()
     }
     columns["image_id"] = image_ids(samples, roles)
-    masks = masks_of(samples, found, delivered)
+    masks = masks_of(samples, objects, delivered)
     if masks is not None:
         columns["masks"] = masks
     targets = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if tv_tensors:
-        for target, size in zip(targets, found.sizes, strict=True):
+        for target, size in zip(targets, objects.sizes, strict=True):
             _wrap(target, size)
     return list(samples.pictures), targets
 
@@ -557,9 +551,8 @@ def _wrap(target: dict[str, Any], size: tuple[int, int]) -> None:
 
 
 # ---- Detection --------------------------------------------------------------------------------------
-# Batches of pictures and the objects in them, in the form that some trainer's code expects.
 
-#: For each form what makes it, and the ``sizes`` that it goes with, the first one where pictures differ.
+#: For each form its function, and the ``sizes`` that it goes with, the first one if sizes of pictures differ.
 _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "list": (listed, ("list", "stack")),
     "detr": (for_detr, ("pad", "stack")),
@@ -569,17 +562,17 @@ _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Detection(Names):
-    """``DataLoader(collate=Detection("list", ...))``: objects in the form of some trainer's code
-    (``docs/guide/detection.md``); the word alone, ``collate="list"``, where fields are found by themselves.
+    """``DataLoader(collate=Detection("list", ...))``: batches of objects in the form of a trainer
+    (``docs/guide/detection.md``). ``collate="list"`` is enough if no names of fields are needed.
 
     Args:
-        form: "list": a list of pictures and a list of dicts, as torchvision's detection models take them;
-            "detr": padded pictures, pixel mask and normalised boxes, as DETR in transformers; "yolo": flat
-            rows with the picture's number, as Ultralytics' trainers.
-        image, boxes, labels: the names of these fields, where a set has several, or calls labels otherwise.
-        masks, keypoints, area, iscrowd, image_id: likewise; not needed. Masks are delivered with
-            ``masks="dense"``, or where ``fields`` names them.
-        tv_tensors: "list": boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
+        form: "list": a list of pictures and a list of dicts, for torchvision's detection models;
+            "detr": padded pictures, pixel mask and normalised boxes, for DETR in transformers; "yolo": flat
+            rows with the picture's number, for Ultralytics' trainers.
+        image, boxes, labels: the names of these fields, if a set has several, or another name for labels.
+        masks, keypoints, area, iscrowd, image_id: likewise, but optional. Masks are delivered with
+            ``masks="dense"``, or if ``fields`` names them.
+        tv_tensors: with "list": boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
 
     Raises:
         ValueError: there is no such form.
@@ -597,7 +590,7 @@ class Detection(Names):
     def planned(
         self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
     ) -> Collation:
-        """Fitted to a loader.
+        """Return the collation for a loader.
 
         Args:
             schema: the fields that batches may have.
@@ -606,12 +599,12 @@ class Detection(Names):
             one_size: whether the transform leaves all pictures at one size.
 
         Raises:
-            ValueError: a field that is needed is not there, or an argument does not go with the form.
+            ValueError: a required field is missing, or an argument does not go with the form.
         """
         if views:
             raise ValueError(
-                f"collate={self.form!r} makes targets of one picture a sample. Found: Views of "
-                f"{', '.join(views)}. Leave out the one or the other; a callable takes dicts of any views."
+                f"collate={self.form!r} makes targets of one picture per sample. Found: Views of "
+                f"{', '.join(views)}. Leave out one of them; a callable takes dicts of any views."
             )
         roles = Roles.of(schema, self)
         if given["masks"] != "dense" and (given["fields"] is None or roles.masks not in given["fields"]):

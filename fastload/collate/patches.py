@@ -1,4 +1,4 @@
-"""Patches: pictures of all sizes cut into patches, for models that take sequences of these."""
+"""Batches of patches: pictures of all sizes cut up for models that take sequences of patches."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fastload.sample.layout import VALID
 from fastload.sample.schema import Field
 
 _FORMS = ("naflex", "siglip2")
-#: Integers of as many bytes, by which NumPy copies numbers that it does not know.
+#: Integer dtypes by size, as which NumPy copies dtypes that it does not know.
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 @dataclass(frozen=True)
 class Patches:
-    """``DataLoader(collate=Patches(...))``: each picture as a row of patches, behind
+    """``DataLoader(collate=Patches(...))``: batches with each picture as a row of patches, after
     ``T.ResizeToPatches`` (``docs/guide/patches.md``). All other fields of a batch stay.
 
     Args:
-        form: "naflex": ``patches``, ``patch_coord`` and ``patch_valid``, as timm's NaFlex models take them;
-            "siglip2": ``pixel_values``, ``pixel_attention_mask`` and ``spatial_shapes``, as SigLIP 2's in
+        form: "naflex": ``patches``, ``patch_coord`` and ``patch_valid``, for timm's NaFlex models;
+            "siglip2": ``pixel_values``, ``pixel_attention_mask`` and ``spatial_shapes``, for SigLIP 2 in
             transformers.
         patch: height and width of a patch in pixels.
-        length: patches of each row, filled up with zeros; None: as many as the batch's largest picture has.
-        image: the image field, where a set has several.
+        length: patches per row, filled up with zeros; None: as many as the batch's largest picture has.
+        image: the image field, if a set has several.
 
     Raises:
         ValueError: there is no such form, or a number is below 1.
@@ -54,15 +54,15 @@ class Patches:
     def planned(
         self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
     ) -> Collation:
-        """Fitted to a loader; see :meth:`fastload.collate.detection.Detection.planned`.
+        """Return the collation for a loader; see :meth:`fastload.collate.detection.Detection.planned`.
 
         Raises:
-            ValueError: it is not known which field is the picture, or an argument does not go with it.
+            ValueError: there is not exactly one picture field, or an argument does not go with patches.
         """
         if views:
             raise ValueError(
-                f"collate=Patches cuts one picture a sample. Found: Views of {', '.join(views)}. Leave out "
-                "the one or the other."
+                f"collate=Patches cuts one picture per sample. Found: Views of {', '.join(views)}. Leave out "
+                "one of them."
             )
         if given["sizes"] not in ("stack", "list"):
             raise ValueError(
@@ -70,7 +70,7 @@ class Patches:
                 "out."
             )
         images = [
-            one.name for one in schema if isinstance(one.kind, Image) and self.image in (None, one.name)
+            item.name for item in schema if isinstance(item.kind, Image) and self.image in (None, item.name)
         ]
         if len(images) != 1:
             have = ", ".join(map(str, schema))
@@ -82,9 +82,9 @@ class Patches:
 
     def _made(self, image: str, delivered: Collated) -> dict[str, Any]:
         pictures: list[torch.Tensor] = delivered.batch[image]
-        there = delivered.host[VALID].tolist()
-        grids = [self._grid(one, place) for place, one in enumerate(pictures)]
-        grids = [grid if valid else (0, 0) for grid, valid in zip(grids, there, strict=True)]
+        valid = delivered.host[VALID].tolist()
+        grids = [self._grid(picture, place) for place, picture in enumerate(pictures)]
+        grids = [grid if is_sample else (0, 0) for grid, is_sample in zip(grids, valid, strict=True)]
         counts = torch.tensor([rows * columns for rows, columns in grids], dtype=torch.int64, device="cpu")
         length = self._length(counts.tolist())
         rest = {
@@ -102,7 +102,7 @@ class Patches:
         return {"patches": patches, **delivered.device.move(more), **rest}
 
     def _grid(self, picture: torch.Tensor, place: int) -> tuple[int, int]:
-        """Rows and columns of patches."""
+        """Return the numbers of rows and columns of patches."""
         height, width = picture.shape[-2:]
         if height % self.patch or width % self.patch:
             raise ValueError(
@@ -122,7 +122,7 @@ class Patches:
         )
 
     def _cut(self, pictures: list[torch.Tensor], grids: list[tuple[int, int]], length: int) -> torch.Tensor:
-        """(n, length, patch * patch * channels): of each patch row by row its pixels' channels."""
+        """Return (n, length, patch * patch * channels): each patch's pixels row by row, interleaved."""
         first = pictures[0]
         shape = (len(pictures), length, self.patch, self.patch, first.shape[0])
         out = torch.zeros(shape, dtype=first.dtype, device=first.device)
@@ -135,7 +135,7 @@ class Patches:
 
 
 def _copy(to: torch.Tensor, source: torch.Tensor) -> None:
-    """On the host by NumPy: torch would wake all of its threads, which take cores that decode."""
+    """Copy with NumPy on the host: torch would wake all of its threads, which take cores that decode."""
     same = _SAME_SIZE.get(to.dtype.itemsize)
     if to.device.type != "cpu" or same is None:
         to.copy_(source)
@@ -144,10 +144,10 @@ def _copy(to: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def _places(grids: list[tuple[int, int]], length: int) -> torch.Tensor:
-    """(n, length, 2) int64: row and column of each patch; zeros behind the last."""
-    found = torch.zeros((len(grids), length, 2), dtype=torch.int64, device="cpu")
-    for one, (rows, columns) in zip(found, grids, strict=True):
+    """Return (n, length, 2) int64: row and column of each patch; zeros after the last."""
+    result = torch.zeros((len(grids), length, 2), dtype=torch.int64, device="cpu")
+    for picture, (rows, columns) in zip(result, grids, strict=True):
         places = torch.arange(rows * columns, device="cpu")
-        one[: rows * columns, 0] = places.div(max(columns, 1), rounding_mode="floor")
-        one[: rows * columns, 1] = places.remainder(max(columns, 1))
-    return found
+        picture[: rows * columns, 0] = places.div(max(columns, 1), rounding_mode="floor")
+        picture[: rows * columns, 1] = places.remainder(max(columns, 1))
+    return result

@@ -1,4 +1,4 @@
-"""What a collate asks of the loader, and what it makes of its batches."""
+"""The interface of collates: what they need of the loader, and the batches that they get."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 
 class Device(Protocol):
-    """Where batches lie: what is made on the host is moved there, and pixels are worked on there."""
+    """The device of batches: tensors from the host are moved there, and pixels are processed there."""
 
     def move(self, nest: Any) -> Any:
-        """The same nesting with its tensors on the device."""
+        """Return the same nesting with its tensors on the device."""
 
     def run(self, operations: Callable[[], T]) -> T:
-        """Operations on tensors of the device; none of them may read their numbers."""
+        """Run operations on tensors of the device; none of them may read their numbers."""
 
 
 class _Host:
-    """Batches are where they were made."""
+    """The device of batches that stay on the host."""
 
     def move(self, nest: Any) -> Any:
         return nest
@@ -31,17 +31,17 @@ class _Host:
 
 @dataclass(frozen=True)
 class Collated:
-    """A batch as it is delivered, and what else a collate may know of it.
+    """A delivered batch, and what else a collate may know of it.
 
-    What depends on numbers, such as how many objects there are, is decided by ``host``: to read them on a
-    device would wait for all that it has to do.
+    Decisions by numbers, such as how many objects there are, use ``host``: to read numbers on a device would
+    wait for all its pending work.
 
     Args:
-        batch: by field.
-        host: its numbers on the host (all but pixels), which positions are samples, and where these come
-            from (``IDS`` and ``VIEW`` of fastload.sample.layout); the batch itself, where it is there.
-        keys: the paths in the source of samples of these ids.
-        device: where the batch is.
+        batch: values by field.
+        host: its numbers on the host (all but pixels), which positions are samples, and their origins
+            (``IDS`` and ``VIEW`` of fastload.sample.layout); the batch itself if it is on the host.
+        keys: maps sample ids to paths in the source.
+        device: the batch's device.
     """
 
     batch: Any
@@ -50,7 +50,7 @@ class Collated:
     device: Device = field(default_factory=_Host)
 
 
-#: Makes of a batch what the consumer gets.
+#: A function from a batch to what the consumer gets.
 Collate: TypeAlias = "Callable[[Collated], Any]"
 
 
@@ -60,9 +60,9 @@ class Collation:
 
     Args:
         collate: see :data:`Collate`.
-        changes: arguments of the loader that follow from it: ``fields``, ``sizes``, ``masks``.
+        changes: arguments of the loader that it sets: ``fields``, ``sizes``, ``masks``.
         names: of the fields of objects (:class:`~fastload.collate.detection.Names`); None: no targets.
-        needs_origins: it wants to know where samples come from, and a batch's numbers on the host.
+        needs_origins: it needs the samples' origins, and a batch's numbers on the host.
     """
 
     collate: Collate

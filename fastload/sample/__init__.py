@@ -1,1 +1,1 @@
-"""What a sample is made of: its schema, the values of its fields, and what a batch holds of them."""
+"""The parts of a sample: its schema, the values of its fields, and their layout in a batch."""

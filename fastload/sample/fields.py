@@ -1,8 +1,7 @@
-"""The kinds of fields that a sample may have: what each holds, its settings, its words, and the numbers
-that it takes.
+"""The kinds of fields: what each holds, its settings, its words, and the numbers that it takes.
 
-A kind is a frozen dataclass; two with equal settings are equal. ``_C.FIELD_KINDS`` is the one table of
-their names and numbers, and FORMAT.md is its text.
+A kind is a frozen dataclass; two with equal settings are equal. ``_C.FIELD_KINDS`` is the only table of their
+names and numbers, and FORMAT.md describes it.
 """
 
 from __future__ import annotations
@@ -20,27 +19,26 @@ import numpy.typing as npt
 
 from fastload._native import _C
 
-# ---- kind -------------------------------------------------------------------------------------------
-# What the kinds of fields have in common; :mod:`fastload.sample.fields` has them all.
+# ---- Kind -------------------------------------------------------------------------------------------
 
-#: ``record``: byte ranges of the shards. ``fixed``: equally many bytes a sample. ``ragged``: any number.
+#: ``record``: byte ranges of shards. ``fixed``: the same number of bytes per sample. ``ragged``: any number.
 Storage: TypeAlias = Literal["record", "fixed", "ragged"]
-#: Names of the numbers that scalars and arrays may have; on disk little-endian, a bool one byte of 0 or 1.
+#: Dtypes of scalars and arrays; on disk they are little-endian, a bool is one byte of 0 or 1.
 DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
     "float16", "float32", "float64",
 )  # fmt: skip
-MAX_VALUE_BYTES = 1 << 30  # of one sample's value; a record's limit, too
+MAX_VALUE_BYTES = 1 << 30  # per value of a sample, and per record
 
 
 def optional(default: Any) -> Any:
-    """A setting that is not in sets written before it came, and in later ones where it differs."""
+    """Return a later setting: sets do not have it if they are older, or if it has this default."""
     return dataclasses.field(default=default, metadata={"optional": True})
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a field holds; its subclasses are the kinds there are."""
+    """The kind of a field; its subclasses are all kinds."""
 
     name: ClassVar[str]  # in FORMAT.md and _C.FIELD_KINDS
 
@@ -52,12 +50,12 @@ class Kind:
     @property
     def storage(self) -> Storage:
         """How its values lie on disk."""
-        found: Storage = _C.FIELD_KINDS[self.name][1]
-        return found
+        storage: Storage = _C.FIELD_KINDS[self.name][1]
+        return storage
 
     @property
     def item_dtype(self) -> np.dtype[Any]:
-        """Of a value (fixed), of a row (ragged; objects: bytes), or of a picture's pixels (record)."""
+        """Dtype of a value (fixed), of a row (ragged; objects: bytes), or of a picture's pixels (record)."""
         return np.dtype(np.uint8)
 
     @property
@@ -76,26 +74,25 @@ class Kind:
         return False
 
     def to_json(self) -> dict[str, Any]:
-        """Name and settings, as in the manifest's ``fields``: those that came later only where they differ
-        from their default."""
-        said = [(setting, getattr(self, setting.name)) for setting in fields(self)]
+        """Return name and settings, as in the manifest's ``fields``; later settings only if they differ from
+        their default."""
+        settings = [(setting, getattr(self, setting.name)) for setting in fields(self)]
         return {
             "kind": self.name,
             **{
                 setting.name: _plain(value)
-                for setting, value in said
+                for setting, value in settings
                 if not (_is_optional(setting) and value == setting.default)
             },
         }
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> Kind:
-        """The kind that :meth:`to_json` described; what it does not know is ignored.
+        """Return the kind that :meth:`to_json` described; unknown settings are ignored.
 
         Raises:
-            ValueError, TypeError: no such kind, or settings that are missing or wrong.
+            ValueError, TypeError: there is no such kind, or settings are missing or wrong.
         """
-
         name = body.get("kind")
         cls = KINDS.get(name) if isinstance(name, str) else None
         if cls is None:
@@ -138,7 +135,7 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
 
 
-# ---- The kinds of fields whose values have an entry for each object of a picture --------------------
+# ---- Kinds with an entry per object -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ class Boxes(Kind):
     Args:
         format: ``"xyxy"`` (corners), ``"xywh"`` (left, top, width, height) or ``"cxcywh"`` (centre, width,
             height).
-        relative: in parts of the picture's width and height, instead of pixels.
+        relative: relative to the picture's width and height, instead of in pixels.
     """
 
     name: ClassVar[str] = "boxes"
@@ -177,8 +174,8 @@ class Polygons(Kind):
     """Outlines or areas of objects, in pixels.
 
     Args:
-        format: ``"polygons"`` (of each object any number of polygons of x, y, float32), ``"rle"`` (COCO's run
-            lengths), or ``"mixed"`` (of each object either of the two; x, y are float64).
+        format: ``"polygons"`` (any number of polygons of x, y per object, float32), ``"rle"`` (COCO's run
+            lengths), or ``"mixed"`` (either of the two per object; x, y are float64).
     """
 
     name: ClassVar[str] = "polygons"
@@ -193,9 +190,9 @@ class Keypoints(Kind):
     """Points of objects: (n, points, 3) float32 of x, y (pixels) and visibility, or (n, points, 2).
 
     Args:
-        points: of each object.
+        points: points per object.
         visibility: whether each point has one; COCO's is 0 not labelled, 1 hidden, 2 visible.
-        pairs: which points change places in a mirror, as (1, 2) for left and right eye.
+        pairs: points that a flip exchanges, such as (1, 2) for left and right eye.
     """
 
     name: ClassVar[str] = "keypoints"
@@ -211,8 +208,8 @@ class Keypoints(Kind):
         except (TypeError, ValueError):
             pairs = ((-1, -1),)
         points = [point for pair in pairs for point in pair]
-        whole = all(isinstance(point, int) and not isinstance(point, bool) for point in points)
-        if not whole or not all(0 <= a < b < self.points for a, b in pairs) or len(set(points)) < len(points):
+        ints = all(isinstance(point, int) and not isinstance(point, bool) for point in points)
+        if not ints or not all(0 <= a < b < self.points for a, b in pairs) or len(set(points)) < len(points):
             self._fail(
                 "pairs", f"pairs of points (i, j), 0 <= i < j < {self.points}, no point in two of them"
             )
@@ -233,11 +230,11 @@ class Keypoints(Kind):
 
 @dataclass(frozen=True)
 class Labels(Kind):
-    """The classes of objects: of each its index, -1 for none.
+    """The classes of objects: the index of each, -1 for none.
 
     Args:
         classes: names of the classes; (): indices without names.
-        ids: the number that the source calls each class, as COCO's category ids; (): its index.
+        ids: the source's number of each class, such as COCO's category ids; (): its index.
     """
 
     name: ClassVar[str] = "labels"
@@ -263,13 +260,13 @@ class Labels(Kind):
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """Index by class name; of two classes of one name the first."""
+        """Index by class name; the first of two classes with one name."""
         return {name: index for index, name in reversed(list(enumerate(self.classes)))}
 
 
 @dataclass(frozen=True)
 class Texts(Kind):
-    """Any number of str, as the captions of a picture."""
+    """Any number of str, such as the captions of a picture."""
 
     name: ClassVar[str] = "texts"
 
@@ -278,7 +275,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-# ---- fields -----------------------------------------------------------------------------------------
+# ---- Other kinds ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -286,8 +283,8 @@ class Image(Kind):
     """A picture: the bytes of an image file, or raw pixels.
 
     Args:
-        channels: of the batch's pixels: 3 RGB, 1 gray; 2 and 4 of PNGs with alpha; others of raw pixels only.
-        bits: 8 (uint8) or 16 (uint16) a channel.
+        channels: of a batch's pixels: 3 RGB, 1 gray, 2 and 4 for PNGs with alpha, others for raw pixels only.
+        bits: 8 (uint8) or 16 (uint16) per channel.
     """
 
     name: ClassVar[str] = "image"
@@ -309,12 +306,12 @@ class Image(Kind):
 
 @dataclass(frozen=True)
 class Mask(Kind):
-    """A picture of ids, classes' or instances'; a palette PNG's are its indices, not its colours.
+    """A picture of ids of classes or instances; in a palette PNG they are its indices, not its colours.
 
     Args:
-        bits: 8 or 16 an id.
+        bits: 8 or 16 per id.
         classes: names of the ids; (): they have none.
-        ignore: the id of pixels that do not count; what padding has.
+        ignore: the id of pixels that do not count, and of padding.
     """
 
     name: ClassVar[str] = "mask"
@@ -338,7 +335,7 @@ class Mask(Kind):
 
 @dataclass(frozen=True)
 class Label(Kind):
-    """A class: its index, -1 for none.
+    """A class, by its index, -1 for none.
 
     Args:
         classes: names of the classes; (): indices without names.
@@ -356,7 +353,7 @@ class Label(Kind):
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """Index by class name; of two classes of one name the first."""
+        """Index by class name; the first of two classes with one name."""
         return {name: index for index, name in reversed(list(enumerate(self.classes)))}
 
 
@@ -365,7 +362,7 @@ class Scalar(Kind):
     """One number.
 
     Args:
-        dtype: one of :data:`DTYPES`; anything that NumPy or torch calls it.
+        dtype: one of :data:`DTYPES`, in any form that NumPy or torch has for it.
     """
 
     name: ClassVar[str] = "scalar"
@@ -381,11 +378,11 @@ class Scalar(Kind):
 
 @dataclass(frozen=True)
 class Array(Kind):
-    """Numbers of a fixed shape; or rows of a fixed shape, of which each sample has a number of its own.
+    """Numbers of a fixed shape; or any number of rows of a fixed shape per sample.
 
     Args:
-        dtype: one of :data:`DTYPES`; anything that NumPy or torch calls it.
-        shape: of a sample's value. None first: any number of rows.
+        dtype: one of :data:`DTYPES`, in any form that NumPy or torch has for it.
+        shape: the shape of a sample's value. None first: any number of rows.
     """
 
     name: ClassVar[str] = "array"
@@ -423,7 +420,7 @@ class Array(Kind):
 
     @property
     def has_ids(self) -> bool:
-        """Whether each row is one whole number that int64 holds."""
+        """Whether each row is one integer that fits int64."""
         return self.shape == (None,) and np.can_cast(self.item_dtype, np.int64)
 
 
@@ -432,7 +429,7 @@ class Text(Kind):
     """A str.
 
     Args:
-        null: whether a sample may have none, which is None in a batch, and no ``""``.
+        null: whether a sample may have no text, which is None in a batch, not ``""``.
     """
 
     name: ClassVar[str] = "text"
@@ -477,13 +474,13 @@ KINDS: dict[str, type[Kind]] = {
 }
 
 
-#: Kinds whose values are of a picture's places: they move with it.
+#: Kinds whose values are positions in a picture, and move with it.
 PLACES: tuple[type[Kind], ...] = (Mask, Boxes, Keypoints, Polygons)
 
 
 def _dtype_name(kind: str, dtype: Any) -> str:
     try:
-        # torch's have no other way to NumPy without importing torch
+        # str() is the only way from torch's dtypes to NumPy's without importing torch.
         words = dtype if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
         name = str(np.dtype(words).name)
     except (TypeError, ValueError, SyntaxError):
@@ -494,27 +491,27 @@ def _dtype_name(kind: str, dtype: Any) -> str:
 
 
 def _little(name: str) -> np.dtype[Any]:
-    found: np.dtype[Any] = np.dtype(name).newbyteorder("<")
-    return found
+    dtype: np.dtype[Any] = np.dtype(name).newbyteorder("<")
+    return dtype
 
 
 def _is_side(side: Any) -> bool:
     return isinstance(side, int) and not isinstance(side, bool) and side >= 1
 
 
-# ---- Kinds of fields as words, such as boxes(xywh), scalar(float32) or text -------------------------
+# ---- Kinds as words ---------------------------------------------------------------------------------
 
 
 def kind_of(what: Any) -> Kind:
-    """A kind, from whatever says which.
+    """Return a kind from any description of one.
 
     Args:
-        what: a kind; its class, if it needs no settings; a mapping as :meth:`Kind.to_json` gives; or words: a
-            kind's name, with settings in parentheses as Python would have them (names need no quotes), or the
-            name of a dtype, which is a scalar.
+        what: a kind; its class, if it needs no settings; a mapping from :meth:`Kind.to_json`; or words: a
+            kind's name, with settings in parentheses as in Python (names need no quotes), or the name of a
+            dtype, which is a scalar.
 
     Raises:
-        ValueError, TypeError: no such kind, or settings that are wrong.
+        ValueError, TypeError: there is no such kind, or settings are wrong.
     """
     if isinstance(what, Kind):
         return what
@@ -531,9 +528,9 @@ def kind_of(what: Any) -> Kind:
 
 
 def leader_of(text: str) -> tuple[str, str | None]:
-    """``"labels of boxes"`` as a kind's words and the field that its rows follow; None: they follow none."""
-    words, said, name = text.rpartition(" of ")
-    if not said or _is_python(text):
+    """Split ``"labels of boxes"`` into a kind's words and the field that its rows follow, None if none."""
+    words, separator, name = text.rpartition(" of ")
+    if not separator or _is_python(text):
         return text, None
     return words.strip(), name.strip()
 
@@ -547,14 +544,14 @@ def _is_python(text: str) -> bool:
 
 
 def words_of(kind: Kind) -> str:
-    """The words for a kind; settings that it has by default, and class names and ids, are left out."""
+    """Return the words for a kind, without default settings, class names and ids."""
     settings = []
     for setting in fields(kind):
         value = getattr(kind, setting.name)
         if setting.name not in ("classes", "ids") and value != setting.default:
-            said = value if isinstance(value, str) else repr(value)
+            word = value if isinstance(value, str) else repr(value)
             needs_name = setting.name not in ("dtype", "shape", "format", "points")
-            settings.append(f"{setting.name}={said}" if needs_name else said)
+            settings.append(f"{setting.name}={word}" if needs_name else word)
     return f"{kind.name}({', '.join(settings)})" if settings else kind.name
 
 
@@ -591,10 +588,10 @@ def _made(cls: type[Kind], text: str, positional: list[Any], named: dict[str, An
         ) from None
 
 
-# ---- Numbers of any source as arrays of a field's dtype, refused where they would become others -----
+# ---- Numbers as arrays ------------------------------------------------------------------------------
 
-# The quiet NaN with R's payload for "not available", 0x7A2 (of float16 0x1A2): a NaN to all arithmetic, and
-# by its bits a value that is missing, not one that is not a number.
+# The quiet NaN with R's payload for "not available", 0x7A2 (for float16 0x1A2): arithmetic takes it for any
+# NaN, and its bits tell a missing value from one that is not a number.
 _MISSING_BITS = {"float16": 0x7FA2, "float32": 0x7FC007A2, "float64": 0x7FF80000000007A2}
 #: The missing value of each dtype that has one.
 MISSING = {
@@ -604,54 +601,55 @@ MISSING = {
 
 
 def is_missing(values: Any) -> npt.NDArray[np.bool_]:
-    """Which numbers are missing ones; of dtypes without such a value none."""
-    found = np.ascontiguousarray(values)
-    if found.dtype.name not in _MISSING_BITS:
-        return np.zeros(found.shape, np.bool_)
-    bits: npt.NDArray[np.bool_] = found.view(f"u{found.dtype.itemsize}") == _MISSING_BITS[found.dtype.name]
-    return bits
+    """Return which numbers are missing; none for dtypes without a missing value."""
+    numbers = np.ascontiguousarray(values)
+    dtype = numbers.dtype
+    if dtype.name not in _MISSING_BITS:
+        return np.zeros(numbers.shape, np.bool_)
+    missing: npt.NDArray[np.bool_] = numbers.view(f"u{dtype.itemsize}") == _MISSING_BITS[dtype.name]
+    return missing
 
 
 def as_numbers(value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
-    """An array of ``dtype`` of equal numbers; floats are rounded to the nearest.
+    """Return an array of ``dtype`` with equal numbers; floats are rounded to the nearest.
 
     Args:
-        value: a number, nested sequences of them, an array or a tensor on the CPU.
-        dtype: of the result.
-        where: for messages, as ``"field 'area'"``.
+        value: a number, nested sequences of numbers, an array, or a tensor on the CPU.
+        dtype: the dtype of the result.
+        where: for messages, such as ``"field 'area'"``.
 
     Raises:
-        TypeError: no numbers; or fractions for a field of integers.
-        ValueError: sequences of unequal lengths; numbers that ``dtype`` cannot hold.
+        TypeError: these are not numbers, or fractions for a field of integers.
+        ValueError: sequences have unequal lengths, or ``dtype`` cannot hold a number.
     """
     try:
-        found = np.asarray(value)
+        numbers = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(
             f"{where} must be numbers in a regular shape. Found: {_shown(value)} ({error})."
         ) from None
-    if found.size == 0:
-        return np.zeros(found.shape, dtype)
-    if found.dtype.kind == "f" and dtype.kind in "iu" and not hasattr(value, "dtype"):
-        found = np.asarray(value, object)  # NumPy rounds integers of which some need uint64
-    if found.dtype.kind == "O":  # integers beyond 64 bits among them
-        found = _integers(found, value, dtype, where)
-    if found.dtype.kind not in "buif":
-        raise TypeError(f"{where} must be numbers ({dtype.name}). Found: {_shown(value)} ({found.dtype}).")
+    if numbers.size == 0:
+        return np.zeros(numbers.shape, dtype)
+    if numbers.dtype.kind == "f" and dtype.kind in "iu" and not hasattr(value, "dtype"):
+        numbers = np.asarray(value, object)  # NumPy rounds integers if some need uint64
+    if numbers.dtype.kind == "O":  # some integers are beyond 64 bits
+        numbers = _integers(numbers, value, dtype, where)
+    if numbers.dtype.kind not in "buif":
+        raise TypeError(f"{where} must be numbers ({dtype.name}). Found: {_shown(value)} ({numbers.dtype}).")
     if dtype.kind == "f":
-        return _as_floats(found, dtype, where)
-    if found.dtype.kind == "f":
-        raise TypeError(f"{where} must be integers ({dtype.name}). Found: {_shown(value)} ({found.dtype}).")
+        return _as_floats(numbers, dtype, where)
+    if numbers.dtype.kind == "f":
+        raise TypeError(f"{where} must be integers ({dtype.name}). Found: {_shown(value)} ({numbers.dtype}).")
     low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-    for extreme in (int(found.min()), int(found.max())):
+    for extreme in (int(numbers.min()), int(numbers.max())):
         if not low <= extreme <= high:
             raise ValueError(f"{where} must be from {low} to {high} ({dtype.name}). Found: {extreme}.")
-    return found.astype(dtype)
+    return numbers.astype(dtype)
 
 
-def _integers(found: npt.NDArray[Any], value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
-    """Integers of Python's, exactly; ``dtype``: what they are to be."""
-    flat = found.ravel().tolist()
+def _integers(objects: npt.NDArray[Any], value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
+    """Return Python's integers as int64 or uint64, exactly; ``dtype``: the field's, for messages."""
+    flat = objects.ravel().tolist()
     wrong = [part for part in flat if not isinstance(part, int)]
     if wrong and all(isinstance(part, (int, float)) for part in flat):
         raise TypeError(f"{where} must be integers ({dtype.name}). Found: {_shown(value)} (float64).")
@@ -659,20 +657,20 @@ def _integers(found: npt.NDArray[Any], value: Any, dtype: np.dtype[Any], where: 
         raise TypeError(f"{where} must be numbers. Found: {_shown(wrong[0])} in {_shown(value)}.")
     low, high = min(flat), max(flat)
     if low >= 0 and high < 1 << 64:
-        return found.astype(np.uint64)
+        return objects.astype(np.uint64)
     if low >= -(1 << 63) and high < 1 << 63:
-        return found.astype(np.int64)
+        return objects.astype(np.int64)
     raise ValueError(f"{where} must be numbers of at most 64 bits. Found: {max(flat, key=abs)}.")
 
 
-def _as_floats(found: npt.NDArray[Any], dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
+def _as_floats(numbers: npt.NDArray[Any], dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
     with np.errstate(over="ignore"):
-        rounded = found.astype(dtype)
-    lost = np.isinf(rounded) & np.isfinite(found)
+        rounded = numbers.astype(dtype)
+    lost = np.isinf(rounded) & np.isfinite(numbers)
     if lost.any():
         raise ValueError(
             f"{where} must be from {-float(np.finfo(dtype).max):g} to {float(np.finfo(dtype).max):g} "
-            f"({dtype.name}). Found: {found[lost].ravel()[0]}."
+            f"({dtype.name}). Found: {numbers[lost].ravel()[0]}."
         )
     return rounded
 

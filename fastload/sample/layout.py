@@ -1,5 +1,4 @@
-"""Where the fields of a batch lie in its memory: what slots, rings, shared slots and memory plans speak
-of."""
+"""The places of a batch's fields in its memory, for slots, rings, shared slots and memory plans."""
 
 from __future__ import annotations
 
@@ -18,28 +17,27 @@ if TYPE_CHECKING:
     from fastload.sample.ragged import Ragged
 
 
-# ---- Where the fields of one batch lie --------------------------------------------------------------
-# One behind the other, each where its size allows.
+# ---- Places of fields -------------------------------------------------------------------------------
 
-_ALIGN = 64  # bytes; a cache line, and every dtype's
+_ALIGN = 64  # bytes; a cache line, and enough for every dtype
 
-#: What the core has measured of a field of n samples: (n + 1,) offsets of rows or objects; (n, 2) height and
-#: width of pictures; (n, 3) count, height and width of masks of objects; None where all are alike.
+#: The core's measurements of a field of n samples: (n + 1,) offsets of rows or objects; (n, 2) height and
+#: width of pictures; (n, 3) count, height and width of masks of objects; None if all samples are alike.
 Measured: TypeAlias = "npt.NDArray[np.int64] | None"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a batch's part of one field lies.
+    """The place of one field in a batch's memory.
 
     Args:
         begin: first byte.
         nbytes: bytes of all samples.
-        stride: bytes from one sample to the next; 0 where they differ.
+        stride: bytes from one sample to the next; 0 if they differ.
         size: height and width of pictures, or of objects' masks, in one tensor.
         offsets: (n + 1,) of rows or objects, in rows or bytes; of a list of pictures (n,), in bytes.
         sizes: (n, 2) height and width of pictures that differ; of objects' masks (n, 3), their count first.
-        numbers_at: where ``offsets`` or ``sizes`` lie in the batch's memory.
+        numbers_at: first byte of ``offsets`` or ``sizes`` in the batch's memory.
     """
 
     begin: int
@@ -52,12 +50,12 @@ class Place:
 
     @property
     def measured(self) -> Measured:
-        """What the core has measured of it."""
+        """The core's measurements of the field."""
         return self.offsets if self.sizes is None else self.sizes
 
     @property
     def numbers(self) -> Measured:
-        """What the batch's memory has of it, in one dimension."""
+        """The measurements that the batch's memory has, in one dimension."""
         if self.sizes is None or self.offsets is None:
             known = self.measured
             return None if known is None else known.reshape(-1)
@@ -67,34 +65,33 @@ class Place:
 
 
 class Planner:
-    """Takes memory for one field after the other of a batch of ``size`` samples."""
+    """An allocator of memory for the fields of a batch of ``size`` samples, one by one."""
 
     def __init__(self, size: int) -> None:
         self.end = 0
         self._size = size
 
     def take(self, nbytes: int) -> int:
-        """The first byte of ``nbytes`` that nobody else has."""
+        """Allocate ``nbytes`` and return their first byte."""
         begin = self.end
         self.end = _aligned(begin + nbytes)
         return begin
 
     def numbers(self, field: FieldLayout, known: npt.NDArray[np.int64]) -> Place:
-        """Room for what the batch's memory has of a field that is measured."""
+        """Allocate the measurements of a field."""
         count = known.size if field.form != "masks" or field.has_offsets else 3 * self._size + 1
         return Place(0, 0, numbers_at=self.take(8 * count))
 
     def equal(self, stride: int, size: tuple[int, int] = (0, 0), **more: Any) -> Place:
-        """Samples of ``stride`` bytes."""
+        """Allocate samples of ``stride`` bytes."""
         nbytes = self._size * stride
         return Place(self.take(nbytes), nbytes, stride, size, **more)
 
     def place(self, field: FieldLayout, known: Measured, at: int) -> Place:
-        """Rows, objects, masks or pictures of a field, of which ``known`` was measured; its numbers lie at
-        ``at``.
+        """Allocate rows, objects, masks or pictures of a field with measurements ``known``, stored at ``at``.
 
         Raises:
-            ValueError: a picture is larger than there is room for.
+            ValueError: a picture is larger than ``sizes`` allows.
         """
         if field.form == "masks":
             assert known is not None
@@ -132,20 +129,20 @@ def _aligned(nbytes: Any) -> Any:
 
 
 def _listed(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Where samples of these bytes begin, and the bytes of all."""
+    """Return where samples with these numbers of bytes begin, and the bytes of all."""
     lengths = _aligned(lengths)
     return np.cumsum(lengths) - lengths, int(lengths.sum())
 
 
-# ---- layout -----------------------------------------------------------------------------------------
+# ---- Layouts ----------------------------------------------------------------------------------------
 
-#: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
-#: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels. ``masks``: pixels of each
-#: of the sample's objects.
+#: ``fixed``: a tensor with one shape for all samples. ``rows``: any number of rows of numbers per sample.
+#: ``objects``: bytes that ``decode`` turns into an object. ``picture``: pixels. ``masks``: pixels of a mask
+#: for each of the sample's objects.
 Form: TypeAlias = Literal["fixed", "rows", "objects", "picture", "masks"]
-#: The key of a batch under which it says which of its positions are samples.
+#: A batch's key of which positions are samples.
 VALID = "valid"
-#: The key under which a batch on a device has its numbers on the host, for a collate.
+#: The key, for a collate, of the numbers on the host of a batch on a device.
 HOST = ".host"
 #: The keys, for a collate, of sample ids (-1: none), and of how each view shows its picture (``kView`` in
 #: csrc/core/sample/field_plan.h).
@@ -154,29 +151,29 @@ Cut: TypeAlias = Callable[[int, int], torch.Tensor]
 
 
 def sizes_name(field: str) -> str:
-    """The key of a batch under which it has the sizes of a field's pictures."""
+    """Return a batch's key of the sizes of a field's pictures."""
     return f"{field}_sizes"
 
 
 @dataclass(frozen=True)
 class FieldLayout:
-    """What a batch holds of one field of each sample.
+    """The layout of one field in a batch.
 
     Args:
-        name: the field's.
+        name: the key in batches.
         form: see :data:`Form`.
-        dtype: of the numbers; of objects uint8, their bytes.
+        dtype: of the numbers; for objects uint8, their bytes.
         shape: of a sample (fixed), of a row (rows), or of a picture: (height, width) or (channels, height,
-            width), with height and width 0 where they are measured; of masks (height, width) likewise.
-        blank: what a position without a sample has; rows and objects have nothing there.
-        mode: of pictures or masks that differ in size: "pad" to one size, or "list"; "stack": they do not.
-        multiple: "pad": the batch's largest height and width are rounded up to multiples of it.
-        most: "pad": always to this height and width; None: to the batch's largest.
-        decode: makes an object of its bytes.
-        view: which of a sample's views.
-        of: the schema's field, where it has another name: a sample with several views has it several times.
-        delivered: the dtype that its consumer gets, if another one.
-        behind: the mode of what Python callables have made; "": the same.
+            width), with height and width 0 if they are measured; of masks (height, width) likewise.
+        blank: the value at a position without a sample; rows and objects have nothing there.
+        mode: for pictures or masks that differ in size: "pad" to one size, or "list"; else "stack".
+        multiple: with "pad": the batch's largest height and width are rounded up to multiples of it.
+        most: with "pad": always to this height and width; None: to the batch's largest.
+        decode: turns bytes into an object.
+        view: the number of the sample's view.
+        of: the schema's field, if its name differs: a sample with several views has it several times.
+        delivered: the dtype that the consumer gets, if it differs.
+        behind: the mode after Python callables, if it differs.
     """
 
     name: str
@@ -195,8 +192,7 @@ class FieldLayout:
 
     @property
     def is_origin(self) -> bool:
-        """Whether it says where a sample comes from, and is of no field of the schema: names of those begin
-        with no dot."""
+        """Whether it says where a sample comes from; names of the schema's fields never begin with a dot."""
         return self.name.startswith(".")
 
     @property
@@ -206,12 +202,12 @@ class FieldLayout:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the core has to look at the samples before their place is known."""
+        """Whether the core must measure the samples before their place is known."""
         return self.has_offsets or self.mode != "stack"
 
     @property
     def has_offsets(self) -> bool:
-        """Whether what is measured is where each sample's rows, bytes or masks begin."""
+        """Whether the measurements are the offsets of each sample's rows, bytes or masks."""
         return self.form in ("rows", "objects") or (self.form == "masks" and self.mode == "stack")
 
     @property
@@ -221,15 +217,15 @@ class FieldLayout:
 
     @property
     def channels(self) -> int:
-        """Numbers a pixel."""
+        """Numbers per pixel."""
         return self.shape[0] if len(self.shape) == 3 else 1
 
     def picture_bytes(self, height: int, width: int) -> int:
-        """Bytes of a picture of that size."""
+        """Return the bytes of a picture of that size."""
         return height * width * self.channels * self.dtype.itemsize
 
     def padded_size(self, sizes: npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Height and width to which a batch's pictures are padded.
+        """Return height and width to which a batch's pictures are padded.
 
         Args:
             sizes: (n, 2) height and width of each.
@@ -254,31 +250,31 @@ class FieldLayout:
 
 @dataclass(frozen=True)
 class SampleLayout:
-    """What a batch holds of each sample: the fields in their order."""
+    """The layout of a batch's samples: the fields in order."""
 
     fields: tuple[FieldLayout, ...]
 
     @cached_property
     def is_measured(self) -> bool:
-        """Whether the core has to look at the samples before it is known where their fields lie."""
+        """Whether the core must measure the samples before the places of their fields are known."""
         return any(field.is_measured for field in self.fields)
 
     def picture_size(self, view: int) -> tuple[int, int]:
-        """Height and width of all pictures of a view; (0, 0) where they differ, or there are none."""
+        """Return height and width of all pictures of a view; (0, 0) if they differ, or there are none."""
         fields = [field for field in self.fields if field.form == "picture" and field.view == view]
         if not fields or fields[0].mode != "stack":
             return 0, 0
         return fields[0].shape[-2], fields[0].shape[-1]
 
     def of(self, size: int, measured: Sequence[Measured]) -> BatchLayout:
-        """The layout of a batch of ``size`` samples.
+        """Return the layout of a batch of ``size`` samples.
 
         Args:
-            measured: for each field None, or (size + 1,) offsets, or (size, 2) sizes, or of masks (size, 3)
+            measured: for each field None, or (size + 1,) offsets, or (size, 2) sizes, or for masks (size, 3)
                 counts and sizes, int64.
 
         Raises:
-            ValueError: a picture is larger than there is room for.
+            ValueError: a picture is larger than ``sizes`` allows.
         """
         planner = Planner(size)
         planner.take(size)  # which positions are samples
@@ -299,60 +295,60 @@ class SampleLayout:
         return BatchLayout(self, size, ordered, device_bytes, planner.end)
 
     def split(self, size: int, flat: npt.NDArray[np.int64]) -> list[Measured]:
-        """What was measured of each field of a batch, of :attr:`BatchLayout.measured`."""
-        found: list[Measured] = []
+        """Split :attr:`BatchLayout.measured` into the measurements of each field."""
+        measured: list[Measured] = []
         for field in self.fields:
             if not field.is_measured:
-                found.append(None)
+                measured.append(None)
                 continue
             shape = (size + 1,) if field.has_offsets else (size, 3 if field.form == "masks" else 2)
             count = math.prod(shape)
-            found.append(flat[:count].reshape(shape))
+            measured.append(flat[:count].reshape(shape))
             flat = flat[count:]
-        return found
+        return measured
 
     def measured_of(self, raw: Mapping[str, Any]) -> list[Measured]:
-        """What the core would have measured for a batch of :meth:`BatchLayout.raw`."""
-        found: list[Measured] = []
+        """Return what the core would have measured for a batch of :meth:`BatchLayout.raw`."""
+        measured: list[Measured] = []
         for field in self.fields:
             value = raw[field.name]
             if field.has_offsets:
-                found.append(value.offsets.numpy())
+                measured.append(value.offsets.numpy())
             elif field.form == "masks" and field.mode == "pad":
                 counts = np.diff(value.offsets.numpy())[:, None]
-                found.append(np.concatenate([counts, raw[sizes_name(field.name)].numpy()], 1))
+                measured.append(np.concatenate([counts, raw[sizes_name(field.name)].numpy()], 1))
             elif field.form == "masks":
-                found.append(np.array([part.shape for part in value], np.int64).reshape(-1, 3))
+                measured.append(np.array([part.shape for part in value], np.int64).reshape(-1, 3))
             elif field.mode == "pad":
-                found.append(raw[sizes_name(field.name)].numpy())
+                measured.append(raw[sizes_name(field.name)].numpy())
             elif field.mode == "list":
-                found.append(np.array([part.shape[-2:] for part in value], np.int64).reshape(-1, 2))
+                measured.append(np.array([part.shape[-2:] for part in value], np.int64).reshape(-1, 2))
             else:
-                found.append(None)
-        return found
+                measured.append(None)
+        return measured
 
     def finished(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """A batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their bytes, in
-        the dtypes that are delivered."""
-        found = dict(raw)
+        """Return a batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their
+        bytes, in the dtypes that are delivered."""
+        batch = dict(raw)
         for field in self.fields:
             if field.delivered is not None:
-                found[field.name] = _converted(found[field.name], field.delivered)
+                batch[field.name] = _converted(batch[field.name], field.delivered)
             if field.decode is not None:
                 data, ends = raw[field.name].values.numpy().tobytes(), raw[field.name].offsets.tolist()
-                found[field.name] = [field.decode(data[begin:end]) for begin, end in pairwise(ends)]
-        return found
+                batch[field.name] = [field.decode(data[begin:end]) for begin, end in pairwise(ends)]
+        return batch
 
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """Where the fields of one batch lie; see :class:`SampleLayout`.
+    """The places of the fields of one batch; see :class:`SampleLayout`.
 
     Args:
-        layout: of a sample.
-        size: samples.
-        places: of each field.
-        device_bytes: bytes that a device wants, from the first one on.
+        layout: the layout of a sample.
+        size: the number of samples.
+        places: the place of each field.
+        device_bytes: the first bytes, which a device needs.
         nbytes: all bytes.
     """
 
@@ -364,7 +360,7 @@ class BatchLayout:
 
     @property
     def measured(self) -> npt.NDArray[np.int64]:
-        """What the layout was made from, one field behind the other; see :meth:`SampleLayout.split`."""
+        """The measurements of all fields, concatenated; see :meth:`SampleLayout.split`."""
         known = [place.measured for place in self.places]
         flat = [part.reshape(-1) for part in known if part is not None]
         return np.concatenate(flat) if flat else np.empty(0, np.int64)
@@ -380,38 +376,38 @@ class BatchLayout:
                 memory[place.numbers_at : place.numbers_at + known.nbytes] = known.view(np.uint8)
 
     def raw(self, cut: Cut, objects: Cut | None = None) -> dict[str, Any]:
-        """The batch by field: views of the memory.
+        """Return the batch by field: views of the memory.
 
         Args:
-            cut: the bytes from one place up to another, as a tensor.
-            objects: the same for what lies behind ``device_bytes``; None: ``cut``.
+            cut: returns the bytes from one place up to another, as a tensor.
+            objects: likewise, for what lies after ``device_bytes``; None: ``cut``.
 
         Returns:
             Tensors with the samples first; :class:`Ragged` for rows, for padded masks and for the bytes of
-            objects; a list of pictures, or of each sample's masks, that differ in size; for padded ones their
-            sizes besides, (size, 2) int64 height and width; and which positions are samples, (size,) bool.
+            objects; lists for pictures, or each sample's masks, that differ in size; the sizes of padded
+            ones, (size, 2) int64 height and width; and which positions are samples, (size,) bool.
         """
-        found: dict[str, Any] = {}
+        batch: dict[str, Any] = {}
         sizes: dict[str, Any] = {}
         for field, place in zip(self.layout.fields, self.places, strict=True):
             if field.form == "objects":
                 assert place.offsets is not None
                 data = (objects or cut)(place.begin, place.begin + place.nbytes)
-                found[field.name] = _ragged(data, torch.from_numpy(place.offsets))
+                batch[field.name] = _ragged(data, torch.from_numpy(place.offsets))
             elif field.form == "rows":
                 values = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
                 ends = self._numbers(place, self.size + 1, cut)
-                found[field.name] = _ragged(values.view(-1, *field.shape), ends, place.offsets)
+                batch[field.name] = _ragged(values.view(-1, *field.shape), ends, place.offsets)
             elif field.form == "picture":
-                found[field.name] = self._pictures(field, place, cut)
+                batch[field.name] = self._pictures(field, place, cut)
             elif field.form == "masks":
-                found[field.name] = self._masks(field, place, cut)
+                batch[field.name] = self._masks(field, place, cut)
             else:
                 part = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
-                found[field.name] = part.view(self.size, *field.shape)
+                batch[field.name] = part.view(self.size, *field.shape)
             if field.mode == "pad":
                 sizes[sizes_name(field.name)] = self._sizes(field, place, cut)
-        return {**found, **sizes, VALID: cut(0, self.size).view(torch.bool)}
+        return {**batch, **sizes, VALID: cut(0, self.size).view(torch.bool)}
 
     def write(self, memory: npt.NDArray[np.uint8], raw: Mapping[str, Any]) -> None:
         """Write a batch of :meth:`raw` that this layout was made for."""
@@ -420,8 +416,8 @@ class BatchLayout:
         for field in self.layout.fields:
             into, value = views[field.name], raw[field.name]
             if isinstance(into, list):
-                for picture, found in zip(into, value, strict=True):
-                    picture.copy_(found)
+                for picture, source in zip(into, value, strict=True):
+                    picture.copy_(source)
             elif field.form in ("objects", "rows", "masks"):
                 into.values.copy_(value.values)
             else:
@@ -431,12 +427,12 @@ class BatchLayout:
         return cut(place.numbers_at, place.numbers_at + 8 * count).view(torch.int64)
 
     def _sizes(self, field: FieldLayout, place: Place, cut: Cut) -> torch.Tensor:
-        """Height and width of each padded picture, or of each sample's padded masks."""
-        behind = self.size + 1 if field.form == "masks" else 0  # offsets
-        return self._numbers(place, behind + 2 * self.size, cut)[behind:].view(self.size, 2)
+        """Return height and width of each padded picture, or of each sample's padded masks."""
+        offsets = self.size + 1 if field.form == "masks" else 0
+        return self._numbers(place, offsets + 2 * self.size, cut)[offsets:].view(self.size, 2)
 
     def _masks(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
-        """Of all objects in one tensor, or of each sample's."""
+        """Return the masks of all objects in one tensor, or of each sample's."""
         assert place.offsets is not None
         if field.mode != "list":
             values = cut(place.begin, place.begin + place.nbytes).view(int(place.offsets[-1]), *place.size)
@@ -463,14 +459,14 @@ class BatchLayout:
 
 
 def _converted(value: Any, dtype: torch.dtype) -> Any:
-    """A tensor, a list of some, or a Ragged."""
-    return [one.to(dtype) for one in value] if isinstance(value, list) else value.to(dtype)
+    """Convert a tensor, a list of tensors, or a Ragged."""
+    return [part.to(dtype) for part in value] if isinstance(value, list) else value.to(dtype)
 
 
 def _pixels(
     flat: torch.Tensor, field: FieldLayout, first: tuple[int, ...], size: tuple[int, int]
 ) -> torch.Tensor:
-    """Interleaved pixels as (..., channels, height, width), or a mask's as (..., height, width)."""
+    """Return interleaved pixels as (..., channels, height, width), a mask's as (..., height, width)."""
     if len(field.shape) == 2:
         return flat.view(*first, *size)
     pixels = flat.view(*first, *size, field.channels)

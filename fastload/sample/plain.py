@@ -1,4 +1,4 @@
-"""Values of fields as JSON, and as stock libraries, can say them; what they give can be packed again."""
+"""Values of fields in JSON, and for stock libraries; they can be packed again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fastload.sample.schema import Field
 
 
 def plain_value(field: Field, data: bytes) -> Any:
-    """The value of a field's bytes: numbers, str, lists and dicts; bytes as base64, names of labels; None for
-    a text or a float that is missing.
+    """Return the value of a field's bytes: numbers, str, lists and dicts, with bytes as base64 and labels as
+    names; None for a missing text or float.
 
     Raises:
-        FormatError: bytes that are no value's.
+        FormatError: the bytes are not a legal value.
     """
     value = field.decode(data)
     kind = field.kind
@@ -24,12 +24,12 @@ def plain_value(field: Field, data: bytes) -> Any:
         return None if is_missing(value).item() else value.item()
     if isinstance(kind, Polygons):
         return [
-            one if isinstance(one, dict) else [part.reshape(-1).tolist() for part in one] for one in value
+            each if isinstance(each, dict) else [part.reshape(-1).tolist() for part in each] for each in value
         ]
     if isinstance(kind, Label):
         return _name_of(kind, value)
     if isinstance(kind, Labels):
-        return [_name_of(kind, one) for one in value.tolist()]
+        return [_name_of(kind, index) for index in value.tolist()]
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
@@ -44,10 +44,10 @@ def _name_of(kind: Label | Labels, index: int) -> Any:
 
 
 def is_file(field: Field, raw: bool = False) -> bool:
-    """Whether the pictures of a field are image files, not pixels as they are.
+    """Return whether the pictures of a field are image files, not raw pixels.
 
     Args:
-        field: of kind Image or Mask; images of other than one or three channels are pixels.
-        raw: whether all images are.
+        field: of kind Image or Mask; images with other than one or three channels are raw pixels.
+        raw: all images are raw pixels.
     """
     return not isinstance(field.kind, Image) or (field.kind.channels in (1, 3) and not raw)

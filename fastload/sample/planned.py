@@ -1,4 +1,4 @@
-"""What a batch holds of each field of a schema: from the fields asked for to their layout."""
+"""Planning of batches: from the fields asked for to their layout."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from fastload.sample.fields import Image, Label, Mask, Polygons
 from fastload.sample.layout import FieldLayout, Form, SampleLayout
 from fastload.sample.schema import Field, Schema
 
-#: Words that ``sizes=`` may be.
+#: Legal words for ``sizes=``.
 SIZES = ("stack", "pad", "list")
-_MULTIPLE = 32  # padded sides are rounded up to it: few shapes, which a network's strides divide
+_MULTIPLE = 32  # padded sides are rounded up to multiples: few shapes, divisible by a network's strides
 _IGNORE_LABEL = -100
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What becomes of a batch's pictures where they differ in size.
+    """The treatment of pictures of different sizes in a batch.
 
     Args:
-        mode: "stack": they must not; "pad": one tensor, filled up; "list": a tensor each.
-        most: "pad": always to this height and width.
+        mode: "stack": sizes must not differ; "pad": one padded tensor; "list": a tensor each.
+        most: with "pad": always to this height and width.
     """
 
     mode: Literal["stack", "pad", "list"] = "stack"
     most: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, given: Any) -> Sizes:
-        """From ``sizes=``.
+    def of(cls, value: Any) -> Sizes:
+        """Return the treatment that ``sizes=`` asks for.
 
         Raises:
-            ValueError, TypeError: something else.
+            ValueError, TypeError: the value is not legal.
         """
-        if isinstance(given, str) and given in SIZES:
-            return cls(given)  # type: ignore[arg-type]
-        sides = given if isinstance(given, (tuple, list)) else ()
+        if isinstance(value, str) and value in SIZES:
+            return cls(value)  # type: ignore[arg-type]
+        sides = value if isinstance(value, (tuple, list)) else ()
         if len(sides) == 2 and all(type(side) is int and side > 0 for side in sides):
             return cls("pad", (sides[0], sides[1]))
         legal = "'stack', 'pad', 'list', or (height, width) to pad to"
-        error = TypeError if not isinstance(given, (str, tuple, list)) else ValueError
-        raise error(f"sizes must be {legal}. Found: {given!r}.")
+        error = TypeError if not isinstance(value, (str, tuple, list)) else ValueError
+        raise error(f"sizes must be {legal}. Found: {value!r}.")
 
 
 def chosen(schema: Schema, names: Sequence[str] | None) -> tuple[Field, ...]:
-    """The fields of these names, in the order of the names; all without names.
+    """Return the fields with these names, in this order; all for None.
 
     Raises:
-        ValueError: there is no field of a name.
+        ValueError: there is no field with one of the names.
     """
     if names is None:
         return schema.fields
@@ -64,14 +64,14 @@ def chosen(schema: Schema, names: Sequence[str] | None) -> tuple[Field, ...]:
 def layout_of(
     fields: Sequence[Field], image_dtype: str, size: tuple[int, int] | None, sizes: Sizes, dense: bool = False
 ) -> SampleLayout:
-    """What a batch holds of each sample.
+    """Return the layout of a batch's samples.
 
     Args:
-        fields: the fields, in their order.
-        image_dtype: of images, the transform's.
-        size: height and width of all pictures; None: they differ, or are not known.
-        sizes: what becomes of pictures then.
-        dense: outlines and run lengths of objects are drawn.
+        fields: the fields, in order.
+        image_dtype: the transform's dtype of images.
+        size: height and width of all pictures; None: they differ, or are unknown.
+        sizes: the treatment of pictures whose sizes differ.
+        dense: draw outlines and run lengths of objects as masks.
     """
     return SampleLayout(tuple(_planned(field, image_dtype, size, sizes, dense) for field in fields))
 
@@ -99,10 +99,10 @@ def _planned(
 
 
 def picture_dtype(kind: Image, dtype: str) -> str:
-    """The dtype of an image's numbers in a batch; ``dtype``: the transform's."""
+    """Return the dtype of an image's numbers in a batch; ``dtype``: the transform's."""
     if kind.bits == 8 or dtype != "uint8":
         return dtype
-    return "uint16" if hasattr(torch, "uint16") else "int32"  # torch 2.3 has the first
+    return "uint16" if hasattr(torch, "uint16") else "int32"  # uint16 needs torch 2.3
 
 
 def _picture(

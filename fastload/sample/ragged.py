@@ -1,5 +1,4 @@
-"""Values of differing shapes in one batch, and samples taken out of a batch or put into it after it was
-filled."""
+"""Batches of values with different numbers of rows, and samples of a filled batch removed or replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +13,6 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
 
 # ---- Ragged -----------------------------------------------------------------------------------------
-# Values of which each sample of a batch has a number of its own, as boxes are.
 
 _SIGNED = {
     getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}")
@@ -24,7 +22,7 @@ _SIGNED = {
 
 
 class Ragged:
-    """The rows of all samples of a batch, one sample's behind the other's, and where each one's begin.
+    """The rows of all samples of a batch, sample by sample, and where each one's begin.
 
     Sample ``i`` has the rows ``values[offsets[i]:offsets[i + 1]]``; a sample may have none::
 
@@ -33,20 +31,20 @@ class Ragged:
         padded = batch["boxes"].to_padded(0.0)          # (batch, longest, 4)
         mask = torch.arange(padded.shape[1]) < batch["boxes"].lengths[:, None]
 
-    ``torch.utils.data.default_collate`` joins several of them to one. They can be pickled, moved (``to``) and
-    pinned (``pin_memory``), which is what frameworks ask of what is in a batch.
+    ``torch.utils.data.default_collate`` joins several into one. They can be pickled, moved (``to``) and
+    pinned (``pin_memory``), as frameworks expect of what is in a batch.
 
     Args:
         values: (rows, ...) the rows of all samples; any dtype.
-        offsets: (samples + 1,) int64 on the same device: 0 first, never falling, ``rows`` last. Where it is
-            not on the CPU, its numbers are not looked at, which would wait for the device.
+        offsets: (samples + 1,) int64 on the same device: 0 first, never falling, ``rows`` last. They are
+            only checked on the CPU: elsewhere the check would wait for the device.
 
     Raises:
         TypeError, ValueError: they are something else.
     """
 
     __slots__ = ("__weakref__", "_host", "_offsets", "_values")
-    __hash__ = None  # type: ignore[assignment]  # tensors within may change
+    __hash__ = None  # type: ignore[assignment]  # its tensors may change
 
     def __init__(self, values: torch.Tensor, offsets: torch.Tensor) -> None:
         _check(values, offsets)
@@ -56,25 +54,25 @@ class Ragged:
 
     @classmethod
     def trusted(cls, values: torch.Tensor, offsets: torch.Tensor, host: torch.Tensor | None = None) -> Ragged:
-        """One whose parts are known to fit: nothing is checked.
+        """Return one without checks, from parts that are known to fit.
 
         Args:
             values, offsets: see above.
-            host: the offsets on the CPU, where they are on a device: what asks for a sample's rows then
+            host: the offsets on the CPU, if ``offsets`` are on a device: access to a sample's rows then
                 does not wait for it.
         """
-        made = object.__new__(cls)
-        made._values = values
-        made._offsets = offsets
-        made._host = host
-        return made
+        ragged = object.__new__(cls)
+        ragged._values = values
+        ragged._offsets = offsets
+        ragged._host = host
+        return ragged
 
     @classmethod
     def from_list(cls, rows: Sequence[torch.Tensor]) -> Ragged:
-        """Of each sample's rows, (n, ...) each: equal but for ``n``, of one dtype.
+        """Return one from each sample's rows, (n, ...), which only differ in ``n``, and have one dtype.
 
         Raises:
-            ValueError: no samples, whose dtype and shape would be unknown; or they do not fit together.
+            ValueError: there are no samples, or they do not fit together.
         """
         if not rows:
             raise ValueError("Ragged.from_list needs the rows of at least one sample. Found: none.")
@@ -88,7 +86,7 @@ class Ragged:
         lengths = torch.tensor([len(part) for part in rows], dtype=torch.int64, device="cpu")
         return cls.trusted(torch.cat(list(rows)), _ends(lengths).to(first.device))
 
-    # ---- what it is ---------------------------------------------------------------------------
+    # ---- Parts --------------------------------------------------------------------------------
 
     @property
     def values(self) -> torch.Tensor:
@@ -102,11 +100,11 @@ class Ragged:
 
     @property
     def lengths(self) -> torch.Tensor:
-        """(samples,) int64: how many rows each sample has."""
+        """(samples,) int64: the number of rows of each sample."""
         return self._offsets.diff()
 
     def counts(self) -> list[int]:
-        """How many rows each sample has, as integers."""
+        """Return the number of rows of each sample, as integers."""
         ends: list[int] = self._ends_on_host().tolist()
         return [end - begin for begin, end in pairwise(ends)]
 
@@ -114,21 +112,21 @@ class Ragged:
         return self._offsets if self._host is None else self._host
 
     def _known(self) -> torch.Tensor | None:
-        """The offsets on the CPU, if they are there."""
+        """Return the offsets on the CPU, if they are known."""
         return self._offsets if self._host is None and self.device.type == "cpu" else self._host
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the values."""
+        """The dtype of the values."""
         return self._values.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where values and offsets are."""
+        """The device of values and offsets."""
         return self._values.device
 
     def __len__(self) -> int:
-        """Samples."""
+        """Return the number of samples."""
         return len(self._offsets) - 1
 
     def __repr__(self) -> str:
@@ -137,7 +135,7 @@ class Ragged:
         return f"Ragged({rows})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same rows for the same samples, of one dtype (NaN equals nothing)."""
+        """Return whether both have the same rows for the same samples, of one dtype (NaN equals nothing)."""
         if not isinstance(other, Ragged):
             return NotImplemented
         return (
@@ -153,14 +151,14 @@ class Ragged:
         self._values, self._offsets = state
         self._host = None
 
-    # ---- its samples --------------------------------------------------------------------------
+    # ---- Samples ------------------------------------------------------------------------------
 
     @overload
     def __getitem__(self, index: int) -> torch.Tensor: ...
     @overload
     def __getitem__(self, index: slice | torch.Tensor | Sequence[int]) -> Ragged: ...
     def __getitem__(self, index: Any) -> Any:
-        """One sample's rows, a view, for an integer; for several samples a Ragged.
+        """Return one sample's rows, a view, for an integer; for several samples a Ragged.
 
         Args:
             index: an integer, negative from the end; a slice; samples as a list or tensor of integers; or a
@@ -200,27 +198,27 @@ class Ragged:
         ends = _ends(lengths)
         rows = torch.arange(int(ends[-1]), device=self.device)
         if self.device.type == "cpu":
-            # torch.repeat_interleave wakes all of torch's threads, however little there is to do, and they
-            # then spin for a while on cores that decode.
+            # torch.repeat_interleave wakes all of torch's threads, even for small tensors, and they then
+            # spin for a while on cores that decode.
             rows += torch.from_numpy(np.repeat((begins - ends[:-1]).numpy(), lengths.numpy()))
         else:
             rows += torch.repeat_interleave(begins - ends[:-1], lengths)
         return Ragged.trusted(self._values[rows], ends)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        """Each sample's rows, (n, ...), views."""
+        """Yield each sample's rows, (n, ...), as views."""
         return iter(self.to_list())
 
     def to_list(self) -> list[torch.Tensor]:
-        """Each sample's rows, (n, ...), views."""
+        """Return each sample's rows, (n, ...), as views."""
         return list(torch.split(self._values, self.counts()))
 
     def to_padded(self, value: float = 0.0, max_rows: int | None = None) -> torch.Tensor:
-        """(samples, longest, ...): shorter samples are filled up with ``value``.
+        """Return (samples, longest, ...), with shorter samples filled up with ``value``.
 
         Args:
-            value: of the rows that no sample has.
-            max_rows: rows of the result, for shapes that stay equal; None: the longest sample's.
+            value: fills the rows that samples do not have.
+            max_rows: rows of the result, for a constant shape; None: those of the longest sample.
 
         Raises:
             ValueError: a sample has more than ``max_rows``.
@@ -235,25 +233,25 @@ class Ragged:
         shape = (len(self), longest if max_rows is None else max_rows, *self._values.shape[1:])
         padded = torch.full(shape, value, dtype=self.dtype, device=self.device)
         real = torch.arange(shape[1], device=self.device) < lengths.unsqueeze(1)
-        if self.dtype in _SIGNED:  # torch writes no unsigned numbers by a mask
+        if self.dtype in _SIGNED:  # torch cannot write unsigned numbers through a mask
             padded.view(_SIGNED[self.dtype])[real] = self._values.view(_SIGNED[self.dtype])
         else:
             padded[real] = self._values
         return padded
 
     def to_nested(self) -> torch.Tensor:
-        """torch's nested tensor of jagged layout, (samples, j, ...), on the same memory."""
+        """Return torch's nested tensor of jagged layout, (samples, j, ...), on the same memory."""
         nested: torch.Tensor = torch.nested.nested_tensor_from_jagged(self._values, self._offsets)
         return nested
 
     def mapped(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Ragged:
-        """One of what ``function`` makes of values and offsets: the same numbers, elsewhere."""
+        """Return one with ``function`` applied to values and offsets; it must keep their numbers."""
         return Ragged.trusted(function(self._values), function(self._offsets), self._known())
 
-    # ---- where it is --------------------------------------------------------------------------
+    # ---- Memory -------------------------------------------------------------------------------
 
     def to(self, *arguments: Any, **named: Any) -> Ragged:
-        """As ``torch.Tensor.to``, of the values; the offsets follow to the device, as int64."""
+        """Convert the values as ``torch.Tensor.to`` does; offsets follow to the device, as int64."""
         values = self._values.to(*arguments, **named)
         non_blocking = bool(named.get("non_blocking", False))
         if values is self._values:
@@ -262,17 +260,17 @@ class Ragged:
         return Ragged.trusted(values, offsets, self._known())
 
     def pin_memory(self, device: Any = None) -> Ragged:
-        """In pinned memory, as ``torch.Tensor.pin_memory``."""
+        """Return one in pinned memory, as ``torch.Tensor.pin_memory`` does."""
         pinned = () if device is None else (device,)
         return Ragged.trusted(self._values.pin_memory(*pinned), self._offsets.pin_memory(*pinned))
 
     def is_pinned(self) -> bool:
-        """Whether the values are in pinned memory."""
+        """Return whether the values are in pinned memory."""
         return bool(self._values.is_pinned())
 
 
 def _ends(lengths: torch.Tensor) -> torch.Tensor:
-    """(n + 1,) offsets of rows of these lengths."""
+    """Return (n + 1,) offsets of rows of these lengths."""
     ends = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
     torch.cumsum(lengths, 0, out=ends[1:])
     return ends
@@ -309,7 +307,7 @@ def _check(values: torch.Tensor, offsets: torch.Tensor) -> None:
 
 
 def _joined(batch: Sequence[Ragged], *, collate_fn_map: Any = None) -> Ragged:
-    """What ``default_collate`` makes of several: the samples of all, in order."""
+    """Join several into one with the samples of all, in order, for ``default_collate``."""
     lengths = torch.cat([part.lengths for part in batch])
     return Ragged.trusted(torch.cat([part.values for part in batch]), _ends(lengths))
 
@@ -317,45 +315,44 @@ def _joined(batch: Sequence[Ragged], *, collate_fn_map: Any = None) -> Ragged:
 default_collate_fn_map[Ragged] = _joined
 
 
-# ---- Samples of a batch taken out or put in after it was filled -------------------------------------
-# The error policy, on the rare path.
+# ---- Replacing samples of a filled batch ------------------------------------------------------------
 
 Raw = Mapping[str, Any]
 
 
 def mended(layout: SampleLayout, raw: Raw, changes: Mapping[int, Raw | None]) -> dict[str, Any]:
-    """A batch with other samples at some positions.
+    """Return a batch with other samples at some positions.
 
     Args:
-        layout: of a sample.
-        raw: the batch, as :meth:`fastload.sample.layout.BatchLayout.raw` gives it; its tensors are written.
-        changes: by position a batch of one sample, or None: no sample.
+        layout: the layout of a sample.
+        raw: the batch from :meth:`fastload.sample.layout.BatchLayout.raw`; its tensors are written to.
+        changes: by position a batch of one sample; None: no sample.
 
     Returns:
         The batch. A position without a sample has no rows, no bytes of objects, and the fields' blanks.
     """
-    found = dict(raw)
+    batch = dict(raw)
     for field in layout.fields:
         parts = {at: None if new is None else new[field.name] for at, new in changes.items()}
         value = raw[field.name]
         if field.form == "masks" and not field.has_offsets:
-            found[field.name] = _with_masks(field, found, changes)
+            batch[field.name] = _with_masks(field, batch, changes)
         elif isinstance(value, Ragged):
-            found[field.name] = _with_rows(value, parts)
+            batch[field.name] = _with_rows(value, parts)
         elif isinstance(value, list):
-            found[field.name] = [
+            batch[field.name] = [
                 old if (new := parts.get(at)) is None else new[0] for at, old in enumerate(value)
             ]
             for at, new in parts.items():
                 if new is None:
-                    found[field.name][at].fill_(field.blank)
+                    batch[field.name][at].fill_(field.blank)
         else:
             if field.mode == "pad":
-                value = _with_sizes(field, found, changes)
-            found[field.name] = _written(field, value, parts)
+                value = _with_sizes(field, batch, changes)
+            batch[field.name] = _written(field, value, parts)
     for at, new in changes.items():
-        found[VALID][at] = new is not None
-    return found
+        batch[VALID][at] = new is not None
+    return batch
 
 
 def _with_rows(value: Ragged, parts: Mapping[int, Ragged | None]) -> Ragged:
@@ -365,15 +362,15 @@ def _with_rows(value: Ragged, parts: Mapping[int, Ragged | None]) -> Ragged:
     return Ragged.from_list(rows)
 
 
-def _with_masks(field: FieldLayout, found: dict[str, Any], changes: Mapping[int, Raw | None]) -> Any:
-    """The masks of each sample's objects; a position without a sample has none. Sizes are written."""
-    value = found[field.name]
+def _with_masks(field: FieldLayout, batch: dict[str, Any], changes: Mapping[int, Raw | None]) -> Any:
+    """Return the masks of each sample's objects, none without a sample, and update sizes in place."""
+    value = batch[field.name]
     samples = list(value)
     for at, new in changes.items():
         samples[at] = samples[at][:0] if new is None else new[field.name][0]
     if isinstance(value, list):
         return samples
-    sizes = found[sizes_name(field.name)]
+    sizes = batch[sizes_name(field.name)]
     for at, new in changes.items():
         if new is not None:
             sizes[at] = new[sizes_name(field.name)][0]
@@ -387,15 +384,15 @@ def _with_masks(field: FieldLayout, found: dict[str, Any], changes: Mapping[int,
     return Ragged.from_list(padded)
 
 
-def _with_sizes(field: FieldLayout, found: dict[str, Any], changes: Mapping[int, Raw | None]) -> torch.Tensor:
-    """The pictures, in room for the new ones, too; their sizes are written."""
+def _with_sizes(field: FieldLayout, batch: dict[str, Any], changes: Mapping[int, Raw | None]) -> torch.Tensor:
+    """Return the pictures, with room for the new ones, and update sizes in place."""
     name = sizes_name(field.name)
-    sizes = found[name]
+    sizes = batch[name]
     for at, new in changes.items():
         if new is not None:
             sizes[at] = new[name][0]
     height, width = field.padded_size(sizes.numpy())
-    old: torch.Tensor = found[field.name]
+    old: torch.Tensor = batch[field.name]
     if old.shape[-2:] == (height, width):
         return old
     room = torch.full((*old.shape[:-2], height, width), field.blank, dtype=old.dtype, device="cpu")

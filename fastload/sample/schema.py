@@ -1,4 +1,4 @@
-"""Schema: which fields a dataset's samples have, in their order; and how texts become captions of a batch."""
+"""Schemas: the fields of a dataset's samples, in order; and how texts become captions of a batch."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from fastload.sample.fields import (
     words_of,
 )
 
-# ---- schema -----------------------------------------------------------------------------------------
+# ---- Schemas ----------------------------------------------------------------------------------------
 
-MAX_FIELDS = 100  # their files have numbers of two digits
+MAX_FIELDS = 100  # numbers in the names of their files have two digits
 MAX_NAME_BYTES = 128
-# Keys of a batch that are no field's: which positions are samples, and sizes of pictures.
+# A batch's key of which positions are samples, and the end of its keys of pictures' sizes.
 _VALID, _SIZES = "valid", "_sizes"
-_LEADERS = (Boxes, Keypoints, Polygons, Labels, Texts)  # what has an entry for each object
+_LEADERS = (Boxes, Keypoints, Polygons, Labels, Texts)  # kinds with an entry for each object
 
 
 @dataclass(frozen=True)
 class Of:
-    """The kind of a field whose rows say something of the same objects as another field's.
+    """The kind of a field whose rows describe the same objects as those of another field.
 
     Args:
         leader: the other field's name.
-        kind: what the field holds.
+        kind: this field's kind.
     """
 
     leader: str
@@ -58,13 +58,13 @@ class Field:
     """A named field of a sample.
 
     Args:
-        name: in batches, and in the shards for other libraries.
+        name: its key in batches, and its name in shards for other libraries.
         kind: what it holds; see :mod:`fastload.sample.fields`.
-        of: the field whose objects its rows say something of, in the same order; None: it stands alone.
-        source: what it was in the set that it was packed from, as JSON; of no importance to loaders.
+        of: the field whose objects its rows describe, in the same order; None: it stands alone.
+        source: its description in the set from which it was packed, as JSON; loaders ignore it.
 
     Raises:
-        ValueError, TypeError: no legal name, or no kind.
+        ValueError, TypeError: the name or kind is not legal.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Field:
 
     @property
     def item_dtype(self) -> np.dtype[Any]:
-        """Of a value (fixed), of a row (ragged; objects: bytes), or of a picture's pixels (record)."""
+        """Dtype of a value (fixed), of a row (ragged; objects: bytes), or of a picture's pixels (record)."""
         return self.kind.item_dtype
 
     @property
@@ -103,28 +103,28 @@ class Field:
         return self.kind.item_bytes
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of a value; see :func:`fastload.sample.values.encode`."""
+        """Return the bytes of a value; see :func:`fastload.sample.values.encode`."""
         return values.encode(self.kind, value, self.name)
 
     def decode(self, data: bytes) -> Any:
-        """The value of such bytes; see :func:`fastload.sample.values.decode`."""
+        """Return the value of such bytes; see :func:`fastload.sample.values.decode`."""
         return values.decode(self.kind, data, self.name)
 
     def check(self, value: Any) -> None:
-        """Raise, in words, if the field cannot hold a value; see :func:`fastload.sample.values.encode`."""
+        """Raise if the field cannot hold a value; see :func:`fastload.sample.values.encode`."""
         self.encode(value)
 
     def check_bytes(self, data: bytes) -> None:
-        """Raise, in words, if bytes are no value's; see :func:`fastload.sample.values.check_bytes`."""
+        """Raise if bytes are not a legal value; see :func:`fastload.sample.values.check_bytes`."""
         values.check_bytes(self.kind, data, self.name)
 
     def to_json(self) -> dict[str, Any]:
-        """Name, kind and settings; also the field whose rows it belongs to and its source type, if known."""
-        said = {"of": self.of, "source": self.source}
+        """Return name, kind and settings; also ``of`` and ``source``, unless they are None."""
+        optional = {"of": self.of, "source": self.source}
         return {
             "name": self.name,
             **self.kind.to_json(),
-            **{key: value for key, value in said.items() if value is not None},
+            **{key: value for key, value in optional.items() if value is not None},
         }
 
     def __str__(self) -> str:
@@ -133,13 +133,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """The fields of a dataset's samples, in their order. Two of equal fields are equal.
+    """The fields of a dataset's samples, in order. Schemas with equal fields are equal.
 
     Args:
-        fields: at least one Image or Mask among them; at most :data:`MAX_FIELDS`.
+        fields: with at least one Image or Mask; at most :data:`MAX_FIELDS`.
 
     Raises:
-        ValueError: no legal schema.
+        ValueError: the schema is not legal.
     """
 
     fields: tuple[Field, ...]
@@ -169,7 +169,7 @@ class Schema:
 
     def _check_of(self, field: Field) -> None:
         where = f"Field {field.name!r} is of {field.of!r}"
-        leader = next((one for one in self.fields if one.name == field.of), None)
+        leader = next((other for other in self.fields if other.name == field.of), None)
         if leader is None:
             raise ValueError(f"{where}, and there is no such field. Fields: {', '.join(self.names)}.")
         if not isinstance(leader.kind, _LEADERS) or leader.of is not None:
@@ -184,15 +184,15 @@ class Schema:
 
     @classmethod
     def of(cls, what: Any) -> Schema:
-        """A schema, from whatever says which.
+        """Return a schema from any description of one.
 
         Args:
             what: a Schema; a mapping of kinds by name; or a sequence of Fields, pairs of name and kind, or
-                mappings as :meth:`Field.to_json` gives. Kinds may be words, as ``"boxes(xywh)"``, and with
-                their leader: ``Of("boxes", Labels())``, or ``"labels of boxes"``.
+                mappings from :meth:`Field.to_json`. Kinds may be words, such as ``"boxes(xywh)"``, and may
+                name their leader: ``Of("boxes", Labels())``, or ``"labels of boxes"``.
 
         Raises:
-            ValueError, TypeError: no legal schema.
+            ValueError, TypeError: the schema is not legal.
         """
         if isinstance(what, Schema):
             return what
@@ -207,58 +207,58 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Schema:
-        """The schema that :meth:`to_json` described.
+        """Return the schema that :meth:`to_json` described.
 
         Raises:
-            ValueError, TypeError: no such text.
+            ValueError, TypeError: the text does not describe a schema.
         """
         return cls.of(json.loads(text))
 
     def to_json(self) -> str:
-        """As JSON: a list of the fields, each with name, kind and settings."""
+        """Return JSON: a list of the fields, each with name, kind and settings."""
         return json.dumps([field.to_json() for field in self.fields], ensure_ascii=False)
 
     @property
     def index_field(self) -> Field:
-        """The field whose records are the index's: the first Image, else the first Mask."""
+        """The field whose records are in the index: the first Image, else the first Mask."""
         pictures = [field for field in self.fields if field.storage == "record"]
         return next((field for field in pictures if isinstance(field.kind, Image)), pictures[0])
 
     @property
     def label_field(self) -> Field | None:
-        """The field whose values are the index's labels: the first Label."""
+        """The field whose values are the labels in the index: the first Label."""
         return next((field for field in self.fields if isinstance(field.kind, Label)), None)
 
     @property
     def columns(self) -> tuple[tuple[int, Field], ...]:
-        """The fields that have files of their own, with their positions in the schema."""
+        """The fields with separate files, and their positions in the schema."""
         in_index = (self.index_field, self.label_field)
         return tuple((number, field) for number, field in enumerate(self.fields) if field not in in_index)
 
     def check_rows(self, data: Sequence[bytes | None]) -> None:
-        """Check that fields of one leader have equally many rows.
+        """Check that fields have as many rows as their leaders.
 
         Args:
-            data: a sample's values, in the schema's order; of pictures None.
+            data: a sample's values, in the schema's order; None for pictures.
 
         Raises:
-            ValueError: they have not, in words.
+            ValueError: the number of rows differs.
         """
         for field, value in zip(self.fields, data, strict=True):
             if field.of is None:
                 continue
             leader = self[field.of]
             wanted = values.row_count(leader.kind, data[self.position(field.of)] or b"")
-            found = values.row_count(field.kind, value or b"")
-            if found != wanted:
+            rows = values.row_count(field.kind, value or b"")
+            if rows != wanted:
                 raise ValueError(
                     f"field {field.name!r} is of {field.of!r} and must have as many rows, {wanted}. "
-                    f"Found: {found}."
+                    f"Found: {rows}."
                 )
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is an image and a label as version 1.0 has them: a batch is (images, labels)."""
+        """Whether it is an image and a label as in version 1.0: batches are (images, labels)."""
         return (
             [field.name for field in self.fields] == ["image", "label"]
             and all(field.source is None for field in self.fields)
@@ -268,14 +268,14 @@ class Schema:
 
     @classmethod
     def plain(cls, classes: Iterable[str] = ()) -> Schema:
-        """An image and a label, as version 1.0 has them."""
+        """Return the schema of an image and a label, as in version 1.0."""
         return cls((Field("image", Image()), Field("label", Label(tuple(classes)))))
 
     def position(self, name: str) -> int:
-        """Where a field stands.
+        """Return the position of a field.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: there is no field with this name.
         """
         for number, field in enumerate(self.fields):
             if field.name == name:
@@ -284,7 +284,7 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the fields, in their order."""
+        """The names of the fields, in order."""
         return tuple(field.name for field in self.fields)
 
     def __getitem__(self, name: str) -> Field:
@@ -304,7 +304,7 @@ class Schema:
 
 
 def field_of(name: str, kind: Any) -> Field:
-    """A field, from its name and whatever says what it holds and whose objects it is of."""
+    """Return a field from its name and any description of its kind and leader."""
     if isinstance(kind, Of):
         return Field(name, kind.kind, kind.leader)
     if isinstance(kind, str):
@@ -326,7 +326,7 @@ def _field_of(part: Any) -> Field:
 
 
 def _wrong_name(name: str) -> str | None:
-    """What is not legal about a field's name; None: nothing."""
+    """Return what is not legal about a field's name; None: nothing."""
     if not name or name.startswith(".") or "/" in name or not name.isprintable():
         return "must be printable characters without '/', and not begin with '.'"
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
@@ -337,25 +337,24 @@ def _wrong_name(name: str) -> str | None:
 
 
 # ---- Captions ---------------------------------------------------------------------------------------
-# What a batch has of texts, as ``DataLoader(text=...)`` is told.
 
 _PICKS = ("one", "first", "all")
 
 
 @dataclass(frozen=True)
 class Captions:
-    """``DataLoader(text={"captions": Captions(...)})``: which texts of a sample, and what is made of them
+    """``DataLoader(text={"captions": Captions(...)})``: the choice of a sample's texts and their tokenizer
     (``docs/guide/text.md``).
 
     Args:
-        tokenize: given a batch's texts, a list of str, it returns what the batch has of them: a tensor, list
-            or mapping of these with a row for each text. It runs in threads of its own, batches ahead, and
-            must depend on its texts alone. None: the texts themselves.
+        tokenize: takes a batch's texts, a list of str, and returns what the batch gets: a tensor, a list, or
+            a mapping of these, with a row for each text. It runs in separate threads, batches ahead, and its
+            result must depend on its texts alone. None: the texts themselves.
         pick: of several texts: "one", drawn anew in each epoch; "first"; or "all". Without any: "".
 
     Raises:
-        TypeError: ``tokenize`` cannot be called.
-        ValueError: no such ``pick``.
+        TypeError: ``tokenize`` is not callable.
+        ValueError: ``pick`` is not legal.
     """
 
     tokenize: Callable[[list[str]], Any] | None = None

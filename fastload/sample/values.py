@@ -1,4 +1,4 @@
-"""Values of fields as canonical little-endian bytes, as outlines, and as plain JSON; and back."""
+"""Encoding and decoding of fields' values: canonical little-endian bytes, outlines and JSON."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy.typing as npt
 from fastload.errors import FormatError
 from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels, Text, as_numbers
 
-# ---- The bytes of Polygons fields -------------------------------------------------------------------
-# Outlines as points, areas as run lengths. Layouts: FORMAT.md.
+# ---- Outlines and areas -----------------------------------------------------------------------------
+# The bytes of Polygons fields: outlines as points, areas as run lengths. FORMAT.md has the layouts.
 
-#: Of mixed outlines, either way: who draws them walks along them.
+#: The greatest absolute coordinate in mixed outlines, because drawing walks along them.
 MOST_COORDINATE = 1 << 20
 _U4, _F4, _F8 = np.dtype("<u4"), np.dtype("<f4"), np.dtype("<f8")
 _OUTLINE, _AREA = 0, 1  # forms of an object
@@ -26,7 +26,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class _Reader:
-    """Takes 32-bit words from bytes; ValueError where they end."""
+    """A reader of 32-bit words in bytes; raises ValueError at their end."""
 
     def __init__(self, data: bytes | npt.NDArray[np.uint8]) -> None:
         if len(data) % 4:
@@ -38,13 +38,13 @@ class _Reader:
         left = len(self._words) - self._at
         if count > left:
             raise ValueError(f"{count} words are to come, and {left} are left")
-        found = self._words[self._at : self._at + count]
+        words = self._words[self._at : self._at + count]
         self._at += count
-        return found
+        return words
 
     @property
     def taken(self) -> int:
-        """Words that were taken."""
+        """The number of words taken so far."""
         return self._at
 
     def end(self) -> None:
@@ -54,7 +54,7 @@ class _Reader:
 
 
 def encode_polygons(value: Any, where: str) -> bytes:
-    """Objects, each a list of polygons, each of at least three points, (m, 2) or flat x, y, ...."""
+    """Encode objects, each a list of polygons of at least three points, (m, 2) or flat x, y, ...."""
     objects = [[_points(part, where) for part in _list(polygons, where)] for polygons in _list(value, where)]
     if not objects:
         return b""
@@ -65,7 +65,7 @@ def encode_polygons(value: Any, where: str) -> bytes:
 
 
 def decode_polygons(data: bytes) -> list[list[npt.NDArray[np.float32]]]:
-    """Of each object its polygons, each (m, 2) float32; ValueError: bytes that are none."""
+    """Return the polygons of each object, each (m, 2) float32; raise ValueError for illegal bytes."""
     if not data:
         return []
     words = _Reader(data)
@@ -78,8 +78,8 @@ def decode_polygons(data: bytes) -> list[list[npt.NDArray[np.float32]]]:
 
 
 def encode_rle(value: Any, where: str) -> bytes:
-    """Objects, each ``{"size": [height, width], "counts": ...}``: run lengths column by column, zeros' first,
-    as a list or in COCO's compressed letters."""
+    """Encode objects, each ``{"size": [height, width], "counts": ...}``: run lengths column by column, zeros
+    first, as a list or in COCO's compressed letters."""
     objects = [_area(part, where) for part in _list(value, where)]
     if not objects:
         return b""
@@ -89,37 +89,37 @@ def encode_rle(value: Any, where: str) -> bytes:
 
 
 def decode_rle(data: bytes) -> list[dict[str, list[int]]]:
-    """Of each object size and run lengths; ValueError: bytes that are none."""
+    """Return size and run lengths of each object; raise ValueError for illegal bytes."""
     if not data:
         return []
     words = _Reader(data)
     count = int(words.take(1)[0])
     heads = words.take(3 * count).reshape(count, 3).tolist()
-    found = [
+    objects = [
         {"size": [height, width], "counts": words.take(length).tolist()} for height, width, length in heads
     ]
     words.end()
-    return found
+    return objects
 
 
 def encode_mixed(value: Any, where: str) -> bytes:
-    """Objects, each a list of polygons as in :func:`encode_polygons`, or an area as in :func:`encode_rle`."""
+    """Encode objects, each polygons as in :func:`encode_polygons`, or an area as in :func:`encode_rle`."""
     forms: list[int] = []
     counts: list[int] = []
     lengths: list[int] = []
     heads: list[int] = []
     points: list[bytes] = []
     runs: list[bytes] = []
-    for one in _list(value, where):
-        if isinstance(one, Mapping) and not one.get("size") and "outlines" in one:
-            one = one["outlines"]  # as Arrow has it, which has both in each object
-        if isinstance(one, Mapping):
-            height, width, lengths_of = _area(one, where)
+    for each in _list(value, where):
+        if isinstance(each, Mapping) and not each.get("size") and "outlines" in each:
+            each = each["outlines"]  # in Arrow, each object has both
+        if isinstance(each, Mapping):
+            height, width, lengths_of = _area(each, where)
             forms.append(_AREA)
             heads += [height, width, len(lengths_of)]
             runs.append(lengths_of.tobytes())
             continue
-        polygons = [_near(_points(part, where, _F8), where) for part in _list(one, where)]
+        polygons = [_near(_points(part, where, _F8), where) for part in _list(each, where)]
         forms.append(_OUTLINE)
         counts.append(len(polygons))
         lengths += map(len, polygons)
@@ -132,18 +132,18 @@ def encode_mixed(value: Any, where: str) -> bytes:
 
 
 class MixedParts(NamedTuple):
-    """What the bytes of mixed outlines hold."""
+    """The parts in the bytes of mixed outlines."""
 
-    is_area: npt.NDArray[np.bool_]  # of each object, else it has polygons
-    counts: Words  # of polygons, of each object that has such
-    lengths: Words  # in points, of each polygon
-    heads: Words  # (areas, 3): height, width, how many run lengths
+    is_area: npt.NDArray[np.bool_]  # for each object; else it has polygons
+    counts: Words  # the number of polygons of each object that has polygons
+    lengths: Words  # the number of points of each polygon
+    heads: Words  # (areas, 3): height, width, number of run lengths
     points: npt.NDArray[np.float64]  # (n, 2)
     runs: Words
 
 
 def mixed_parts(data: bytes | npt.NDArray[np.uint8]) -> MixedParts:
-    """The parts of :func:`encode_mixed`'s bytes, in place; ValueError: bytes that are none."""
+    """Return views of the parts of :func:`encode_mixed`'s bytes; raise ValueError for illegal bytes."""
     words = _Reader(data)
     forms = words.take(int(words.take(1)[0]))
     if (forms > _AREA).any():
@@ -160,19 +160,19 @@ def mixed_parts(data: bytes | npt.NDArray[np.uint8]) -> MixedParts:
 
 
 def decode_mixed(data: bytes) -> list[Any]:
-    """Of each object its polygons, each (m, 2) float64, or size and run lengths; ValueError: bytes that are
-    none."""
+    """Return for each object its polygons, each (m, 2) float64, or size and run lengths; raise ValueError for
+    illegal bytes."""
     if not data:
         return []
-    found = mixed_parts(data)
-    heads, runs = found.heads.tolist(), iter(found.runs.tolist())
+    parts = mixed_parts(data)
+    heads, runs = parts.heads.tolist(), iter(parts.runs.tolist())
     areas = iter([{"size": head[:2], "counts": list(islice(runs, head[2]))} for head in heads])
-    ends = np.cumsum(found.lengths, dtype=np.int64)
-    polygons = iter([part.copy() for part in np.split(found.points, ends[:-1])])
-    parts = iter(found.counts.tolist())
+    ends = np.cumsum(parts.lengths, dtype=np.int64)
+    polygons = iter([part.copy() for part in np.split(parts.points, ends[:-1])])
+    counts = iter(parts.counts.tolist())
     return [
-        next(areas) if is_area else [next(polygons) for _ in range(next(parts))]
-        for is_area in found.is_area.tolist()
+        next(areas) if is_area else [next(polygons) for _ in range(next(counts))]
+        for is_area in parts.is_area.tolist()
     ]
 
 
@@ -229,13 +229,13 @@ def _area(value: Any, where: str) -> tuple[int, int, Words]:
 
 
 def _canonical(runs: Words) -> Words:
-    """No runs of no pixels but the first; no pixels, no runs."""
+    """Return the runs without empty ones, except a first; no runs if there are no pixels."""
     if not runs.any():
         return runs[:0]
     if not (runs[1:] == 0).any():
         return runs
     kept: list[int] = []
-    ones = False  # what the last run in ``kept`` is of
+    ones = False  # whether the last run in ``kept`` is of ones
     for position, length in enumerate(runs.tolist()):
         if length == 0:
             continue
@@ -251,8 +251,8 @@ def _canonical(runs: Words) -> Words:
 
 
 def _uncompressed(text: bytes, where: str) -> list[int]:
-    """COCO's letters as run lengths: 5 bits a letter from 48 on, lowest first, bit 32 says that more follow;
-    signed, and from the fourth on the difference to the run two before (pycocotools' rleFrString)."""
+    """Return run lengths from COCO's letters: 5 bits per letter, from 48 on, lowest first, and bit 32 if more
+    follow; signed, from the fourth on the difference to the run two before (pycocotools' rleFrString)."""
     runs: list[int] = []
     number = shift = 0
     for letter in text:
@@ -271,37 +271,35 @@ def _uncompressed(text: bytes, where: str) -> list[int]:
     return runs
 
 
-# ---- Values of fields as canonical little-endian bytes, and back ------------------------------------
-# The bytes are normative in FORMAT.md.
-#
-# Equal values have equal bytes, so that the same data pack to the same files. No rows and no objects are no
-# bytes: ``b""`` is ``""``, ``b""``, ``[]``, or JSON's None.
+# ---- Bytes of values --------------------------------------------------------------------------------
+# Canonical and little-endian; FORMAT.md is normative. Equal values have equal bytes, so that the same data
+# pack to the same files. No rows and no objects are ``b""``, which is also ``""``, ``[]`` and JSON's None.
 
-_NONE = -1  # a label
-#: The bytes of a text that is null: no UTF-8.
+_NONE = -1  # the label of no class
+#: The bytes of a null text, which are not UTF-8.
 NO_TEXT = b"\xff"
 
 
 def absent(kind: Kind) -> bytes:
-    """What a sample has that has none: of text, JSON and bytes, which may be missing."""
+    """Return the bytes of a missing text, JSON or bytes value."""
     return NO_TEXT if isinstance(kind, Text) and kind.null else b""
 
 
 def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
-    """The canonical bytes of a value.
+    """Return the canonical bytes of a value.
 
     Args:
-        kind: the field's.
+        kind: the field's kind.
         value: numbers: anything NumPy takes as an array of the kind's shape (boxes (n, 4), keypoints
             (n, points, 3) or (n, 3 * points)); a label: index, class name, or None for none; labels: a list
-            of these; polygons: of each object a list of polygons, or of run lengths ``{"size", "counts"}``;
+            of these; polygons: for each object a list of polygons, or run lengths ``{"size", "counts"}``;
             text: str; texts: a list of str; bytes; JSON: what ``json`` takes, with str keys and finite
-            numbers; pictures: the bytes of the file. None is no rows, or no objects, for kinds that have
-            such, and no text where the kind is ``Text(null=True)``.
-        name: the field's, for messages.
+            numbers; pictures: the bytes of the file. None means no rows or no objects, and for
+            ``Text(null=True)`` no text.
+        name: the field's name, for messages.
 
     Raises:
-        TypeError, ValueError: what the kind cannot hold, in words.
+        TypeError, ValueError: the kind cannot hold the value; the message says why.
     """
     data = _CODECS[kind.name].encode(kind, value, f"Field {name!r}")
     if len(data) > MAX_VALUE_BYTES:
@@ -310,11 +308,11 @@ def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
 
 
 def decode(kind: Kind, data: bytes, name: str = "value") -> Any:
-    """The value of :func:`encode`'s bytes: NumPy arrays of their own memory and NumPy numbers, int for a
-    label, lists for polygons and texts, str, bytes, and what JSON says.
+    """Return the value of :func:`encode`'s bytes: NumPy arrays in their own memory and NumPy numbers, int for
+    a label, lists for polygons and texts, str, bytes, and JSON's values.
 
     Raises:
-        FormatError: bytes that are no value's.
+        FormatError: the bytes are not a legal value.
     """
     try:
         return _CODECS[kind.name].decode(kind, bytes(data))
@@ -325,11 +323,7 @@ def decode(kind: Kind, data: bytes, name: str = "value") -> Any:
 
 
 def check_bytes(kind: Kind, data: bytes, name: str = "value") -> None:
-    """Check that bytes are a legal value's, and its only ones.
-
-    Raises:
-        FormatError: they are not, in words.
-    """
+    """Raise FormatError, with the reason, unless bytes are the canonical ones of a legal value."""
     value = decode(kind, data, name)
     try:
         again = encode(kind, value, name)
@@ -343,20 +337,20 @@ def check_bytes(kind: Kind, data: bytes, name: str = "value") -> None:
 
 
 def row_count(kind: Kind, data: bytes) -> int:
-    """How many rows, objects or texts a value of a ragged kind has."""
+    """Return the number of rows, objects or texts of a value of a ragged kind."""
     if kind.has_rows:
         return len(data) // kind.item_bytes
     return int.from_bytes(data[:4], "little")
 
 
 def wrong_rows(kind: Kind, rows: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
-    """Which values (fixed) or rows (ragged) a kind of numbers cannot hold.
+    """Find values (fixed) or rows (ragged) that a kind of numbers cannot hold.
 
     Args:
         rows: (n, ...) of the kind's ``item_dtype`` and ``item_shape``.
 
     Returns:
-        Reasons, as ``"must be finite"``, each with the rows it holds for, (n,) bool.
+        Reasons, such as ``"must be finite"``, each with the rows that it applies to, (n,) bool.
     """
     if isinstance(kind, (Label, Labels)):
         most = len(kind.classes) or 2**31 - 1
@@ -365,22 +359,22 @@ def wrong_rows(kind: Kind, rows: npt.NDArray[Any]) -> list[tuple[str, npt.NDArra
         return [("must be 0 or 1", _each(rows.view(np.uint8) > 1))]
     if not isinstance(kind, (Boxes, Keypoints)):
         return []
-    found = [("must be finite", _each(~np.isfinite(rows)))]
+    reasons = [("must be finite", _each(~np.isfinite(rows)))]
     if isinstance(kind, Keypoints):
-        return found + (
+        return reasons + (
             [("must have visibilities of at least 0", _each(rows[..., 2] < 0))] if kind.visibility else []
         )
     first, last = rows[:, :2], rows[:, 2:]
     if kind.format == "xyxy":
-        return [*found, ("must have x1 <= x2 and y1 <= y2", _each(last < first))]
-    return [*found, ("must have widths and heights of at least 0", _each(last < 0))]
+        return [*reasons, ("must have x1 <= x2 and y1 <= y2", _each(last < first))]
+    return [*reasons, ("must have widths and heights of at least 0", _each(last < 0))]
 
 
 def _each(wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return np.asarray(wrong.any(tuple(range(1, wrong.ndim))))
 
 
-# ---- numbers ------------------------------------------------------------------------------------
+# ---- Numbers ----------------------------------------------------------------------------------------
 
 
 def _encode_numbers(kind: Kind, value: Any, where: str) -> bytes:
@@ -389,7 +383,7 @@ def _encode_numbers(kind: Kind, value: Any, where: str) -> bytes:
     if value is None and kind.has_rows:
         return b""
     if isinstance(kind, Labels) and isinstance(value, (list, tuple)):
-        value = [_class_index(kind, one, where) for one in value]
+        value = [_class_index(kind, label, where) for label in value]
     numbers = as_numbers(value, kind.item_dtype, where)
     shape = kind.item_shape
     if kind.has_rows:
@@ -441,7 +435,7 @@ def _decode_numbers(kind: Kind, data: bytes) -> Any:
     return int(value) if isinstance(kind, Label) else value
 
 
-# ---- objects ------------------------------------------------------------------------------------
+# ---- Texts, bytes, pictures and JSON ----------------------------------------------------------------
 
 
 def _encode_text(kind: Kind, value: Any, where: str) -> bytes:
@@ -515,13 +509,13 @@ def _encode_json(kind: Kind, value: Any, where: str) -> bytes:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Canonical JSON: UTF-8, keys sorted, no spaces, numbers as Python writes them."""
+    """Return canonical JSON: UTF-8, keys sorted, no spaces, numbers as Python writes them."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
     return text.encode()
 
 
 def _check_json(value: Any, where: str) -> None:
-    if isinstance(value, float):  # first: abstract classes take a microsecond each
+    if isinstance(value, float):  # first, because a check of an abstract class takes a microsecond
         if not math.isfinite(value):
             raise ValueError(f"{where} must have finite numbers: JSON has no others. Found: {value!r}.")
     elif value is None or isinstance(value, (str, int)):

@@ -1,9 +1,9 @@
-"""Transforms by torchvision's names: descriptions only; the C++ core does the work.
+"""Transforms with torchvision's names: only descriptions; the C++ core does the work.
 
     Compose([RandomResizedCrop(224), RandomHorizontalFlip(), Normalize(mean, std)])
 
 Any other callable may follow; it gets what torchvision's chain would give it: a PIL picture, or a ``(C, H,
-W)`` tensor behind a transform that makes tensors (:class:`ToDtype`, :class:`Normalize`).
+W)`` tensor after a transform that makes tensors (:class:`ToDtype`, :class:`Normalize`).
 """
 
 from __future__ import annotations
@@ -132,12 +132,12 @@ __all__ = [
 if not TYPE_CHECKING:  # or type checkers would believe that every name exists
 
     def __getattr__(name: str) -> object:
-        """The spec of this name, imported now."""
+        """Return the spec of this name, and import its file."""
         if name not in ROWS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = operation_named(name).spec
-        return found
+        spec = globals()[name] = operation_named(name).spec
+        return spec
 
     def __dir__() -> list[str]:
-        """What the package has, the specs that nobody has used yet among it."""
+        """Return the package's names, including specs that nobody has used yet."""
         return sorted({*globals(), *ROWS})

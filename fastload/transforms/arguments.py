@@ -14,7 +14,7 @@ INTERPOLATIONS = ("bilinear", "bicubic")
 
 
 def side(where: str, value: Any) -> int:
-    """``value`` as a side in pixels. Raises TypeError or ValueError."""
+    """Return ``value`` as a side in pixels. Raises TypeError or ValueError."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{where} must be an int in [1, {MAX_SIDE}]. Found: {value!r}.")
     number = int(value.__index__())
@@ -24,7 +24,7 @@ def side(where: str, value: Any) -> int:
 
 
 def whole(where: str, value: Any, least: int, most: int) -> int:
-    """``value`` as an int in [least, most]. Raises TypeError or ValueError."""
+    """Return ``value`` as an int in [least, most]. Raises TypeError or ValueError."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{where} must be an int in [{least}, {most}]. Found: {value!r}.")
     number = int(value.__index__())
@@ -34,7 +34,7 @@ def whole(where: str, value: Any, least: int, most: int) -> int:
 
 
 def pair(where: str, value: Any) -> tuple[int, int]:
-    """``value``, an int or one or two ints, as ``(height, width)``; one number means a square."""
+    """Return ``value``, an int or one or two ints, as ``(height, width)``; one number means a square."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) not in (1, 2):
             raise ValueError(f"{where} must be an int or (height, width). Found: {value!r}.")
@@ -43,7 +43,7 @@ def pair(where: str, value: Any) -> tuple[int, int]:
 
 
 def floats(where: str, value: Any, count: int) -> tuple[float, ...]:
-    """``value`` as ``count`` finite floats."""
+    """Return ``value`` as ``count`` finite floats."""
     try:
         numbers = tuple(float(number) for number in value)
     except (TypeError, ValueError):
@@ -54,7 +54,7 @@ def floats(where: str, value: Any, count: int) -> tuple[float, ...]:
 
 
 def probability(where: str, value: Any) -> float:
-    """``value`` as a probability."""
+    """Return ``value`` as a probability."""
     (number,) = floats(where, (value,), 1)
     if not 0.0 <= number <= 1.0:
         raise ValueError(f"{where} must be in [0, 1]. Found: {value!r}.")
@@ -62,7 +62,7 @@ def probability(where: str, value: Any) -> float:
 
 
 def spread(where: str, value: Any, center: float, low: float, high: float) -> tuple[float, float]:
-    """``value``, (least, greatest) or how far from ``center``, as (least, greatest) within [low, high]."""
+    """Return (least, greatest) within [low, high] from such a pair or a distance from ``center``."""
     if isinstance(value, Sequence):
         least, greatest = floats(where, value, 2)
     else:
@@ -76,7 +76,7 @@ def spread(where: str, value: Any, center: float, low: float, high: float) -> tu
 
 
 def interpolation_name(where: str, value: Any) -> str:
-    """A filter's name; torchvision's InterpolationMode is accepted by its value."""
+    """Return a filter's name; torchvision's InterpolationMode is accepted by its value."""
     name = getattr(value, "value", value)
     if name not in INTERPOLATIONS:
         raise ValueError(f"{where} must be one of {', '.join(INTERPOLATIONS)}. Found: {value!r}.")
@@ -84,47 +84,47 @@ def interpolation_name(where: str, value: Any) -> str:
 
 
 def span(where: str, value: Any) -> tuple[float, float]:
-    """A range of numbers: ``(low, high)``, or one number, which means ``(-number, number)``."""
+    """Return a range ``(low, high)``; one number means ``(-number, number)``."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if not 0 <= value < math.inf:
-            raise ValueError(f"{where} must be at least 0 where it is one number. Found: {value!r}.")
+            raise ValueError(f"{where} must be at least 0 if it is one number. Found: {value!r}.")
         return -float(value), float(value)
     low, high = floats(where, value, 2)
     return ordered(where, low, high)
 
 
 def ordered(where: str, low: float, high: float) -> tuple[float, float]:
-    """Refuses a range whose end is below its start."""
+    """Return the range; raise ValueError if its end is below its start."""
     if low > high:
-        raise ValueError(f"{where} must rise: (low, high). Found: {(low, high)!r}.")
+        raise ValueError(f"{where} must be (low, high) with low <= high. Found: {(low, high)!r}.")
     return low, high
 
 
-# What moves pixels: the filters' names and Pillow's numbers, in the order of the core (warp.h).
+# The filters of operations that move pixels: names and Pillow's numbers, in the core's order (warp.h).
 _FILTERS = (("nearest", 0), ("bilinear", 2), ("bicubic", 3))
 
 
 def filter_name(where: str, value: Any) -> str:
-    """The filter of an operation that moves pixels, by name, torchvision's InterpolationMode, or Pillow's
-    number."""
-    given = getattr(value, "value", value)
+    """Return the filter of an operation that moves pixels, from its name, torchvision's InterpolationMode,
+    or Pillow's number."""
+    filter = getattr(value, "value", value)
     for names in _FILTERS:
-        if given in names and not isinstance(given, bool):
+        if filter in names and not isinstance(filter, bool):
             return names[0]
     legal = ", ".join(name for name, _ in _FILTERS)
     raise ValueError(f"{where} must be one of {legal}. Found: {value!r}.")
 
 
 def filter_and_fill(filter: str, fill: tuple[int, int, int]) -> tuple[float, ...]:
-    """The last numbers of an operation that moves pixels, of checked arguments."""
+    """Return the last numbers of an operation that moves pixels, from checked arguments."""
     return float([name for name, _ in _FILTERS].index(filter)), *map(float, fill)
 
 
 def colour(where: str, value: Any) -> tuple[int, int, int]:
-    """Red, green and blue of what comes from outside a picture: one number for all, or three; cut to whole
-    ones, as torchvision does. None means 0."""
-    given = value if isinstance(value, Sequence) else (0 if value is None else value,)
-    numbers = floats(where, given, len(given))
+    """Return red, green and blue of the surroundings of a picture, from one number for all, or three, which
+    are truncated, as torchvision does. None means 0."""
+    values = value if isinstance(value, Sequence) else (0 if value is None else value,)
+    numbers = floats(where, values, len(values))
     if len(numbers) not in (1, 3) or not all(0 <= number < 256 for number in numbers):
         raise ValueError(f"{where} must be a number in [0, 255], or three. Found: {value!r}.")
     red, green, blue = (int(number) for number in (numbers * 3 if len(numbers) == 1 else numbers))
@@ -132,12 +132,12 @@ def colour(where: str, value: Any) -> tuple[int, int, int]:
 
 
 def fill_of(where: str, value: Any) -> Fill:
-    """What is around a picture: a number for all channels, one for each, or ``{"image": of images, "mask": of
-    masks}``; numbers are cut to whole ones, as torchvision does. None means 0."""
-    given = dict(value) if isinstance(value, Mapping) else {"image": value}
-    if unknown := sorted(set(given) - {"image", "mask"}):
+    """Return the fill around a picture, from a number for all channels, one for each, or ``{"image": of
+    images, "mask": of masks}``. Numbers are truncated, as torchvision does. None means 0."""
+    fills = dict(value) if isinstance(value, Mapping) else {"image": value}
+    if unknown := sorted(set(fills) - {"image", "mask"}):
         raise ValueError(f"{where} has keys image and mask. Found: {', '.join(map(str, unknown))}.")
-    image, mask = given.get("image"), given.get("mask")
+    image, mask = fills.get("image"), fills.get("mask")
     values = image if isinstance(image, Sequence) else (0 if image is None else image,)
     numbers = [int(number) for number in floats(f"{where} of images", values, len(values))]
     if not 1 <= len(numbers) <= 4 or not all(0 <= number <= 65_535 for number in numbers):
@@ -148,7 +148,7 @@ def fill_of(where: str, value: Any) -> Fill:
 
 
 def dtype_name(where: str, value: Any) -> str:
-    """A dtype's name; a torch.dtype is accepted without importing torch."""
+    """Return a dtype's name; a torch.dtype is accepted without importing torch."""
     name = str(value).removeprefix("torch.")
     if name not in DTYPES:
         raise ValueError(f"{where} must be one of {', '.join(DTYPES)}. Found: {value!r}.")
@@ -156,7 +156,7 @@ def dtype_name(where: str, value: Any) -> str:
 
 
 def require_antialias(where: str, value: Any) -> None:
-    """Refuses anything but an antialiased resize."""
+    """Raise ValueError for anything but an antialiased resize."""
     if value is not True:
         raise ValueError(
             f"{where} must be True: only the antialiased resize, equal to Pillow's, exists here. "

@@ -1,12 +1,12 @@
-"""Transforms of whole batches, for ``fastload.DataLoader(batch_transform=...)``: descriptions only.
+"""Transforms of whole batches, for ``fastload.DataLoader(batch_transform=...)``: only descriptions.
 
 They run after decoding, on the device if the loader has one. :class:`ColorJitter` and :class:`RandomErasing`
 draw for each sample, from (seed, epoch, sample id): threads, ranks and restarts change nothing.
-:class:`MixUp`, :class:`CutMix`, :class:`RandomChoice` and :class:`TimmMixup` draw once a batch, and pair each
-sample with another one of the batch; their key is (seed, epoch, first sample id of the batch), so the same
-batch is mixed in the same way in every run, but with another number of ranks, or another batch size, batches
-hold other samples and are mixed otherwise. Of batches that are dicts they take the image and the label;
-:class:`OfFields` says which, where there are several.
+:class:`MixUp`, :class:`CutMix`, :class:`RandomChoice` and :class:`TimmMixup` draw once per batch, and pair
+each sample with another one of the batch. Their key is (seed, epoch, first sample id of the batch), so a
+batch is mixed alike in every run; with another number of ranks or batch size, batches hold other samples.
+In batches that are dicts they change the image and the label; :class:`OfFields` names them if there are
+several.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _check_mix(where: str, alpha: float, num_classes: int, smoothing: float) -> 
 @dataclass(frozen=True)
 class MixUp:
     """Mix each picture with its neighbour in the batch: ``lam * batch + (1 - lam) * batch.roll(1, 0)``, and
-    labels alike; ``lam`` from Beta(alpha, alpha), as torchvision's.
+    the labels likewise, with ``lam`` from Beta(alpha, alpha), as torchvision does.
 
     Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Labels become (n, num_classes) float32;
-    the row of a padded or skipped sample (label -100) has no weight: zeros are mixed in.
+    the row of a padded or skipped sample (label -100) is zeros.
 
     Args:
         num_classes: width of the labels.
@@ -71,12 +71,12 @@ class MixUp:
 
 @dataclass(frozen=True)
 class CutMix:
-    """Paste a rectangle of ``batch.roll(1, 0)`` into each picture and mix labels by its area, as
-    torchvision's.
+    """Paste a rectangle of ``batch.roll(1, 0)`` into each picture and mix the labels by its area, as
+    torchvision does.
 
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features"
-    (2019). The rectangle has 1 - lam of the picture's area, lam from Beta(alpha, alpha), and a uniform
-    centre; what hangs over the edge is cut off. Labels as :class:`MixUp`'s.
+    (2019). The rectangle has 1 - lam of the picture's area, lam from Beta(alpha, alpha), and a uniformly
+    random centre; what hangs over the edge is cut off. Labels become those of :class:`MixUp`.
 
     Args:
         num_classes: width of the labels.
@@ -97,11 +97,11 @@ class CutMix:
 
 @dataclass(frozen=True)
 class LabelSmoothing:
-    """Make labels (n, num_classes) float32, with ``smoothing`` of their weight spread over all classes.
+    """Turn labels into (n, num_classes) float32, with ``smoothing`` of their weight spread over all classes.
 
     Szegedy et al., "Rethinking the Inception Architecture" (2016): 1 - smoothing + smoothing / num_classes
-    for the label, smoothing / num_classes for the others, as timm's ``Mixup`` and torch's ``cross_entropy``
-    have it. Rows of padded and skipped samples stay zeros. Behind a mix it smooths that one's labels.
+    for the label, smoothing / num_classes for the others, as in timm's ``Mixup`` and torch's
+    ``cross_entropy``. Rows of padded and skipped samples stay zeros. After a mix, it smooths mixed labels.
 
     Args:
         num_classes: width of the labels.
@@ -120,23 +120,23 @@ class LabelSmoothing:
 
 @dataclass(frozen=True)
 class TimmMixup:
-    """Mix as timm's ``Mixup``: mixup or cutmix, each sample with the one at the other end of the batch
-    (``batch.flip(0)``), with smoothed labels.
+    """Mix as timm's ``Mixup`` does: mixup or cutmix, each sample with its counterpart from the other end of
+    the batch (``batch.flip(0)``), with smoothed labels.
 
-    An object of timm's may be given instead. In odd batches the middle sample is its own partner.
+    A timm ``Mixup`` object may be given instead. In odd batches the middle sample is its own partner.
 
     Args:
-        mixup_alpha, cutmix_alpha: of Beta(alpha, alpha); 0: never.
-        cutmix_minmax: the rectangle's sides are uniform between these parts of the picture's, instead of
-            drawn by ``cutmix_alpha``, which is 1 then.
-        prob: of a batch, pair or sample to be mixed.
-        switch_prob: of cutmix, where both may be.
-        mode: what is drawn anew: "batch": once; "pair": for each two samples that change places; "elem": for
-            each sample.
-        correct_lam: labels by the area that was pasted, not by the one that was drawn.
-        label_smoothing: as :class:`LabelSmoothing`'s; with ``multi_label`` towards 0.5.
+        mixup_alpha, cutmix_alpha: the alpha of Beta(alpha, alpha); 0: never.
+        cutmix_minmax: the rectangle's sides are uniform between these fractions of the picture's, instead of
+            drawn by ``cutmix_alpha``, which becomes 1.
+        prob: probability that a batch, pair or sample is mixed.
+        switch_prob: probability of cutmix, if both are enabled.
+        mode: draw once per "batch", per "pair" of samples that are each other's partner, or per sample
+            ("elem").
+        correct_lam: mix labels by the area that was pasted, not by the one that was drawn.
+        label_smoothing: see :class:`LabelSmoothing`; with ``multi_label`` towards 0.5.
         num_classes: width of the labels.
-        multi_label: labels come as (n, num_classes), of several classes a picture.
+        multi_label: labels come as (n, num_classes), with several classes per picture.
 
     Raises:
         TypeError, ValueError: an argument outside its range, or both alphas 0.
@@ -178,8 +178,8 @@ class TimmMixup:
 class ColorJitter:
     """Change brightness, contrast, saturation and hue at random, in this order, before normalisation.
 
-    The operations are torchvision's on float pictures in [0, 1]; torchvision draws their order anew for each
-    picture, here it is fixed, so that a batch is one sequence of operations. Must come first.
+    The operations are torchvision's on float pictures in [0, 1]. torchvision draws their order for each
+    picture; here it is fixed, so that a batch is one sequence of operations. This transform must come first.
 
     Args:
         brightness, contrast, saturation: the factor is uniform in [max(0, 1 - x), 1 + x], or in (least,
@@ -225,16 +225,16 @@ class RandomChoice:
 
 @dataclass(frozen=True)
 class OfFields:
-    """Say which fields the transforms take, of batches that are dicts with several images or labels.
+    """Name the fields to transform in batches that are dicts with several images or labels.
 
-    Not needed where there is one of each. Callables get the whole dict in any case.
+    It is not needed if there is one of each. Callables get the whole dict in any case.
 
     Args:
-        transforms: all that ``batch_transform=`` would be.
+        transforms: whatever ``batch_transform=`` takes.
         image, label: keys of the batch; None: the only image, the only label.
 
     Raises:
-        TypeError: a name that is no str.
+        TypeError: a name is not a str.
     """
 
     transforms: Any

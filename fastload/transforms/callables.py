@@ -1,6 +1,5 @@
-"""What callables that run in Python know of a sample: whether they take all of it or a picture alone, and
-whether they move pixels. Told by modules and names; no library is imported.
-"""
+"""Recognition of Python callables: whether they take the whole sample or a picture, and may move pixels.
+Modules and names decide; no library is imported."""
 
 from __future__ import annotations
 
@@ -23,15 +22,15 @@ class Called:
     """A callable of a transform's tail.
 
     Args:
-        function: the callable, as it was given.
+        function: the callable, as the user passed it.
         takes: "sample": all of it, whatever that is; "v2": all of it, as torchvision's v2 takes samples;
-            "image": a picture alone.
-        moves: whether it may move pixels, as far as somebody else must see to what is said of their places.
-        field: "image": of which field; None: the only one.
-        refuses: what v2 raises an error for, where the sample has it: "objects" (boxes, masks, points),
-            "samples" (it is for batches), or "".
-        state: what pictures are where it stands.
-        pure: whether nothing is a tv_tensor any more, behind ``ToPureTensor``.
+            "image": only a picture.
+        moves: whether it may move pixels without moving boxes, masks and points itself.
+        field: the field of an "image"; None: the only one.
+        refuses: what v2 raises an error for: "objects" (boxes, masks, points), "samples" (it is for
+            batches), or "".
+        state: what pictures are when they reach it.
+        pure: whether nothing is a tv_tensor any more, after ``ToPureTensor``.
         name: for messages.
     """
 
@@ -45,7 +44,7 @@ class Called:
     name: str = ""
 
 
-# Of torchvision's classes, v1 and v2: those that leave every pixel where it is.
+# torchvision's classes, v1 and v2, that leave every pixel where it is.
 _STILL = frozenset((
     "ClampBoundingBoxes", "ClampKeyPoints", "ColorJitter", "ConvertBoundingBoxFormat", "ConvertImageDtype",
     "GaussianBlur", "GaussianNoise", "Grayscale", "Identity", "JPEG", "Normalize", "PILToTensor", "RGB",
@@ -59,7 +58,7 @@ _REFUSE_OBJECTS = ("AugMix", "AutoAugment", "FiveCrop", "RandAugment", "TenCrop"
 _OF_BATCHES = ("CutMix", "MixUp")
 _OF_PICTURES = ("albumentations", "imgaug", "kornia", "PIL", "timm", "torch", "torchvision")
 _V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
-# Functions of torchvision's that leave every pixel where it is.
+# Beginnings of the names of torchvision's functions that leave every pixel where it is.
 _STILL_FUNCTIONS = (
     "adjust_", "autocontrast", "convert_image", "equalize", "gaussian_", "invert", "normalize", "pil_to",
     "posterize", "rgb_", "solarize", "to_",
@@ -76,42 +75,42 @@ def _module(item: Any) -> str:
 
 
 def short_name(item: Any) -> str:
-    """The name of a torchvision class, v1 or v2; empty for anything else, subclasses of others too."""
+    """Return the name of a torchvision class, v1 or v2; "" for anything else, including users' subclasses."""
     return type(item).__name__ if _is_in(type(item).__module__ or "", _V1) else ""
 
 
 def is_v2(item: Any) -> bool:
-    """Whether it is torchvision v2's, or somebody's subclass of one."""
+    """Return whether it is torchvision v2's, or a user's subclass of one."""
     return any(_is_in(base.__module__ or "", _V2) for base in type(item).__mro__)
 
 
 def calls_v2(item: Any) -> bool:
-    """Whether it is torchvision v2's, or a callable in whose code, attributes or closure there is something
-    of v2's: a preset that keeps a chain, a function that calls ``v2.functional``. It wants ``tv_tensors``."""
-    seen: dict[int, Any] = {}  # which keeps what is made here, so that no other object gets its id
+    """Return whether it is torchvision v2's, or a callable whose code, attributes or closure use v2: a preset
+    that keeps a chain, a function that calls ``v2.functional``. Such a callable wants ``tv_tensors``."""
+    seen: dict[int, Any] = {}  # keeps temporary objects alive, so that no other object gets their ids
     waiting = [item]
     while waiting and len(seen) < _MOST_SEEN:
-        one = waiting.pop()
-        if id(one) in seen:
+        part = waiting.pop()
+        if id(part) in seen:
             continue
-        seen[id(one)] = one
-        name = one.__name__ if isinstance(one, ModuleType) else _module(one)
-        if is_v2(one) or any(_is_in(name, package) for package in (_V2, _TYPES)):
+        seen[id(part)] = part
+        name = part.__name__ if isinstance(part, ModuleType) else _module(part)
+        if is_v2(part) or any(_is_in(name, package) for package in (_V2, _TYPES)):
             return True
-        if isinstance(one, CodeType) and _imports_v2(one):
+        if isinstance(part, CodeType) and _imports_v2(part):
             return True
-        waiting += _within(one, name)
+        waiting += _within(part, name)
     return False
 
 
-_MOST_SEEN = 4096  # objects that a callable leads to
+_MOST_SEEN = 4096  # objects reached from a callable
 _MOST_ITEMS = 256  # of a list or a dict
 _TYPES = "torchvision.tv_tensors"
-_CLOSED = ("builtins", "fastload", "numpy", "torch", "torchvision", "PIL")  # of which no callable is a user's
+_CLOSED = ("builtins", "fastload", "numpy", "torch", "torchvision", "PIL")  # packages without users' classes
 
 
 def _imports_v2(code: CodeType) -> bool:
-    """Whether code reaches v2 by the name of torchvision, or imports it where it runs."""
+    """Return whether code reaches v2 through the name torchvision, or imports it when it runs."""
     names = code.co_names
     if any(_is_in(name, package) for name in names for package in (_V2, _TYPES)):
         return True
@@ -119,13 +118,13 @@ def _imports_v2(code: CodeType) -> bool:
 
 
 def _within(item: Any, module: str) -> list[Any]:
-    """What a callable's code may use: names, closure, attributes and items."""
+    """Return what a callable's code may use: names, closure, attributes and items."""
     if isinstance(item, (list, tuple, set, frozenset)):
         return list(islice(item, _MOST_ITEMS))
     if isinstance(item, dict):
         return list(islice(item.values(), _MOST_ITEMS))
     if isinstance(item, CodeType):
-        return [one for one in item.co_consts if isinstance(one, CodeType)]
+        return [const for const in item.co_consts if isinstance(const, CodeType)]
     if isinstance(item, FunctionType):
         used = {name: item.__globals__.get(name) for name in _names_in(item.__code__)}
         cells = [cell.cell_contents for cell in item.__closure__ or () if _is_filled(cell)]
@@ -136,29 +135,29 @@ def _within(item: Any, module: str) -> list[Any]:
         return [item.func, *item.args, *item.keywords.values()]
     if isinstance(item, ModuleType) or type(item) in _PLAIN or type(item).__module__ in ("torch", "numpy"):
         return []
-    found = [] if isinstance(item, type) else [type(item), *getattr(item, "__dict__", {}).values()]
-    if isinstance(item, type) and module.partition(".")[0] not in _CLOSED:
-        found = [_code(one) for kind in item.__mro__[:-1] for one in vars(kind).values()]
-    return found
+    if not isinstance(item, type):
+        return [type(item), *getattr(item, "__dict__", {}).values()]
+    is_users = module.partition(".")[0] not in _CLOSED
+    return [_code(value) for kind in item.__mro__[:-1] for value in vars(kind).values()] if is_users else []
 
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
 def _names_in(code: CodeType) -> set[str]:
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     return {*code.co_names}.union(*map(_names_in, inner))
 
 
 def _is_filled(cell: Any) -> bool:
     try:
         return cell.cell_contents is not None
-    except ValueError:  # nothing is in it yet
+    except ValueError:  # it is still empty
         return False
 
 
 def _code(value: Any) -> Any:
-    """A class's function, also a static one or a property's; None: something else."""
+    """Return the function of a class's attribute, also of a static method or a property; else None."""
     if isinstance(value, property):
         return value.fget
     if isinstance(value, (staticmethod, classmethod)):
@@ -167,7 +166,7 @@ def _code(value: Any) -> Any:
 
 
 def parts_of(item: Any) -> list[Any] | None:
-    """The callables that torchvision's container, or torch's ``Sequential``, calls with all that it gets."""
+    """Return the callables in a torchvision container or torch's ``Sequential``; None for anything else."""
     kind = type(item)
     if short_name(item) in _ONE_BY_ONE:
         return list(item.transforms)
@@ -177,7 +176,7 @@ def parts_of(item: Any) -> list[Any] | None:
 
 
 def look(item: Any) -> Called:
-    """What a callable takes, and whether it moves pixels."""
+    """Return what a callable takes, and whether it moves pixels."""
     if isinstance(item, ImageOnly):
         return Called(item.transform, "image", field=item.image)
     if isinstance(item, functools.partial):
@@ -204,13 +203,13 @@ def look(item: Any) -> Called:
 def _of_parts(item: Any, parts: Iterable[Called]) -> Called:
     parts = list(parts)
     takes = {part.takes for part in parts}
-    found = Called(item, "v2" if takes & {"v2", "sample"} or is_v2(item) else "image")
+    called = Called(item, "v2" if takes & {"v2", "sample"} or is_v2(item) else "image")
     refuses = next((part.refuses for part in parts if part.refuses), "")
-    return replace(found, moves=any(part.moves for part in parts), refuses=refuses)
+    return replace(called, moves=any(part.moves for part in parts), refuses=refuses)
 
 
 def all_parts(called: Called) -> Iterator[Called]:
-    """A callable, or what its containers hold, one by one."""
+    """Yield a callable, or the contents of its containers, one by one."""
     parts = parts_of(called.function)
     if parts is None:
         yield called
@@ -220,7 +219,7 @@ def all_parts(called: Called) -> Iterator[Called]:
 
 
 def does_in_python(called: Called) -> Does:
-    """What a callable does to a sample, as far as it is known."""
+    """Return what a callable does to a sample, as far as it is known."""
     name = short_name(called.function)
     if called.moves:
         return "moves"
@@ -247,7 +246,7 @@ _DOES: dict[Does, tuple[str, ...]] = {
 
 
 def state_behind(item: Any, state: ImageState) -> ImageState:
-    """What a picture is behind a transform of torchvision's or timm's."""
+    """Return what a picture is after a transform of torchvision's or timm's."""
     name = short_name(item) or type(item).__name__
     if not short_name(item) and not (type(item).__module__ or "").startswith("timm."):
         return state

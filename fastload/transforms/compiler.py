@@ -1,4 +1,4 @@
-"""Compiles transforms into a :class:`Plan`: what the core does, and the callables that follow it."""
+"""The compiler of transforms into a :class:`Plan`: what the core does, and the callables after it."""
 
 from __future__ import annotations
 
@@ -28,27 +28,26 @@ from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Does, Plan, Step
 from fastload.transforms.recognised import adapted
 
-# ---- compiler ---------------------------------------------------------------------------------------
+# ---- Plans of transforms ----------------------------------------------------------------------------
 
-_SAME = "the core does the same to the same pixels"
-_WHOLE = "the core does the same, on the whole picture, before the crop"
+_SAME = "runs in the core with identical results"
+_WHOLE = "runs in the core with identical results, on the whole picture, before the crop"
 
 
 def compile_plan(transform: Any) -> Plan:
-    """The plan of a transform: a spec, a torchvision object, a callable, a Compose of those, Views of those
-    or a mapping that means Views, or None.
+    """Return the plan of a transform: a spec, a torchvision object, a callable, a Compose of those, Views of
+    those or a mapping that means Views, or None.
 
-    The longest prefix of known transforms in an order that the core can do becomes native; from the first
-    other callable on, everything is the tail. Pictures are PIL's until a transform makes a tensor of them,
-    as in torchvision's chain; only where nothing but specs of ours is there, and no callable, they are
-    tensors in any case.
+    The longest prefix of known transforms in an order that the core can do runs in the core; everything from
+    the first other callable onward is the tail. Pictures are PIL's until a transform makes tensors of them,
+    as in torchvision's chain; if there are only fastload's specs and no callable, they are always tensors.
 
-    What stands behind Views are callables of the whole sample, a dict.
+    Callables after Views take the whole sample, a dict.
 
     Raises:
-        ValueError: one of fastload's transforms out of order, twice, or behind a foreign callable; Views that
-            do not come first.
-        TypeError: something that is neither a transform nor callable.
+        ValueError: one of fastload's transforms is out of order, there twice, or after a foreign callable; or
+            Views do not come first.
+        TypeError: an element is neither a transform nor callable.
     """
     if isinstance(transform, ByEpoch):
         return _of_epochs(transform)
@@ -61,13 +60,13 @@ def compile_plan(transform: Any) -> Plan:
     return compiler.plan()
 
 
-def _of_epochs(given: ByEpoch) -> Plan:
-    """The plan of a transform that changes with the epoch: its own fields are those of the largest."""
-    plans = [(epoch, compile_plan(transform)) for epoch, transform in given.transforms.items()]
+def _of_epochs(schedule: ByEpoch) -> Plan:
+    """Return the plan of a transform that changes with the epoch; its fields are the largest plan's."""
+    plans = [(epoch, compile_plan(transform)) for epoch, transform in schedule.transforms.items()]
     for what, of in _SAME_IN_ALL.items():
-        found = {epoch: of(plan) for epoch, plan in plans}
-        if len(set(found.values())) > 1:
-            raise ValueError(f"ByEpoch's transforms must have the same {what}. Found, by epoch: {found}.")
+        by_epoch = {epoch: of(plan) for epoch, plan in plans}
+        if len(set(by_epoch.values())) > 1:
+            raise ValueError(f"ByEpoch's transforms must have the same {what}. Found, by epoch: {by_epoch}.")
     steps = [
         replace(step, name=f"from epoch {epoch}: {step.name}") for epoch, plan in plans for step in plan.steps
     ]
@@ -93,8 +92,7 @@ _SAME_IN_ALL: dict[str, Callable[[Plan], Any]] = {
 
 
 def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
-    """The plan of a sample that has several views; ``behind``: what comes after them."""
-
+    """Return the plan of a sample with several views; ``behind``: the items after them."""
     plans: list[tuple[str, Plan]] = []
     tail: list[Callable[[Any], Any]] = []
     steps: list[Step] = []
@@ -114,23 +112,23 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     for item in behind:
         if is_ours(item):
             raise ValueError(
-                f"{item!r} stands behind Views, where samples are dicts of several pictures. Write it into "
-                "each view's own transform."
+                f"{item!r} comes after Views, where samples are dicts of several pictures. Put it into each "
+                "view's own transform."
             )
         known = replace(look(item), state="image" if calls_v2(item) else "tensor", name=name_of(item))
         tail.append(_callable(known.function if isinstance(item, ImageOnly) else item))
         called.append(known)
-        why = "behind Views: it gets the sample as a dict"
+        why = "after Views: it gets the sample as a dict"
         step = Step(name_of(item), False, why, does=does_in_python(known))
         steps.append(replace(step, takes=known.takes, field=known.field))
     v2 = any(plan.is_v2 for _, plan in plans) or any(
-        one.takes != "image" and calls_v2(one.function) for one in called
+        each.takes != "image" and calls_v2(each.function) for each in called
     )
     return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps), called=tuple(called), is_v2=v2)
 
 
 def flattened(transform: Any) -> Iterator[Any]:
-    """The items of a transform, those of Compose objects (ours and torchvision's) one by one."""
+    """Yield the items of a transform, those of Compose objects (fastload's and torchvision's) one by one."""
     if transform is None:
         return
     own = isinstance(transform, Compose)
@@ -150,7 +148,7 @@ def _callable(item: Any) -> Callable[[Any], Any]:
 
 
 def name_of(item: Any) -> str:
-    """A transform in a word or two: ours with its arguments, a function's name, else the class's."""
+    """Return a short name: a fastload transform with its arguments, a function's name, or the class's."""
     if operation_of(item) is not None:
         return repr(item)
     kind = type(item)
@@ -158,12 +156,12 @@ def name_of(item: Any) -> str:
 
 
 def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
-    found = [(operation_of(spec), spec) for spec in specs]
-    return [(operation, spec) for operation, spec in found if operation is not None]
+    pairs = [(operation_of(spec), spec) for spec in specs]
+    return [(operation, spec) for operation, spec in pairs if operation is not None]
 
 
 def _not_of_tensors(spec: Any, of_v2: bool) -> bool:
-    """Whether torchvision's of a tensor gives pixels that the core does not. Its v1 resizes tensors as
+    """Return whether torchvision gives other pixels for a tensor than the core. Its v1 resizes tensors as
     floats, which bicubic filters drive beyond black and white between the two passes."""
     if isinstance(spec, tuple):
         return any(_not_of_tensors(each, of_v2) for each in spec)
@@ -176,7 +174,7 @@ def _not_of_tensors(spec: Any, of_v2: bool) -> bool:
 
 
 def _moves_boxes(before: Plan, plan: Plan) -> bool:
-    """Whether a step was added behind which torchvision's v2 cuts boxes off: all but flips and resizes."""
+    """Return whether a step was added after which torchvision v2 clips boxes: all but flips and resizes."""
     steps = [use for use in plan.geometry if use not in before.geometry]
     if any(use.name not in _WHOLE_BOXES for use in steps):
         return True
@@ -198,7 +196,7 @@ _WHOLE_BOXES = {
 
 
 def _does(before: Plan, plan: Plan) -> Does:
-    """What a native step does, by what it changed in the plan."""
+    """Return what a native step does, by what it changed in the plan."""
     if any(use.name not in _OF_BOXES for use in plan.geometry[len(before.geometry) :]):
         return "moves"
     pixels = [use for use in (*plan.source, *plan.pixels) if use not in (*before.source, *before.pixels)]
@@ -222,59 +220,58 @@ _OF_TYPES = ("dtype", "scale", "normalize", "mean", "std", "mask_dtype")
 
 
 class _Compiler:
-    """Takes the items of a transform one by one."""
+    """The plan in the making, to which items of a transform are added one by one."""
 
     def __init__(self) -> None:
         self._draft = Draft()
         self._tail: list[Any] = []
         self._called: list[Called] = []
         self._steps: list[Step] = []
-        self._on_pixels: list[int] = []  # steps
-        self._state: ImageState = "pil"  # here, and where the tail begins
-        self._begins: ImageState = "pil"
+        self._on_pixels: list[int] = []  # numbers of steps
+        self._state: ImageState = "pil"  # after the items so far
+        self._begins: ImageState = "pil"  # where the tail begins
         self._pure = False
         self._only_ours = True
         self._is_v2 = False
-        self._v1_cuts = False  # boxes off, in the core, and v2 follows in Python
-        self._v2_cuts = False  # in the core
+        self._v1_cuts = False  # a step in the core after which v2, in Python, clips boxes
+        self._v2_cuts = False  # a step of v2's in the core that clips boxes
         self._tail_format: str | None = None
 
     def add(self, item: Any) -> None:
         if isinstance(item, ByEpoch):
             raise ValueError(
-                "ByEpoch must be the whole transform: write what stands around it into each part."
+                "ByEpoch must be the whole transform: put the transforms around it into each part."
             )
         if isinstance(item, Views):
             raise ValueError(
                 "Views must come first in a transform: each view has its own chain, from the whole picture "
-                "on. Write what stands before it into each view's transform."
+                "on. Put the transforms before it into each view's transform."
             )
         own = operation_of(item) is not None
         self._only_ours &= own
         self._is_v2 |= is_v2(item)
         specs = (item,) if own else torchvision_objects.translate(item, self._state)
-        found = _operations(specs or ())
-        self._put(item, own, specs, found)
-        made = any(operation.makes_tensor for operation, _ in found)
-        if own and made:
+        operations = _operations(specs or ())
+        self._put(item, own, specs, operations)
+        if own and any(operation.makes_tensor for operation, _ in operations):
             self._state = "tensor"
         self._state = state_behind(item, self._state)
         self._pure |= short_name(item) == "ToPureTensor"
         if not self._tail:
             self._begins = self._state
 
-    def _put(self, item: Any, own: bool, specs: Any, found: list[tuple[Operation, Any]]) -> None:
-        """Into the core, or into the tail."""
+    def _put(self, item: Any, own: bool, specs: Any, operations: list[tuple[Operation, Any]]) -> None:
+        """Put an item into the core, or into the tail."""
         if self._tail:
             if own:
                 raise ValueError(
-                    f"{item!r} stands behind {name_of(self._tail[0])}, which runs in Python; fastload's "
+                    f"{item!r} comes after {name_of(self._tail[0])}, which runs in Python; fastload's "
                     f"transforms run in the core, before any callable. Move it forward, or use torchvision's "
                     f"of that name."
                 )
             first = name_of(self._tail[0])
-            keep = f"put it before {first}, if that is the same to you" if specs else ""
-            self._leave(item, f"behind {first}", keep)
+            keep = f"put it before {first}, if the order does not matter to you" if specs else ""
+            self._leave(item, f"after {first}", keep)
             return
         if specs is None:
             why = torchvision_objects.refusal(item, self._state)
@@ -282,13 +279,13 @@ class _Compiler:
             return
         on_tensors = not own and self._state != "pil"
         if on_tensors and _not_of_tensors(tuple(specs), is_v2(item)):
-            why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
-            self._leave(item, why, "put it before what makes tensors")
+            why = "torchvision gives other pixels for tensors than for pictures, which the core equals"
+            self._leave(item, why, "put it before the transform that makes tensors")
             return
         before = self._draft.plan
         draft = replace(self._draft, of_v2=is_v2(item), tensors=on_tensors)
         try:
-            for operation, spec in found:
+            for operation, spec in operations:
                 draft = operation.add(draft, spec, not own)
             self._draft = draft
         except Misplaced as error:
@@ -302,7 +299,7 @@ class _Compiler:
         if operation_of(item) is None and _moves_boxes(before, draft.plan):
             self._v2_cuts |= is_v2(item)
             self._v1_cuts = True
-        if draft.plan.source != before.source:  # a step of the geometry came behind them
+        if draft.plan.source != before.source:  # a step of the geometry came after them
             self._say_whole()
         elif draft.plan.pixels != before.pixels:
             self._on_pixels.append(len(self._steps))
@@ -322,8 +319,8 @@ class _Compiler:
         self._tail.append(_callable(run))
         for part in all_parts(called):
             if short_name(part.function) == "ConvertBoundingBoxFormat":
-                given = part.function.format
-                self._tail_format = str(getattr(given, "value", given)).lower()
+                form = part.function.format
+                self._tail_format = str(getattr(form, "value", form)).lower()
         name = name_of(item)
         self._called.append(replace(called, state=self._state, pure=self._pure, name=name))
         step = Step(name, False, why, keep, does_in_python(called), called.takes, called.field)
@@ -340,22 +337,21 @@ class _Compiler:
             called=tuple(self._called),
             state=self._begins,
             is_v2=self._is_v2,
-            clips=self._v2_cuts or (self._v1_cuts and any(one.takes == "v2" for one in self._called)),
+            clips=self._v2_cuts or (self._v1_cuts and any(each.takes == "v2" for each in self._called)),
             tail_format=self._tail_format,
             tail_drops=any(
                 short_name(part.function) == "SanitizeBoundingBoxes"
-                for one in self._called
-                for part in all_parts(one)
+                for each in self._called
+                for part in all_parts(each)
             ),
         )
 
 
-# ---- What Python callables want ---------------------------------------------------------------------
-# PIL pictures, generators, and one of a sample's views alone.
+# ---- Arguments of Python callables ------------------------------------------------------------------
 
 
 def takes_generator(function: Callable[..., Any]) -> bool:
-    """Whether a callable has a parameter ``generator``."""
+    """Return whether a callable has a parameter ``generator``."""
     try:
         parameter = inspect.signature(function).parameters.get("generator")
     except (TypeError, ValueError):
@@ -364,7 +360,7 @@ def takes_generator(function: Callable[..., Any]) -> bool:
 
 
 def as_picture(image: Any) -> Any:
-    """A uint8 tensor (channels, height, width) of 3 channels or 1 as a PIL picture; others stay tensors."""
+    """Return a uint8 (channels, height, width) tensor of 3 channels or 1 as a PIL picture, others as is."""
     if image is not None and (image.shape[0] not in (1, 3) or "uint8" not in str(image.dtype)):
         return image
     need("PIL.Image", "a callable in transform (it gets PIL pictures)")
@@ -376,11 +372,11 @@ def as_picture(image: Any) -> Any:
 
 @dataclass(frozen=True)
 class ViewTail:
-    """The callables of one view, in the place of a callable of the whole sample.
+    """The callables of one view, in place of a callable of the whole sample.
 
     Args:
-        number: of the view, by which its generator differs from other views'.
-        functions: the callables, in order, as ``Plan.called`` of the view knows them.
+        number: the view's number, which makes its generator differ from those of other views.
+        functions: the callables, in order, as in the view's ``Plan.called``.
     """
 
     number: int

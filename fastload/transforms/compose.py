@@ -1,5 +1,5 @@
-"""Specs of whole chains, of several of them for one sample, and by the epoch: :class:`Compose`,
-:class:`Views`, :class:`ByEpoch`; and of a callable that is for pictures alone, :class:`ImageOnly`."""
+"""Specs of chains: :class:`Compose`, several for one sample (:class:`Views`), one per epoch
+(:class:`ByEpoch`); and of a callable for pictures alone (:class:`ImageOnly`)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
 
-MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
+MAX_VIEWS = 256  # per sample: a draw stores the view's number in one byte
 
 
 @dataclass(frozen=True)
 class ImageOnly:
-    """Call ``transform`` with a sample's picture alone. It must not move pixels: boxes, masks, keypoints and
-    outlines stay as they are.
+    """Call ``transform`` with a sample's picture alone. It must not move pixels, because boxes, masks,
+    keypoints and outlines stay as they are.
 
         Compose([RandomResizedCrop(512), ImageOnly(albumentations.CLAHE())])
 
-    This is how callables that take a picture run on samples with such fields. A callable that moves pixels
-    would leave the boxes behind: write one that takes the whole sample, a dict, instead.
+    This is how callables that take a picture run on samples with such fields. If a callable moves pixels,
+    write one that takes the whole sample, a dict, instead.
 
     Args:
         transform: called with the picture, a PIL picture or a (C, H, W) tensor as without other fields.
         image: the field of pictures; None: the only one.
 
     Raises:
-        TypeError: ``transform`` is not callable, or it is one of fastload's, which see to all fields.
+        TypeError: ``transform`` is not callable, or it is one of fastload's, which handle all fields.
     """
 
     transform: Any
@@ -37,21 +37,21 @@ class ImageOnly:
     def __post_init__(self) -> None:
         if is_ours(self.transform) or not callable(self.transform):
             raise TypeError(
-                "ImageOnly takes a callable; fastload's own transforms see to all fields without it. Found: "
+                "ImageOnly takes a callable; fastload's own transforms handle all fields without it. Found: "
                 f"{self.transform!r}."
             )
         if self.image is not None and not isinstance(self.image, str):
             raise TypeError(f"ImageOnly.image must be a field's name, or None. Found: {self.image!r}.")
 
     def __call__(self, image: Any) -> Any:
-        """What the callable makes of a picture."""
+        """Return the callable's result for a picture."""
         return self.transform(image)
 
 
 @dataclass(frozen=True)
 class Compose:
-    """Apply transforms one after the other. It may hold other :class:`Compose` objects and any callables, and
-    :class:`Views` as the first element.
+    """Apply transforms one after the other. They may include other :class:`Compose` objects and any
+    callables; :class:`Views` may come first.
 
     Raises:
         TypeError: an element is neither a transform nor callable.
@@ -75,30 +75,30 @@ class Views:
         Views(first=Compose([...]), second=Compose([...]))
         Views({"global_0": ..., "global_1": ..., "local": (8, Compose([...]))})  # and local_0 to local_7
 
-    Batches are dicts: ``batch["first"]`` has the pictures under the view of that name. docs/guide/fields.md
-    has the names where a sample has masks, boxes or further pictures.
+    Batches are dicts: ``batch["first"]`` has the pictures of the view of that name. docs/guide/fields.md
+    lists the names if a sample has masks, boxes or further pictures.
 
     Args:
-        views: transforms by the views' names; ``(count, transform)`` for as many views of that transform,
-            which differ by what they draw and are called ``name_0``, ``name_1`` and so on.
+        views: transforms by the views' names; ``(count, transform)`` makes ``count`` views of that transform,
+            with different draws, called ``name_0``, ``name_1`` and so on.
         named: the same, as keyword arguments.
 
     Attributes:
-        names: of the views, in order.
-        transforms: of the views, in order.
+        names: the views' names, in order.
+        transforms: the views' transforms, in order.
 
     Raises:
-        TypeError: something that is neither a transform nor callable nor such a pair.
-        ValueError: no views, more than 256, names that two views have, or that no field may have.
+        TypeError: a value is neither a transform nor callable nor such a pair.
+        ValueError: no views, more than 256, two views of one name, or a name that no field may have.
     """
 
     names: tuple[str, ...]
     transforms: tuple[Any, ...]
 
     def __init__(self, views: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        given = [*(views or {}).items(), *named.items()]
-        found = [one for name, transform in given for one in _counted(name, transform)]
-        names = tuple(name for name, _ in found)
+        items = [*(views or {}).items(), *named.items()]
+        counted = [view for name, transform in items for view in _counted(name, transform)]
+        names = tuple(name for name, _ in counted)
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice or not 1 <= len(names) <= MAX_VIEWS:
             what = f"{twice[0]!r} twice" if twice else f"{len(names)} views"
@@ -109,33 +109,32 @@ class Views:
         from fastload.sample.schema import Field
 
         for name in names:
-            Field(name, Image())  # which looks at the name
+            Field(name, Image())  # which checks the name
         set_field(self, "names", names)
-        set_field(self, "transforms", tuple(transform for _, transform in found))
+        set_field(self, "transforms", tuple(transform for _, transform in counted))
 
     def of(self, batch: Mapping[str, Any]) -> list[Any]:
-        """The pictures of a batch under each view, in order: what multi-crop code calls its list of crops."""
+        """Return the pictures of a batch, view by view in order: the list of crops in multi-crop code."""
         return [batch[name] for name in self.names]
 
 
 @dataclass(frozen=True)
 class ByEpoch:
-    """Change the transform at given epochs: for progressive resizing, stronger augmentation later, or a last
-    part without it.
+    """Change the transform at given epochs: for progressive resizing, stronger augmentation later, or none
+    at the end.
 
         ByEpoch({0: chain(128), 6: chain(160), 12: chain(192)})
 
     Howard, "Training ImageNet in 18 minutes" (2018); Tan and Le, EfficientNetV2 (2021); Touvron et al.,
-    FixRes (2019). Which one holds is a function of the epoch alone, so it is the same on all ranks, and after
-    a restart. Nothing is padded: all batches of an epoch have its own size. Memory is planned for the
-    largest.
+    FixRes (2019). The choice depends on the epoch alone, so it is the same on all ranks and after a restart.
+    Nothing is padded: all batches of an epoch have that epoch's size. Memory is planned for the largest.
 
     Args:
-        transforms: by the first epoch that each is for; 0 must be there. Each is what ``transform=`` may be,
-            all with the same dtype, all with Python callables or all without, and with the same views.
+        transforms: by the first epoch of each; epoch 0 is required. Each is what ``transform=`` takes, all
+            with the same dtype, all with Python callables or all without, and with the same views.
 
     Raises:
-        TypeError: keys that are no integers, or something that is no transform.
+        TypeError: a key is not an integer, or a value is not a transform.
         ValueError: no transform for epoch 0, or a negative epoch.
     """
 
@@ -157,7 +156,7 @@ class ByEpoch:
 
 
 def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
-    """The views that stand under one name."""
+    """Return the views that one name stands for."""
     count = None
     if isinstance(transform, tuple) and len(transform) == 2:
         count, transform = transform
@@ -176,9 +175,8 @@ def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
 
 
 def refuse_class(item: Any) -> None:
-    """Raise TypeError for a class of transforms in the place of a transform: each picture would be given to
-    it as the first of its arguments. A class that converts (``float``, a subclass of Tensor) is a callable
-    like others.
+    """Raise TypeError for a class of transforms in place of an object: each picture would become the first
+    argument of its constructor. A class that converts (``float``, a subclass of Tensor) is a callable.
     """
     if not isinstance(item, type):
         return
@@ -191,5 +189,5 @@ def refuse_class(item: Any) -> None:
 
 
 def is_ours(item: Any) -> bool:
-    """Whether it is one of fastload's transforms, or a chain, views or a schedule of such."""
+    """Return whether it is one of fastload's transforms, or a chain, views or a schedule of them."""
     return isinstance(item, (ByEpoch, Compose, Views)) or operation_of(item) is not None

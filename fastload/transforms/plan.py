@@ -1,4 +1,4 @@
-"""What a transform becomes: a :class:`Plan` of what the core does, and the callables that follow it."""
+"""The result of compiling a transform: a :class:`Plan` of what the core does, and the callables after it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ if TYPE_CHECKING:
     from fastload.transforms.callables import Called, ImageState
 
 
-#: What a step does to a sample: "moves" pixels, and with them all that is said of their places; changes
-#: "colours", "boxes" or "points" alone; drops "objects"; changes "types" alone; nothing; or what a callable
-#: likes.
+#: What a step does to a sample: "moves" pixels, and every position with them; changes only "colours",
+#: "boxes", "points" or "types"; drops "objects"; "nothing"; or "unknown", whatever a callable does.
 Does: TypeAlias = Literal["moves", "colours", "boxes", "points", "objects", "types", "nothing", "unknown"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What became of one item of a transform."""
+    """One item of a transform: where it runs, and why."""
 
     name: str
     native: bool  # in the core; else in Python
     why: str
-    keep: str = ""  # what would keep it in the core; empty where nothing is known to
-    does: Does = "unknown"  # to what the sample has
-    takes: str = "sample"  # "image": a picture alone, of the field `field`, or of the only one
+    keep: str = ""  # what would keep it in the core; "" if nothing is known to
+    does: Does = "unknown"
+    takes: str = "sample"  # "image": only a picture, from the field `field`, or from the only one
     field: str | None = None
-    view: int | None = None  # the number of the sample's view that it is of
-    erases: bool = False  # of what is stored: behind normalisation, wherever that is
+    view: int | None = None  # the number of its view of the sample
+    erases: bool = False  # parts of the stored picture: after normalisation, wherever that runs
 
 
 @dataclass(frozen=True)
 class Fill:
-    """What is where a view shows nothing of the picture: numbers of the stored picture, one for all channels
-    or
-    one for each; of masks, where it is not what they have for pixels without a class."""
+    """The colour around the picture in a view: numbers of the stored picture, one for all channels or one
+    for each; and the id that masks have there, None: their id of pixels without a class."""
 
     image: tuple[int, ...] = (0,)
     mask: int | None = None
@@ -46,11 +44,11 @@ class Fill:
 @dataclass(frozen=True)
 class GeometryUse:
     """A step of the geometry as the core takes it: its name in ``_C.GEOMETRY_OPERATIONS``, its numbers, and
-    what follows from these."""
+    what follows from them."""
 
     name: str
     numbers: tuple[float, ...]
-    size: tuple[int, int] | None = field(default=None, compare=False)  # (height, width) behind it, if known
+    size: tuple[int, int] | None = field(default=None, compare=False)  # (height, width) after it, if known
     keeps_size: bool = field(default=False, compare=False)
     drawn: bool = field(default=False, compare=False)  # for each sample
     fill: Fill | None = None  # where it may show more than the picture
@@ -61,8 +59,8 @@ class GeometryUse:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A number of an operation that is drawn for each sample: a kind and its values, as
-    csrc/core/transform/pixels/number.h has them."""
+    """A number of an operation that is drawn for each sample: a kind and its values
+    (csrc/core/transform/pixels/number.h)."""
 
     kind: str
     values: tuple[float, ...]
@@ -70,9 +68,8 @@ class Drawn:
 
 @dataclass(frozen=True)
 class PixelUse:
-    """An operation on pixels as the core takes it: its name in ``_C.PIXEL_OPERATIONS``, the probability with
-    which it happens to a sample, and its numbers; or a group of them ("all", "order", "choice" with weights
-    as numbers) with its parts."""
+    """An operation on pixels as the core takes it: its name in ``_C.PIXEL_OPERATIONS``, its probability for a
+    sample, and its numbers; or a group ("all", "order", "choice" with weights as numbers) with its parts."""
 
     name: str
     probability: float
@@ -92,7 +89,7 @@ class PixelUse:
 
     @property
     def moves(self) -> bool:
-        """Whether it moves pixels, so that what stands behind it cannot be done before it."""
+        """Whether it moves pixels, so that later operations cannot run before it."""
         return self.name in _C.MOVING_OPERATIONS or any(part.moves for part in self.parts)
 
     @property
@@ -104,11 +101,11 @@ class PixelUse:
 
     @property
     def mixes(self) -> bool:
-        """Whether it is a mix of pictures, which takes memory of its own, or has one among its parts."""
+        """Whether it, or one of its parts, mixes pictures, which takes additional memory."""
         return self.name in _MIXES or any(part.mixes for part in self.parts)
 
     def as_node(self) -> tuple[Any, ...]:
-        """As ``_C.PixelSpec`` takes it."""
+        """Return it as ``_C.PixelSpec`` takes it."""
         numbers = [
             (number.kind, list(number.values)) if isinstance(number, Drawn) else number
             for number in self.numbers
@@ -123,34 +120,34 @@ def _first(one: tuple[int, Any]) -> int:
 _MIRRORS = ("horizontal_flip", "vertical_flip")
 _DRAWING = ("choice", "order", "some")  # groups that draw
 _MIXES = ("augmix", "mix_and_blend", "blend_in_turn")
-_OF_ITS_OWN = ("perspective", *_MIXES)  # draw more than their numbers
+_OF_ITS_OWN = ("perspective", *_MIXES)  # operations that draw more than their numbers
 
 
 @dataclass(frozen=True)
 class MosaicUse:
-    """A mosaic as the core takes it, and how often a sample becomes one: csrc/core/transform/mosaic.h."""
+    """A mosaic as the core takes it (csrc/core/transform/mosaic.h), and how often a sample becomes one."""
 
     size: int
     tiles: int
     p: float
     motion: tuple[float, float, float, float, float]  # degrees, translate, scale, shear, perspective
     fill: tuple[int, int, int]
-    mixup: float = 0.0  # with which it is mixed with another one
-    alpha: float = 32.0  # of their weights
+    mixup: float = 0.0  # probability of being mixed with another sample
+    alpha: float = 32.0  # Beta(alpha, alpha) gives their weights
 
     def as_tuple(self) -> tuple[Any, ...]:
-        """As ``_C.Engine`` takes it."""
+        """Return it as ``_C.Engine`` takes it."""
         return self.size, self.tiles, self.motion, self.fill, self.alpha
 
     @property
     def records(self) -> int:
-        """Records that a sample is made of at most."""
+        """The most records that make up a sample."""
         return self.tiles * (2 if self.mixup > 0.0 else 1)
 
 
 @dataclass(frozen=True)
 class Erasing:
-    """Rectangles of a stored picture that are filled, as csrc/core/transform/erase.h has them."""
+    """Rectangles of a stored picture that are filled (csrc/core/transform/erase.h)."""
 
     probability: float
     area: tuple[float, float]
@@ -160,27 +157,27 @@ class Erasing:
     value: tuple[float, float, float]
 
     def as_tuple(self) -> tuple[Any, ...]:
-        """As ``_C.StoreSpec`` takes it."""
+        """Return it as ``_C.StoreSpec`` takes it."""
         return (self.probability, self.area, self.log_ratio, self.count, self.fill, self.value)
 
 
 @dataclass(frozen=True)
 class ObjectsUse:
-    """What becomes of a sample's objects, as csrc/core/sample/objects_plan.h has it."""
+    """What happens to a sample's objects (csrc/core/sample/objects_plan.h)."""
 
-    clip: bool = False  # boxes, by each crop, pad and operation that moves pixels
-    clamp: bool = False  # boxes, where the picture ends
-    inside: bool = False  # with ``drop``: objects, too, whose boxes reach over its border
-    drop: bool = False  # objects whose boxes are less than the two numbers
+    clip: bool = False  # boxes, at each crop, pad and operation that moves pixels
+    clamp: bool = False  # boxes, at the picture's border
+    inside: bool = False  # with ``drop``: also objects whose boxes reach over the border
+    drop: bool = False  # objects whose boxes are below the two numbers
     min_size: float = 1.0
     min_area: float = 1.0
-    without: str | None = None  # a field: objects of which it is true are dropped
-    boxes: str | None = None  # the field that leads; None: the only one of boxes
+    without: str | None = None  # a field: objects for which it is true are dropped
+    boxes: str | None = None  # the field of boxes; None: the only one
     draws: bool = False  # the geometry draws from boxes
     needed: bool = False  # there must be boxes
-    closed: bool = False  # looked at in the end; what crops or moves behind makes it a step before
+    closed: bool = False  # runs at the end; a later crop or motion turns it into a step of the geometry
     judges: bool = False  # objects are dropped between two steps of the geometry
-    implied: bool = False  # by steps of torchvision's v2 alone: nobody asked for anything to be done
+    implied: bool = False  # only by steps of torchvision's v2: nobody asked for anything
 
     @property
     def drops(self) -> bool:
@@ -190,61 +187,61 @@ class ObjectsUse:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the core does to each picture, operation by operation: ``source``, ``geometry``, ``pixels``, and
-    how they are stored (the fields of StoreSpec); then the ``tail``.
+    """What the core does to each picture: ``source``, ``geometry`` and ``pixels`` in turn, storing (the
+    fields of StoreSpec); then the ``tail``.
 
     ``tail`` holds the callables to run, in order: on a PIL picture, if ``picture``, else on a ``(C, H, W)``
-    tensor of ``dtype``; of samples with other fields on all of these, as ``called`` says. ``steps`` says of
-    each item of the transform where it runs, and why.
+    tensor of ``dtype``; on samples with other fields as ``called`` says. ``steps`` says where each item of
+    the transform runs, and why.
     """
 
-    mosaic: MosaicUse | None = None  # of several samples, in the place of the picture
+    mosaic: MosaicUse | None = None  # of several samples, in place of the picture
     source: tuple[PixelUse, ...] = ()  # on the whole picture, in order, before the crop
-    geometry: tuple[GeometryUse, ...] = ()  # which pixels of the picture, and how many are made of them
-    filter: str = "bilinear"  # that resizes them, unless a step of the geometry draws it
-    pixels: tuple[PixelUse, ...] = ()  # on the cut picture, in order, before it is stored
+    geometry: tuple[GeometryUse, ...] = ()  # which pixels of the picture, and to which size
+    filter: str = "bilinear"  # of the resize, unless a step of the geometry draws it
+    pixels: tuple[PixelUse, ...] = ()  # on the cropped picture, in order, before it is stored
     dtype: str = "uint8"
     scale: bool = False
     normalize: bool = False
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    erase: Erasing | None = None  # of what is stored
-    objects: ObjectsUse | None = None  # what becomes of them; None: all stay, and no box is clipped
-    box_format: str | None = None  # that boxes are converted to; None: as they are stored
-    tail_format: str | None = None  # that the tail converts boxes to
-    mask_dtype: str | None = None  # of masks that are delivered; None: as they are stored
-    # Of each step that may show what is beside a picture, what masks have there; None: their ignored id.
+    erase: Erasing | None = None  # in the stored picture
+    objects: ObjectsUse | None = None  # None: all stay, and no box is clipped
+    box_format: str | None = None  # format to which boxes are converted; None: as they are stored
+    tail_format: str | None = None  # format to which the tail converts boxes
+    mask_dtype: str | None = None  # dtype of delivered masks; None: as they are stored
+    # The fill of masks at each step that may show the surroundings of a picture; None: their ignored id.
     mask_fills: tuple[int | None, ...] = field(default=(), compare=False)
-    clips: bool = field(default=False, compare=False)  # steps are torchvision v2's, which cut boxes off
+    clips: bool = field(default=False, compare=False)  # steps are torchvision v2's, which clip boxes
     tail: tuple[Callable[[Any], Any], ...] = ()
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)
-    # What is known of each of the tail, and what pictures are before it in torchvision's chain; whether the
-    # chain has something of torchvision's v2, so that callables get tv_tensors.
+    # What is known of each callable of the tail, and what pictures are before it in torchvision's chain;
+    # whether anything in the chain is torchvision v2's, so that callables get tv_tensors.
     called: tuple[Called, ...] = field(default=(), compare=False)
     state: ImageState = field(default="tensor", compare=False)
     is_v2: bool = field(default=False, compare=False)
     tail_drops: bool = field(default=False, compare=False)  # the tail drops objects with their boxes
-    views: tuple[tuple[str, Plan], ...] = ()  # of a sample that has several, by name; the tail gets all
-    # By the first epoch of each, where the plan changes; the other fields are of the largest of them.
+    views: tuple[tuple[str, Plan], ...] = ()  # by name, if a sample has several; the tail gets all
+    # By first epoch, if the plan changes; the other fields are those of the largest plan.
     scheduled: tuple[tuple[int, Plan], ...] = ()
 
     def at(self, epoch: int) -> Plan:
-        """What holds in an epoch; of a plan that does not change, the plan."""
+        """Return the plan of an epoch; the plan itself if it does not change."""
         return max((one for one in self.scheduled if one[0] <= epoch), default=(0, self), key=_first)[1]
 
     def of_view(self, number: int) -> Plan:
-        """What the core does for one of the sample's views; of a plan without several, the plan."""
+        """Return the plan of one of the sample's views; the plan itself if there is only one."""
         return self.views[number][1] if self.views else self
 
     @property
     def every(self) -> tuple[Plan, ...]:
-        """What the core does for each of the sample's views."""
+        """The plan of each of the sample's views."""
         return tuple(plan for _, plan in self.views) or (self,)
 
     @property
     def of_objects(self) -> ObjectsUse | None:
-        """What becomes of objects; of steps of torchvision's v2, too."""
+        """What happens to objects, also because of torchvision v2's steps."""
         if not self.clips:
             return self.objects
         return replace(self.objects or ObjectsUse(implied=True), clip=True)
@@ -257,7 +254,7 @@ class Plan:
 
     @property
     def output_size(self) -> tuple[int, int] | None:
-        """``(height, width)`` of every sample in pixels, or None where it depends on the picture."""
+        """``(height, width)`` of every sample in pixels; None if it depends on the picture."""
         for use in reversed(self.geometry):
             if not use.keeps_size:
                 return use.size
@@ -265,12 +262,12 @@ class Plan:
 
     @property
     def puts_together(self) -> bool:
-        """Whether samples are put together of several, in some epoch."""
+        """Whether samples are made of several, in some epoch."""
         return self.mosaic is not None or any(plan.puts_together for _, plan in self.scheduled)
 
     @property
     def keeps_size(self) -> bool:
-        """Whether whole pictures come as large as they are."""
+        """Whether pictures are delivered whole and in their own size."""
         return self.mosaic is None and all(use.keeps_size for use in self.geometry)
 
     @property
@@ -288,10 +285,10 @@ class Plan:
 
     @property
     def fill(self) -> Fill:
-        """What is where nothing of the picture is, of all steps of the geometry."""
-        found = next((use.fill for use in self.geometry if use.fill is not None), Fill())
+        """The colour around the picture, which all steps of the geometry share."""
+        fill = next((use.fill for use in self.geometry if use.fill is not None), Fill())
         masks = set(self.mask_fills)
-        return replace(found, mask=masks.pop()) if len(masks) == 1 else found
+        return replace(fill, mask=masks.pop()) if len(masks) == 1 else fill
 
     @property
     def needs_boxes(self) -> bool:
@@ -302,32 +299,32 @@ class Plan:
 
     @property
     def needs_engine(self) -> bool:
-        """Whether samples are made of more than their own picture, which only the engine has."""
+        """Whether samples are made of other samples' pictures, too, which only the engine has."""
         parts = [plan for _, plan in (*self.views, *self.scheduled)]
         return self.mosaic is not None or any(plan.needs_engine for plan in parts)
 
     def geometry_spec(self) -> _C.GeometrySpec:
-        """The core's description of crop, resize, window and flip."""
+        """Return the core's description of crop, resize, window and flip."""
         steps = [(use.name, list(use.numbers)) for use in self.geometry]
         return _C.GeometrySpec(steps, self.filter, self._colour(), self.fill.mask)
 
     def _colour(self) -> list[int]:
-        """The fill of images; zeros are left out."""
+        """Return the fill of images; [] for zeros."""
         return list(self.fill.image) if any(self.fill.image) else []
 
     def source_spec(self) -> _C.PixelSpec:
-        """The core's description of the operations on the whole picture."""
+        """Return the core's description of the operations on the whole picture."""
         return _C.PixelSpec([use.as_node() for use in self.source])
 
     def pixel_spec(self) -> _C.PixelSpec:
-        """The core's description of the operations on pixels, which draw apart from those on the source."""
+        """Return the core's description of the operations on pixels, which draw apart from the source's."""
         return _C.PixelSpec([use.as_node() for use in self.pixels], self.source_spec())
 
     def store_spec(self, channels_last: bool = True) -> _C.StoreSpec:
-        """The core's description of dtype, scaling and layout (``channels_last``: HWC in memory, else CHW).
+        """Return the core's description of dtype, scaling and layout (``channels_last``: HWC, else CHW).
 
         Raises:
-            ValueError: a mean or std that float32 cannot hold.
+            ValueError: float32 cannot hold a mean or std.
         """
         return _C.StoreSpec(
             dtype=self.dtype,
@@ -340,15 +337,15 @@ class Plan:
         )
 
     def made_of(self, picture: Any, seed: int, epoch: int = 0, sample: int = 0, draw: int = 0) -> Any:
-        """What the core makes of one (height, width, 3) uint8 picture outside a batch: (h, w, 3 * itemsize)
-        bytes of ``dtype``.
+        """Transform one (height, width, 3) uint8 picture outside a batch; return (h, w, 3 * itemsize) bytes
+        of ``dtype``.
 
         Raises:
             ValueError: it needs other samples, or the sample's boxes.
         """
         if self.needs_boxes:
             raise ValueError(
-                "RandomIoUCrop draws from the sample's boxes, which are not there where pictures of "
+                "RandomIoUCrop draws from the sample's boxes, which are not available when pictures of "
                 "different sizes are cut one by one for a callable. Put a Resize to a fixed size before it."
             )
         if self.needs_engine:
@@ -364,9 +361,9 @@ class Plan:
         store = self.store_spec()
         if self.pixels:
             pixels = _C.resize(picture, view, filter, fill=self._colour())
-            made = _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), store)
+            stored = _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), store)
         else:
-            made = _C.resize_store(picture, view, filter, store, fill=self._colour())
+            stored = _C.resize_store(picture, view, filter, store, fill=self._colour())
         if self.erase is not None:
-            _C.erase(made, store, seed, epoch, sample, draw)
-        return made
+            _C.erase(stored, store, seed, epoch, sample, draw)
+        return stored

@@ -1,4 +1,4 @@
-"""Recognises transforms of torchvision, timm and CLIP, and of libraries that have no equals in the core."""
+"""Recognition of transforms of torchvision, timm and CLIP, and of libraries that only run in Python."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import Any
 from fastload.transforms.operations.operation import from_torchvision_antialias
 from fastload.transforms.operations.registry import operation_of_torchvision
 
-# ---- torchvision objects ----------------------------------------------------------------------------
-# Recognises torchvision's transforms (v1 and v2), and timm's and CLIP's around them, by module, name and
-# attributes; none of the three is imported.
-#
-# An object whose parameters mean exactly what specs of ours mean becomes those; any other stays a callable
-# of the user's.
+# ---- torchvision, timm and CLIP ---------------------------------------------------------------------
+# Classes are recognised by module, name and attributes; none of the libraries is imported. An object becomes
+# specs only if its parameters mean exactly the same; any other stays a user's callable.
 
 _TIMM = "timm.data.transforms"
-# Modules of timm's whose classes are named with them.
+# Modules that stand before the class name in the rows of the registry.
 _TIMMS = (_TIMM, "timm.data.auto_augment", "timm.data.random_erasing")
 _REFERENCES = "v2_extras"  # a script beside torchvision's references for segmentation
 _TO_RGB = {("clip.clip", "_convert_image_to_rgb"), ("open_clip.transform", "_convert_to_rgb")}
 
 
 def _class_name(item: Any) -> str:
-    """The class name of a torchvision transform, timm's with its module, else an empty string."""
+    """Return the class name of a torchvision transform, timm's with its module; "" for anything else."""
     kind = type(item)
     module = kind.__module__ or ""
     if module in _TIMMS or module == _REFERENCES:
@@ -33,15 +30,15 @@ def _class_name(item: Any) -> str:
 
 
 def composed(item: Any) -> list[Any] | None:
-    """The parts of a torchvision ``Compose``, else None."""
+    """Return the parts of a torchvision ``Compose``; None for anything else."""
     return list(item.transforms) if _class_name(item) == "Compose" else None
 
 
 def translate(item: Any, state: str = "image") -> tuple[Any, ...] | None:
-    """The specs that equal a known transform: none for a no-op on RGB pictures.
+    """Return the specs that equal a known transform: () for a no-op on RGB pictures.
 
-    None for what we do not equal (another filter, ``antialias=False``, other classes). ``state``: what
-    pictures are there, "pil", "image" or "tensor".
+    None: nothing equals it (another filter, ``antialias=False``, another class). ``state``: what pictures
+    are at this point, "pil", "image" or "tensor".
     """
     name = _class_name(item)
     if name in _NO_OPS or _names(item) in _TO_RGB:
@@ -56,16 +53,16 @@ def translate(item: Any, state: str = "image") -> tuple[Any, ...] | None:
 
 
 def _other_types(item: Any, state: str) -> bool:
-    """Whether it names dtypes by type, and not that of pictures, which have another one there."""
-    given = getattr(item, "dtype", None)
-    if not isinstance(given, Mapping):
+    """Return whether it maps types to dtypes, but not the type that pictures have at this point."""
+    dtypes = getattr(item, "dtype", None)
+    if not isinstance(dtypes, Mapping):
         return False
-    names = {getattr(key, "__name__", key) for key in given} & {"Image", "Tensor"}
+    names = {getattr(key, "__name__", key) for key in dtypes} & {"Image", "Tensor"}
     return bool(names) and ("Tensor" if state == "tensor" else "Image") not in names
 
 
 def refusal(item: Any, state: str = "image") -> str:
-    """Why :func:`translate` gives None, in words."""
+    """Return why :func:`translate` gives None, in words."""
     name = _class_name(item)
     make = _maker(name)
     if _other_types(item, state):
@@ -77,19 +74,17 @@ def refusal(item: Any, state: str = "image") -> str:
             return f"the core does not take its parameters: {str(error).rstrip('.')}"
     if name:
         return f"the core has no {name.rpartition('.')[2]}"
-
     return other_refusal(item) or "a callable that the core does not know"
 
 
 def advice(item: Any) -> str:
-    """What would keep a transform off the Python path; empty where nothing does."""
+    """Return what would keep a transform off the Python path; "" if nothing would."""
     if type(item).__name__ in _CROPS:
         return "name its chains as views, transform=fastload.transforms.Views(first=..., second=...)"
     name = _class_name(item)
     operation, short = operation_of_torchvision(name), name.rpartition(".")[2]
     if operation is not None and short not in _ADVICE:
         return operation.advice.get(short, "")
-
     return _ADVICE.get(short, "") or other_advice(item)
 
 
@@ -105,28 +100,27 @@ def _names(item: Any) -> tuple[str, str]:
 
 
 def on_tensor(item: Any) -> Any:
-    """``item`` for use on a decoded tensor: torchvision's converters refuse tensors, so are replaced."""
+    """Return ``item`` for decoded tensors, with torchvision's converters replaced, which refuse tensors."""
     name = _class_name(item)
     if name == "ToTensor":
         return scale_to_float32
     if name == "PILToTensor":
         return unchanged
-
     return adapted(item)
 
 
 def scale_to_float32(tensor: Any) -> Any:
-    """torchvision's ``ToTensor`` for a uint8 tensor: float32 in [0, 1]; float tensors stay."""
+    """Do as torchvision's ``ToTensor``: uint8 becomes float32 in [0, 1], float tensors stay."""
     return tensor if tensor.is_floating_point() else tensor.float().div(255)
 
 
 def unchanged(tensor: Any) -> Any:
-    """torchvision's ``PILToTensor`` for what already is a tensor."""
+    """Do as torchvision's ``PILToTensor``, for what already is a tensor."""
     return tensor
 
 
 def _image_classification(item: Any) -> tuple[Any, ...]:
-    """What ``weights.transforms()`` of torchvision's classification models gives."""
+    """Return the specs of the ``weights.transforms()`` of torchvision's classification models."""
     from fastload.transforms.operations.crops import CenterCrop
     from fastload.transforms.operations.output import Normalize, ToDtype
     from fastload.transforms.operations.resizes import Resize
@@ -147,13 +141,13 @@ _ADVICE = {
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
     "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
 }
-# Classes of SimCLR's, MoCo's and DINO's own code, whose results are lists of crops.
+# Classes in the original code of SimCLR, MoCo and DINO, which return lists of crops.
 _CROPS = {"TwoCropsTransform", "TwoCropTransform", "ContrastiveLearningViewGenerator", "DataAugmentationDINO"}
 
 
-# ---- Recognises Albumentations' and Kornia's transforms by their modules, without importing either ---
-# They have no equals in the core: Albumentations resizes by OpenCV, which does not antialias, and Kornia
-# works on float tensors, so pixels differ from Pillow's. They run in Python, called as they want to be.
+# ---- Albumentations and Kornia ----------------------------------------------------------------------
+# The core has no equals of them: Albumentations resizes with OpenCV, which does not antialias, and Kornia
+# works on float tensors, so pixels differ from Pillow's. They run in Python, called as each expects.
 
 
 def _library(item: Any) -> str:
@@ -161,15 +155,15 @@ def _library(item: Any) -> str:
 
 
 def other_refusal(item: Any) -> str:
-    """Why the core does not do it, in words; empty for what is neither library's."""
+    """Return why the core does not do it, in words; "" if it belongs to neither library."""
     return {
-        "albumentations": "Albumentations works by OpenCV, whose pixels are others than Pillow's",
-        "kornia": "Kornia works on float tensors, whose pixels are others than Pillow's",
+        "albumentations": "Albumentations uses OpenCV, whose pixels differ from Pillow's",
+        "kornia": "Kornia works on float tensors, whose pixels differ from Pillow's",
     }.get(_library(item), "")
 
 
 def other_advice(item: Any) -> str:
-    """What would keep it off the Python path; empty for what is neither library's."""
+    """Return what would keep it off the Python path; "" if it belongs to neither library."""
     return {
         "albumentations": "fastload.transforms has most of its operations, with Pillow's pixels",
         "kornia": "it takes whole batches, on the device if there is one: batch_transform=",
@@ -177,13 +171,13 @@ def other_advice(item: Any) -> str:
 
 
 def adapted(item: Any) -> Any:
-    """What calls ``item`` with a sample: Albumentations wants arrays, and by name."""
+    """Return a callable for a sample: Albumentations wants arrays, passed by name."""
     return Named(item) if _library(item) == "albumentations" else item
 
 
 class Named:
-    """An Albumentations transform as a callable on PIL pictures and ``(C, H, W)`` tensors: it gets an
-    ``(H, W, C)`` array as ``image=``, and its ``"image"`` is the result."""
+    """An Albumentations transform as a callable for PIL pictures and ``(C, H, W)`` tensors: it gets an
+    ``(H, W, C)`` array as ``image=`` and returns its ``"image"``."""
 
     def __init__(self, transform: Any) -> None:
         self.transform = transform

@@ -34,8 +34,8 @@ def test_what_leaves_the_core_is_said_once(folder: Path) -> None:
     flip = from_torchvision("RandomHorizontalFlip", p=0.5)
     [message] = slow_warnings(folder, num_workers=0, transform=T.Compose([CROP, blur, flip]))
     assert "blur (a callable that the core does not know)" in message
-    assert "RandomHorizontalFlip (behind blur)" in message
-    assert "put it before blur, if that is the same to you" in message
+    assert "RandomHorizontalFlip (after blur)" in message
+    assert "put it before blur, if the order does not matter to you" in message
     assert "loader.explain()" in message
     with pytest.warns(errors.SlowPathWarning) as record:
         DataLoader(folder, 4, transform=blur)

@@ -178,7 +178,7 @@ def test_several_pictures_need_a_name(folder: Path) -> None:
 
 
 def test_only_callables_see_pictures_alone() -> None:
-    with pytest.raises(TypeError, match="see to all fields without it"):
+    with pytest.raises(TypeError, match="handle all fields without it"):
         T.ImageOnly(T.RandomInvert())
     with pytest.raises(TypeError, match="ImageOnly takes a callable"):
         T.ImageOnly(3)

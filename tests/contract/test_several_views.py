@@ -295,8 +295,8 @@ def test_what_is_no_transform_is_refused() -> None:
     ("arguments", "message"),
     [
         ({"transform": T.Compose([T.Resize(30), VIEWS])}, "Views must come first"),
-        ({"transform": T.Compose([VIEWS, T.ToDtype("float32")])}, "stands behind Views"),
-        ({"transform": T.Compose([VIEWS, VIEWS])}, "stands behind Views"),
+        ({"transform": T.Compose([VIEWS, T.ToDtype("float32")])}, "comes after Views"),
+        ({"transform": T.Compose([VIEWS, VIEWS])}, "comes after Views"),
         ({"transform": T.Views(label=GLOBAL)}, "two fields 'label': of views label and of fields"),
         ({"transform": T.Views(a=GLOBAL, a_sizes=GLOBAL)}, "two fields 'a_sizes'"),
         ({"batch_transform": T.RandomErasing()}, "needs one image field. Found: global_0, global_1"),

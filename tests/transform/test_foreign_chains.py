@@ -135,8 +135,8 @@ def test_what_stands_behind_a_callable_says_what_would_keep_it() -> None:
     plan = compile_plan(T.Compose([tv_crop(), foreign, flip, from_torchvision("MixUp")]))
     assert [step.native for step in plan.steps] == [True, False, False, False]
     assert plan.steps[1].why == "a callable that the core does not know"
-    assert plan.steps[2].why == "behind foreign"
-    assert plan.steps[2].keep == "put it before foreign, if that is the same to you"
+    assert plan.steps[2].why == "after foreign"
+    assert plan.steps[2].keep == "put it before foreign, if the order does not matter to you"
     assert plan.steps[3].keep == ""
     mixed = compile_plan(from_torchvision("MixUp")).steps[0]
     assert mixed.why == "the core has no MixUp"

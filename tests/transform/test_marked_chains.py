@@ -121,9 +121,9 @@ def drawn(rng: Rng, form: tuple[str, bool], forms: str) -> tuple[list[Any], bool
 REFUSALS = (
     "out of order or there twice",
     "another fill than a step before it",
-    "must stand before the operations on pixels",
-    "is there twice, in a group, or behind",
-    "has one such border",
+    "must come before the operations on pixels",
+    "is there twice, in a group, or after",
+    "allows one such border",
     "fill masks with different numbers",
     "drops objects, and",
     "stacks pictures",

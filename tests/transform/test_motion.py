@@ -165,7 +165,10 @@ def test_what_moves_does_not_stand_within_the_geometry() -> None:
     ("make", "message"),
     [
         (lambda: T.RandomRotation(-1), r"RandomRotation.degrees must be at least 0 .*Found: -1"),
-        (lambda: T.RandomRotation((9, 3)), r"RandomRotation.degrees must rise.*Found: \(9.0, 3.0\)"),
+        (
+            lambda: T.RandomRotation((9, 3)),
+            r"RandomRotation.degrees must be .low, high. with low <= high.*Found: \(9.0, 3.0\)",
+        ),
         (lambda: T.RandomRotation(9, "box"), r"interpolation must be one of nearest, .*Found: 'box'"),
         (lambda: T.RandomRotation(9, expand=True), r"expand must be False.*Found: True"),
         (lambda: T.RandomRotation(9, fill=256), r"RandomRotation.fill must be a number in \[0, 255\]"),
@@ -173,7 +176,7 @@ def test_what_moves_does_not_stand_within_the_geometry() -> None:
         (lambda: T.RandomRotation(9, center=(1,)), r"RandomRotation.center must be 2 finite numbers"),
         (lambda: T.RandomAffine(9, (0.1, 1.1)), r"RandomAffine.translate must be in \[0, 1\]"),
         (lambda: T.RandomAffine(9, scale=(0, 1)), r"RandomAffine.scale must be above 0"),
-        (lambda: T.RandomAffine(9, shear=(3, 2)), r"RandomAffine.shear must rise"),
+        (lambda: T.RandomAffine(9, shear=(3, 2)), r"RandomAffine.shear must be .low, high. with low <= high"),
         (lambda: T.RandomPerspective(1.5), r"distortion_scale must be in \[0, 1\]. Found: 1.5"),
         (lambda: T.RandomVerticalFlip(2), r"RandomVerticalFlip.p must be in \[0, 1\]. Found: 2"),
     ],

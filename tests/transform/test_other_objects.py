@@ -39,7 +39,7 @@ def test_albumentations_gets_arrays_by_name() -> None:
     step = plan.steps[-1]
     assert step.name == "albumentations.augmentations.geometric.flip.Mirror"
     assert not step.native
-    assert "works by OpenCV" in step.why
+    assert "uses OpenCV" in step.why
     assert "fastload.transforms has most of its operations" in step.keep
     tensor = compile_plan(T.Compose([crop, from_torchvision("PILToTensor"), item]))
     (run,) = tensor.tail
@@ -48,7 +48,7 @@ def test_albumentations_gets_arrays_by_name() -> None:
 
 def test_what_follows_says_what_it_stands_behind() -> None:
     plan = compile_plan(T.Compose([Mirror(), from_torchvision("RandomInvert", p=0.5)]))
-    assert plan.steps[1].why == "behind albumentations.augmentations.geometric.flip.Mirror"
+    assert plan.steps[1].why == "after albumentations.augmentations.geometric.flip.Mirror"
 
 
 def test_it_can_be_sent_to_workers() -> None:

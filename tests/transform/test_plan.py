@@ -133,9 +133,9 @@ def test_output_sizes(transform: Any, size: tuple[int, int] | None) -> None:
         ([T.ToDtype("float16"), T.ToDtype("float32")], r"ToDtype.* cannot follow float16"),
         (
             [foreign, T.CenterCrop(9)],
-            r"CenterCrop\(size=\(9, 9\)\) stands behind foreign, which runs in Python",
+            r"CenterCrop\(size=\(9, 9\)\) comes after foreign, which runs in Python",
         ),
-        ([T.Resize(9), foreign, T.Normalize(MEAN, STD)], r"Normalize.* stands behind foreign"),
+        ([T.Resize(9), foreign, T.Normalize(MEAN, STD)], r"Normalize.* comes after foreign"),
     ],
 )
 def test_refuses_wrong_orders(transforms: list[Any], message: str) -> None:

@@ -200,7 +200,7 @@ def test_what_means_something_else_stays_in_python() -> None:
         (changed, "sub-policies are not those of its policy"),
         (box, "interpolation must be one of nearest, bilinear, bicubic. Found: 'box'"),
         (per_type, "TrivialAugmentWide.fill must be 1 numbers. Found: ({<class 'int'>: 3},)"),
-        (mix, "its operations work on tensors, also of pictures"),
+        (mix, "it converts pictures to tensors"),
     ):
         plan = compile_plan(T.Compose([T.CenterCrop(SIZE), item]))
         assert plan.tail == (item,)
@@ -214,7 +214,7 @@ def test_shifts_by_a_share_need_a_size() -> None:
     item = tv("RandAugment", 1, num_ops=2, magnitude=9, num_magnitude_bins=31)
     plan = compile_plan(item)
     assert plan.tail == (item,)
-    assert "Put it behind RandomResizedCrop" in plan.steps[0].why
+    assert "Put it after RandomResizedCrop" in plan.steps[0].why
     assert compile_plan(T.TrivialAugmentWide()).tail == ()  # it shifts by pixels
     grouped = T.Compose([T.CenterCrop(SIZE), T.RandomApply([T.RandAugment()], 0.5)])
     assert compile_plan(grouped).pixels[0].parts == uses_of(T.RandAugment())

@@ -202,7 +202,7 @@ def test_left_and_right_change_places_by_flips_alone() -> None:
     [
         ([T.RandomQuarterTurn(), T.RandomResizedCrop(9)], "out of order"),
         ([T.RandomQuarterTurn(), T.RandomQuarterTurn()], "is there twice"),
-        ([T.ToDtype("float32"), T.RandomQuarterTurn()], "behind ToDtype"),
+        ([T.ToDtype("float32"), T.RandomQuarterTurn()], "after ToDtype"),
         ([T.RandomCrop(9), T.RandomInvert(), T.RandomQuarterTurn()], "before the operations on pixels"),
         ([T.RandomApply([T.RandomQuarterTurn()])], "in a group"),
     ],

@@ -80,7 +80,9 @@ def test_torchvisions_objects() -> None:
     jitter = from_torchvision("RandomGrayscale", p=0.5)
     plan = compile_plan(T.Compose([jitter, tv_crop(), from_torchvision("ToTensor")]))
     assert ([use.name for use in plan.source], plan.pixels, plan.tail) == (["grayscale"], (), ())
-    assert plan.steps[0].why == "the core does the same, on the whole picture, before the crop"
+    assert (
+        plan.steps[0].why == "runs in the core with identical results, on the whole picture, before the crop"
+    )
     assert all("whole" not in step.why for step in plan.steps[1:])
     between = T.Compose([from_torchvision("RandomInvert", p=0.5), tv_crop(), jitter, tv_crop()])
     plan = compile_plan(between)

@@ -1,4 +1,4 @@
-"""Blurs, as torchvision's and as Pillow's, and noise."""
+"""Blurs, torchvision's and Pillow's, and noise."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import Draft, Operation, as_torch_draws, pixels, set_field
 from fastload.transforms.plan import Drawn
 
-# ---- Pictures blurred as torchvision does -----------------------------------------------------------
+# ---- torchvision's blur -----------------------------------------------------------------------------
 
 _MOST_GAUSSIAN_BLUR = 511
 
 
 @dataclass(frozen=True)
 class GaussianBlur:
-    """Blur the picture as torchvision's GaussianBlur: with a Gaussian's values at whole pixels, the picture
-    reflected at its edges. ``RandomApply([GaussianBlur(23)], p=0.5)`` blurs half of the pictures.
+    """Blur the picture as torchvision's GaussianBlur does, with a Gaussian sampled at whole pixels and the
+    picture reflected at its edges. ``RandomApply([GaussianBlur(23)], p=0.5)`` blurs half of the pictures.
 
-    Pixels are those of torchvision 0.28 (v1 and v2; torch's convolution with AVX2 or AVX-512), but for the
-    weights, whose exp is rounded otherwise for one sigma in ten: at most one level, in fewer than 40 of a
-    million values. Pictures smaller than half the kernel, which torchvision refuses, are reflected to and
-    fro.
+    Pixels equal torchvision 0.28's (v1 and v2; torch's convolution with AVX2 or AVX-512), except that the
+    exp of the weights is rounded differently for one sigma in ten: at most one level, in fewer than 40 of a
+    million values. Pictures smaller than half the kernel, which torchvision refuses, are reflected
+    repeatedly.
 
     Args:
-        kernel_size: odd pixels, at most 511; or ``(across, down)``.
-        sigma: the standard deviation in pixels, above 0; or ``(least, greatest)``, uniform between them for
-            each sample.
+        kernel_size: an odd number of pixels, at most 511; or ``(across, down)``.
+        sigma: the standard deviation in pixels, above 0; or ``(least, greatest)``, drawn uniformly for each
+            sample.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -49,7 +49,7 @@ class GaussianBlur:
 
 
 def positive_range(where: str, value: Any) -> tuple[float, float]:
-    """A number above 0, or the ends of a range of them, as a range."""
+    """Return a number above 0, or the ends of a range of them, as a range."""
     ends = value if isinstance(value, Sequence) else (value, value)
     low, high = arguments.floats(where, ends, 2)
     if not 0.0 < low <= high:
@@ -58,7 +58,7 @@ def positive_range(where: str, value: Any) -> tuple[float, float]:
 
 
 def drawn_between(ends: Any) -> float | Drawn:
-    """The number of an operation that is uniform in this range."""
+    """Return a number of an operation that is uniform in this range."""
     low, high = ends
     return low if low == high else Drawn("uniform", (low, high))
 
@@ -79,17 +79,17 @@ GAUSSIAN_BLUR = Operation(
 )
 
 
-# ---- Pictures blurred as Pillow does ----------------------------------------------------------------
+# ---- Pillow's blur ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PillowGaussianBlur:
-    """Blur as ``PIL.ImageFilter.GaussianBlur``, which DINO, MoCo v3 and BYOL use: three box blurs each way,
-    bit for bit. ``RandomApply([PillowGaussianBlur((0.1, 2.0))], p=0.5)`` is their ``GaussianBlur(p=0.5)``.
+    """Blur as ``PIL.ImageFilter.GaussianBlur`` does, bit for bit: three box blurs in each direction. DINO,
+    MoCo v3 and BYOL use ``RandomApply([PillowGaussianBlur((0.1, 2.0))], p=0.5)``.
 
     Args:
-        radius: the standard deviation in pixels, above 0; or ``(least, greatest)``, uniform between them for
-            each sample.
+        radius: the standard deviation in pixels, above 0; or ``(least, greatest)``, drawn uniformly for each
+            sample.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -108,20 +108,20 @@ def _add_pillow_gaussian_blur(draft: Draft, spec: PillowGaussianBlur, strict: bo
 PILLOW_GAUSSIAN_BLUR = Operation(PillowGaussianBlur, _add_pillow_gaussian_blur, {})
 
 
-# ---- Noise added to pictures ------------------------------------------------------------------------
+# ---- Noise ------------------------------------------------------------------------------------------
 
 _MOST_GAUSSIAN_NOISE = 16.0  # torchvision's noise of uint8 is int16, which holds 128 times white
 
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """Add a normally distributed number to each value, in units of white (255), as torchvision does to uint8
-    tensors, which truncates the sum. The distribution is torchvision's, the random numbers are not.
+    """Add a normally distributed number to each value, in units of white (255), and truncate the sum, as
+    torchvision does to uint8 tensors. The distribution is torchvision's, the random numbers are not.
 
     Args:
         mean: in [-16, 16].
         sigma: the standard deviation, in [0, 16].
-        clip: sums end at 0 and 255; False: they are taken modulo 256.
+        clip: clamp sums to [0, 255]; False: take them modulo 256.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

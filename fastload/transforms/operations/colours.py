@@ -1,5 +1,4 @@
-"""Operations on colours: brightness, contrast, saturation, hue, gray, and changes of single channels'
-values."""
+"""Operations on colours: brightness, contrast, saturation, hue, gray, and values of single channels."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from fastload.transforms.operations.operation import (
 )
 from fastload.transforms.plan import Drawn, PixelUse
 
-# ---- Brightness, contrast, saturation and hue changed at random -------------------------------------
+# ---- Jitter -----------------------------------------------------------------------------------------
 
 Spread = float | Sequence[float] | None
 
@@ -29,7 +28,7 @@ Spread = float | Sequence[float] | None
 @dataclass(frozen=True)
 class ColorJitter:
     """Change brightness, contrast, saturation and hue by factors that are drawn for each sample, in an order
-    that is also drawn; what cannot change anything is left out.
+    that is also drawn. Changes that are off are left out.
 
     Equal to Pillow's ImageEnhance and torchvision's ``adjust_hue`` of a PIL picture, bit for bit.
 
@@ -79,7 +78,7 @@ COLOR_JITTER = Operation(
 )
 
 
-# ---- Every picture gray -----------------------------------------------------------------------------
+# ---- Grayscale --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -117,12 +116,12 @@ GRAYSCALE = Operation(
 )
 
 
-# ---- Some pictures gray -----------------------------------------------------------------------------
+# ---- Random grayscale -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomGrayscale:
-    """With probability ``p``, in [0, 1], put the luma into all three channels, as :class:`Grayscale` does.
+    """Put the luma into all channels, as :class:`Grayscale` does, with probability ``p``, in [0, 1].
 
     Raises:
         TypeError, ValueError: ``p`` outside its range.
@@ -147,12 +146,12 @@ RANDOM_GRAYSCALE = Operation(
 )
 
 
-# ---- Some pictures inverted -------------------------------------------------------------------------
+# ---- Inversion --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomInvert:
-    """With probability ``p``, in [0, 1], make the picture's negative: 255 - value.
+    """Invert the picture, 255 - value, with probability ``p``, in [0, 1].
 
     Raises:
         TypeError, ValueError: ``p`` outside its range.
@@ -173,12 +172,12 @@ RANDOM_INVERT = Operation(
 )
 
 
-# ---- Some pictures with fewer bits ------------------------------------------------------------------
+# ---- Posterizing ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomPosterize:
-    """With probability ``p``, in [0, 1], keep only the upper ``bits``, in [1, 8], of each value: Pillow's
+    """Keep only the upper ``bits``, in [1, 8], of each value, with probability ``p``, in [0, 1]: Pillow's
     ``ImageOps.posterize``.
 
     Raises:
@@ -207,15 +206,15 @@ RANDOM_POSTERIZE = Operation(
 )
 
 
-# ---- Some pictures solarised ------------------------------------------------------------------------
+# ---- Solarizing -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomSolarize:
-    """With probability ``p``, in [0, 1], invert the values that are not below ``threshold``: 255 - value.
+    """Invert values of at least ``threshold``, to 255 - value, with probability ``p``, in [0, 1].
 
     Raises:
-        TypeError, ValueError: a threshold that is not a finite number, or ``p`` outside its range.
+        TypeError, ValueError: ``threshold`` is not a finite number, or ``p`` is outside its range.
     """
 
     threshold: float
@@ -238,13 +237,13 @@ RANDOM_SOLARIZE = Operation(
 )
 
 
-# ---- Some pictures with even histograms -------------------------------------------------------------
+# ---- Equalizing -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomEqualize:
-    """With probability ``p``, in [0, 1], spread each channel's values so that their histogram is about even:
-    Pillow's ``ImageOps.equalize``, bit for bit.
+    """Flatten the histogram of each channel, with probability ``p``, in [0, 1]: Pillow's
+    ``ImageOps.equalize``, bit for bit.
 
     Raises:
         TypeError, ValueError: ``p`` outside its range.
@@ -268,12 +267,12 @@ RANDOM_EQUALIZE = Operation(
 )
 
 
-# ---- Some pictures with all the contrast there is ---------------------------------------------------
+# ---- Contrast ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomAutocontrast:
-    """With probability ``p``, in [0, 1], stretch each channel's values to [0, 255]: Pillow's
+    """Stretch each channel's values to [0, 255], with probability ``p``, in [0, 1]: Pillow's
     ``ImageOps.autocontrast``, bit for bit.
 
     Raises:
@@ -298,13 +297,13 @@ RANDOM_AUTOCONTRAST = Operation(
 )
 
 
-# ---- Some pictures sharper, or less sharp -----------------------------------------------------------
+# ---- Sharpness --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomAdjustSharpness:
-    """With probability ``p``, in [0, 1], apply Pillow's ``ImageEnhance.Sharpness`` by a factor of at least 0:
-    0 smooths, 1 changes nothing, 2 sharpens.
+    """Sharpen or smooth with Pillow's ``ImageEnhance.Sharpness``, with probability ``p``, in [0, 1]. The
+    factor is at least 0: 0 smooths, 1 changes nothing, 2 sharpens.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -336,15 +335,15 @@ RANDOM_ADJUST_SHARPNESS = Operation(
 )
 
 
-# ---- The channels in a random order -----------------------------------------------------------------
+# ---- Order of channels ------------------------------------------------------------------------------
 
-#: Which of the six orders, as csrc/core/transform/pixels/channel_permutation.cpp has them.
+#: The number of one of the six orders in csrc/core/transform/pixels/channel_permutation.cpp.
 PERMUTED = Drawn("among", tuple(map(float, range(6))))
 
 
 @dataclass(frozen=True)
 class RandomChannelPermutation:
-    """Permute red, green and blue, in one of the six orders, drawn uniformly for each sample."""
+    """Permute red, green and blue: one of the six orders is drawn uniformly for each sample."""
 
 
 def _add_random_channel_permutation(draft: Draft, spec: RandomChannelPermutation, strict: bool) -> Draft:
@@ -358,13 +357,13 @@ RANDOM_CHANNEL_PERMUTATION = Operation(
 )
 
 
-# ---- Colours distorted as the detector SSD was trained with -----------------------------------------
+# ---- Photometric distortion of SSD ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomPhotometricDistort:
-    """Change brightness, contrast, saturation and hue by drawn factors, and permute the channels, each with
-    probability ``p``; contrast comes second or after the hue, equally likely.
+    """Change brightness, contrast, saturation and hue by random factors, and permute the channels, each with
+    probability ``p``. Contrast comes second or after the hue, equally likely.
 
     Args:
         brightness, contrast, saturation: (least, greatest) factor; at least 0.

@@ -1,4 +1,4 @@
-"""Several samples made into one: mosaics, and mixtures of two samples with the objects of both."""
+"""Combinations of samples: mosaics, and mixtures of two samples with the objects of both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastload.transforms.operations.operation import (
 )
 from fastload.transforms.plan import MosaicUse
 
-# ---- Several samples put together to one ------------------------------------------------------------
+# ---- Mosaic -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -25,25 +25,25 @@ class Mosaic:
     """Put the pictures of four or nine samples on one canvas and show a part of it: Ultralytics' Mosaic and
     RandomPerspective (8.4), with boxes and rows of objects.
 
-    It comes first in a chain; colours, flips and sizes may follow. The other samples are of the eight
-    global batches before, in the epoch's order, which the rank has had itself (docs/guide/mosaic.md). Each
-    picture is as large as its longer side is ``size``; the canvas, of twice that size, is turned, scaled,
-    sheared and moved around the middle of the sample. Pixels: a picture is resized once, antialiased, to
-    where the sample shows it; one that is larger than on the canvas is first brought to that size; with
-    turns, shears or perspective the canvas is made, and moved bilinearly. Boxes are those of Ultralytics;
-    an object stays if more than a tenth of its box is seen, more than 2 pixels wide and high. A picture
-    that is not seen is not read.
+    It comes first in a chain; colours, flips and sizes may follow. The other samples are those of this rank
+    in the previous eight global batches, in the epoch's order (docs/guide/mosaic.md). Each picture's longer
+    side becomes ``size``; the canvas, of twice that size, is turned, scaled, sheared and moved around the
+    middle of the sample. Each picture is resized once, antialiased, to its place in the sample; one that
+    would be larger there than on the canvas is first resized to its size on the canvas. With turns, shears
+    or perspective, the canvas is painted, and moved bilinearly. Boxes are those of Ultralytics; an object
+    stays if more than a tenth of its box is visible, more than 2 pixels wide and high. Pictures that are not
+    visible are not read.
 
     Args:
-        size: of the sample, pixels a side: even.
-        p: probability; otherwise the sample's own picture alone is moved and shown.
+        size: height and width of the sample in pixels, even.
+        p: probability; otherwise only the sample's own picture is moved and shown.
         tiles: 4 or 9.
-        degrees: turned by up to that many.
-        translate: moved by up to that part of the size.
-        scale: enlarged by a factor in [1 - scale, 1 + scale], below 1.
-        shear: along each axis, by up to that many degrees, below 90.
+        degrees: greatest angle, in either direction.
+        translate: greatest shift, as a share of the size.
+        scale: the factor is in [1 - scale, 1 + scale]; below 1.
+        shear: greatest angle along each axis in degrees, below 90.
         perspective: the strength of a view from the side, in [0, 0.001].
-        fill: colour where there is no picture: a number in [0, 255], or one for each channel.
+        fill: colour around pictures: a number in [0, 255], or one for each channel.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -92,16 +92,16 @@ def _add_mosaic(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
 MOSAIC = Operation(Mosaic, _add_mosaic, {})
 
 
-# ---- Two samples mixed, with the objects of both ----------------------------------------------------
+# ---- MixUp ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MixUp:
-    """With probability ``p``, mix a sample with another one and keep the objects of both: Ultralytics' MixUp
-    (8.4). It stands directly behind :class:`Mosaic`, which the other sample goes through, too.
+    """Mix a sample with another one, with probability ``p``, and keep the objects of both: Ultralytics' MixUp
+    (8.4). It comes directly after :class:`Mosaic`, which the other sample goes through, too.
 
-    Pictures are mixed by a weight from Beta(alpha, alpha); masks are those of the heavier one. The mix of
-    whole batches for classification is ``fastload.transforms.batch.MixUp``.
+    The weight of the pictures is from Beta(alpha, alpha); masks are those of the heavier one. To mix whole
+    batches for classification, use ``fastload.transforms.batch.MixUp``.
 
     Args:
         p: in [0, 1].
@@ -126,7 +126,7 @@ def _add_mix_up(draft: Draft, spec: MixUp, strict: bool) -> Draft:
     plan = draft.plan
     behind = plan.mosaic is not None and plan.mosaic.mixup == 0.0
     if not behind or draft.stage is not Stage.NOTHING or draft.plan.geometry or draft.in_group:
-        raise Misplaced(f"{spec!r} must stand directly behind Mosaic, once.")
+        raise Misplaced(f"{spec!r} must come directly after Mosaic, once.")
     assert plan.mosaic is not None
     return draft.then(Stage.NOTHING, mosaic=replace(plan.mosaic, mixup=spec.p, alpha=spec.alpha))
 

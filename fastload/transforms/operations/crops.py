@@ -20,7 +20,7 @@ from fastload.transforms.operations.operation import (
 )
 from fastload.transforms.plan import Fill, GeometryUse
 
-# ---- The middle of the picture ----------------------------------------------------------------------
+# ---- Centre crop ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CenterCrop:
     """Crop the middle ``(height, width)`` pixels; smaller pictures are padded with zeros, as in torchvision.
 
     Raises:
-        TypeError, ValueError: a side outside [1, 65500] pixels.
+        TypeError, ValueError: a side is outside [1, 65500] pixels.
     """
 
     size: int | Sequence[int]
@@ -45,10 +45,10 @@ def _add_center_crop(draft: Draft, spec: CenterCrop, strict: bool) -> Draft:
 CENTER_CROP = Operation(CenterCrop, _add_center_crop, {"CenterCrop": lambda item: (CenterCrop(item.size),)})
 
 
-# ---- Fill around the picture ------------------------------------------------------------------------
+# ---- Padding ----------------------------------------------------------------------------------------
 
 _MODES = ("constant", "edge", "reflect", "symmetric")
-_OTHERS = ("PIL Image", "Image", "others")  # names under which a fill by type has that of pictures
+_OTHERS = ("PIL Image", "Image", "others")  # keys of pictures in a fill by type
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Pad:
         fill: a number of the stored picture (before it is scaled or normalised) for all channels, one for
             each, or ``{"image": of images, "mask": of masks}``. Masks are padded with their ignore value
             unless given here, masks of instances with 0.
-        padding_mode: ``"constant"``: the fill; else the picture's own pixels: ``"edge"``, ``"reflect"`` or
-            ``"symmetric"``, as ``numpy.pad`` has them. Such a border is there once, without any fill, and
-            nothing is resized behind it. Boxes, keypoints and outlines cannot follow, as in torchvision.
+        padding_mode: ``"constant"``: the fill; or the picture's own pixels, as in ``numpy.pad``: ``"edge"``,
+            ``"reflect"`` or ``"symmetric"``. A chain can have one such border, without any fill and without
+            a later resize. Boxes, keypoints and outlines cannot follow, as in torchvision.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -79,10 +79,10 @@ class Pad:
 
 
 def border_number(where: str, mode: Any) -> int:
-    """A padding mode as the core takes it; 0: fill.
+    """Return a padding mode as the core takes it; 0: fill.
 
     Raises:
-        ValueError: another one.
+        ValueError: the mode is another one.
     """
     if mode not in _MODES:
         raise ValueError(f"{where} must be one of {', '.join(_MODES)}. Found: {mode!r}.")
@@ -90,9 +90,9 @@ def border_number(where: str, mode: Any) -> int:
 
 
 def sides_of(where: str, value: Any) -> tuple[int, int, int, int]:
-    """A padding as (left, top, right, bottom)."""
-    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-    sides = tuple(arguments.whole(where, side, 0, arguments.MAX_SIDE) for side in given)
+    """Return a padding as (left, top, right, bottom)."""
+    values = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    sides = tuple(arguments.whole(where, side, 0, arguments.MAX_SIDE) for side in values)
     if len(sides) == 1:
         sides *= 4
     elif len(sides) == 2:
@@ -107,26 +107,26 @@ def sides_of(where: str, value: Any) -> tuple[int, int, int, int]:
 
 
 def fill_of_torchvision(item: Any) -> dict[str, Any]:
-    """The fill of torchvision's object; masks have it, too, unless it is given by type, or is a colour: they
-    have their pixels without a class then."""
-    given = item.fill
-    if not isinstance(given, dict):
-        if not isinstance(given, Sequence):
-            return {"image": given, "mask": int(given or 0)}
-        return {"image": given, "mask": int(given[0])} if len(set(given)) == 1 else {"image": given}
-    by_name = {getattr(key, "__name__", key): fill for key, fill in given.items()}
-    if hasattr(given, "default_factory") and by_name.keys().isdisjoint(_OTHERS):
-        raise ValueError("its fill is a defaultdict, of which torchvision's releases ask other types")
+    """Return the fill of torchvision's object. Masks get it, too, unless it is by type; with a colour they
+    get their pixels without a class."""
+    fill = item.fill
+    if not isinstance(fill, dict):
+        if not isinstance(fill, Sequence):
+            return {"image": fill, "mask": int(fill or 0)}
+        return {"image": fill, "mask": int(fill[0])} if len(set(fill)) == 1 else {"image": fill}
+    by_name = {getattr(key, "__name__", key): value for key, value in fill.items()}
+    if hasattr(fill, "default_factory") and by_name.keys().isdisjoint(_OTHERS):
+        raise ValueError("its fill is a defaultdict, which torchvision's releases ask for different types")
     other = by_name.get("others", 0)
     image = next((by_name[name] for name in _OTHERS if name in by_name), 0)
-    found: dict[str, Any] = {"image": image}
+    fills: dict[str, Any] = {"image": image}
     mask = by_name.get("Mask", other)
     if isinstance(mask, Sequence):
         if "Mask" in by_name and len(set(mask)) > 1:
             raise ValueError(f"its fill of masks, {mask!r}, has several numbers, and masks have one")
         mask = mask[0] if len(set(mask)) == 1 else None
-        return found if mask is None else {**found, "mask": int(mask)}
-    return {**found, "mask": int(mask or 0)}
+        return fills if mask is None else {**fills, "mask": int(mask)}
+    return {**fills, "mask": int(mask or 0)}
 
 
 def _add_pad(draft: Draft, spec: Pad, strict: bool) -> Draft:
@@ -150,27 +150,26 @@ def _pad_from_torchvision(item: Any) -> tuple[Pad]:
 PAD = Operation(Pad, _add_pad, {"Pad": _pad_from_torchvision})
 
 
-# ---- A part of the picture, anywhere ----------------------------------------------------------------
+# ---- Random crop ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomCrop:
     """Crop ``(height, width)`` pixels at a uniformly random position of the picture.
 
-    torchvision's ``RandomCrop``. A picture that is smaller is an error of the batch, unless it is padded: put
-    a :class:`Resize` to at least this size before it, or say ``pad_if_needed``.
+    torchvision's ``RandomCrop``. A smaller picture makes its batch raise, unless it is padded: put a
+    :class:`Resize` to at least this size before it, or set ``pad_if_needed``.
 
     Args:
-        size: of the crop; an int for a square.
-        padding: pixels added around the picture before: one number, (left and right, top and bottom), or
-            (left,
-            top, right, bottom).
-        pad_if_needed: what is missing of the size is added on both sides, as torchvision does.
-        fill, padding_mode: what is added, as :class:`Pad` has it.
+        size: ``(height, width)`` of the crop; an int for a square.
+        padding: pixels to add around the picture first: one number, (left and right, top and bottom), or
+            (left, top, right, bottom).
+        pad_if_needed: pad a picture that is too small, on both sides, as torchvision does.
+        fill, padding_mode: see :class:`Pad`.
 
     Raises:
-        TypeError, ValueError: a side outside [1, 65500] pixels; a padding or fill that :class:`Pad` refuses;
-            a ``padding_mode`` other than "constant" with both ``padding`` and ``pad_if_needed``.
+        TypeError, ValueError: a side is outside [1, 65500] pixels, :class:`Pad` refuses the padding or fill,
+            or ``padding_mode`` is not "constant" with both ``padding`` and ``pad_if_needed``.
     """
 
     size: int | Sequence[int]
@@ -226,14 +225,14 @@ def _is_parsed(item: Any) -> bool:
 RANDOM_CROP = Operation(RandomCrop, _add_random_crop, {"RandomCrop": _random_crop_from_torchvision})
 
 
-# ---- A random part of the picture, resized ----------------------------------------------------------
+# ---- Random resized crop ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
     """Crop a random part of the picture and resize it to ``size``.
 
-    The crop is drawn by torchvision's ``RandomResizedCrop.get_params``: ten tries at an area of ``scale``
+    The crop is drawn as in torchvision's ``RandomResizedCrop.get_params``: ten tries at an area of ``scale``
     times the picture's and a ratio (width over height) uniform in logarithm over ``ratio``, then the
     central crop. The resize equals Pillow 13's on uint8, bit for bit.
 
@@ -241,8 +240,8 @@ class RandomResizedCrop:
         size: ``(height, width)`` of the result in pixels; an int for a square.
         scale: least and greatest share of the picture's area, ``0 < least <= greatest``.
         ratio: least and greatest width over height, ``0 < least <= greatest``.
-        interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``), or as timm
-            has it ``"random"``: one of the two, drawn for each sample.
+        interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``), or, as in
+            timm, ``"random"``: one of the two, drawn for each sample.
         antialias: only ``True``.
 
     Raises:
@@ -286,13 +285,13 @@ def _random_resized_crop_from_torchvision(item: Any) -> tuple[RandomResizedCrop]
 
 
 def _from_timm(item: Any) -> tuple[RandomResizedCrop]:
-    given = item.interpolation
-    if isinstance(given, (tuple, list)):
-        names = sorted(arguments.interpolation_name("interpolation", one) for one in given)
+    filter = item.interpolation
+    if isinstance(filter, (tuple, list)):
+        names = sorted(arguments.interpolation_name("interpolation", name) for name in filter)
         if names != ["bicubic", "bilinear"]:
-            raise ValueError(f"it draws its interpolation from {given}")
-        given = "random"
-    return (RandomResizedCrop(item.size, item.scale, item.ratio, given),)
+            raise ValueError(f"it draws its interpolation from {filter}")
+        filter = "random"
+    return (RandomResizedCrop(item.size, item.scale, item.ratio, filter),)
 
 
 RANDOM_RESIZED_CROP = Operation(
@@ -305,21 +304,20 @@ RANDOM_RESIZED_CROP = Operation(
 )
 
 
-# ---- A picture of one size --------------------------------------------------------------------------
-# What is too large is cut, what is too small gets fill.
+# ---- Crop or pad to one size ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FixedSizeCrop:
     """Crop at random along sides longer than ``size``, and pad shorter sides at the right and below.
 
-    ``FixedSizeCrop`` of torchvision's detection references, the second half of large scale jitter behind
+    ``FixedSizeCrop`` of torchvision's detection references, the second half of large scale jitter after
     :class:`ScaleJitter`. As there, one random number places the crop along both sides, boxes are clipped to
     it, and objects whose box lies outside are dropped.
 
     Args:
-        size: of the result; an int for a square.
-        fill: as :class:`Pad` has it.
+        size: ``(height, width)`` of the result; an int for a square.
+        fill: see :class:`Pad`.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -344,14 +342,14 @@ def _add_fixed_size_crop(draft: Draft, spec: FixedSizeCrop, strict: bool) -> Dra
 FIXED_SIZE_CROP = Operation(FixedSizeCrop, _add_fixed_size_crop, {})
 
 
-# ---- The picture in the size of the bucket that it belongs to ---------------------------------------
+# ---- Crop to a bucket's size ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class BucketCrop:
     """Resize the picture in proportion until it covers the bucket of the nearest aspect ratio, and crop it
-    to that size. With :class:`fastload.BucketSampler` of the same sizes each batch has pictures of one size,
-    so that ``sizes="pad"`` pads nothing.
+    to that size. With a :class:`fastload.BucketSampler` of the same sizes, each batch has pictures of one
+    size, so that ``sizes="pad"`` pads nothing.
 
     Args:
         sizes: ``(height, width)`` of the buckets; ties go to the first.
@@ -385,19 +383,19 @@ def _add_bucket_crop(draft: Draft, spec: BucketCrop, strict: bool) -> Draft:
 BUCKET_CROP = Operation(BucketCrop, _add_bucket_crop, {})
 
 
-# ---- The picture on a larger canvas -----------------------------------------------------------------
+# ---- Larger canvas ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomZoomOut:
-    """With probability ``p``, place the picture at a random position on a canvas of one colour whose sides
-    are ``r`` times as long, ``r`` uniform in ``side_range``: torchvision's ``RandomZoomOut``. The fill is not
-    decoded, nor resized: it costs next to nothing.
+    """Place the picture, with probability ``p``, at a random position on a single-colour canvas ``r`` times
+    as wide and high, ``r`` uniform in ``side_range``: torchvision's ``RandomZoomOut``. The canvas costs next
+    to nothing: it is not resized.
 
     Args:
-        fill: as :class:`Pad` has it.
+        fill: see :class:`Pad`.
         side_range: least and greatest factor, ``1 <= least <= greatest``.
-        p: the probability.
+        p: probability, in [0, 1].
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -435,27 +433,27 @@ RANDOM_ZOOM_OUT = Operation(
 )
 
 
-# ---- A part of the picture that shows enough of an object -------------------------------------------
+# ---- Crop around an object --------------------------------------------------------------------------
 
 _OPTIONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class RandomIoUCrop:
-    """Crop a random part of the picture that has the centre of an object and overlaps such an object enough:
+    """Crop a random part of the picture that contains the centre of an object and overlaps its box enough:
     torchvision's ``RandomIoUCrop``, the crop of SSD.
 
-    How much is enough is drawn from ``sampler_options``, as an overlap (intersection over union) of the box
-    with the part; 1 or more leaves the picture as it is. A part that does not do is drawn again, ``trials``
-    times, then another option; a picture without boxes is left as it is, and so is one for which 800 rounds
-    find nothing (torchvision goes on for ever). Boxes whose centre is not in the part become zeros:
-    :class:`SanitizeBoundingBoxes` behind it drops them, with all that belongs to them.
+    The overlap (intersection over union) that is enough is drawn from ``sampler_options``; 1 or more leaves
+    the picture as it is. An unfit part is drawn again, up to ``trials`` times, then another option is drawn.
+    A picture stays as it is if it has no boxes, or if 800 rounds find nothing (torchvision goes on for ever).
+    Boxes whose centre is not in the part become zeros: put :class:`SanitizeBoundingBoxes` after it to drop
+    these objects.
 
     Args:
         min_scale, max_scale: least and greatest share of the picture's width and height.
         min_aspect_ratio, max_aspect_ratio: least and greatest width over height of the part.
         sampler_options: overlaps; None for 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
-        trials: for each option that is drawn, in [1, 32767].
+        trials: parts to draw for each option, in [1, 32767].
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -471,8 +469,8 @@ class RandomIoUCrop:
     def __post_init__(self) -> None:
         where = "RandomIoUCrop"
         for name, most in (("scale", 1.0), ("aspect_ratio", float("inf"))):
-            given = (getattr(self, f"min_{name}"), getattr(self, f"max_{name}"))
-            low, high = arguments.floats(f"{where}.min_{name}, max_{name}", given, 2)
+            ends = (getattr(self, f"min_{name}"), getattr(self, f"max_{name}"))
+            low, high = arguments.floats(f"{where}.min_{name}, max_{name}", ends, 2)
             if not 0.0 < low <= high <= most:
                 raise ValueError(f"{where}: 0 < min_{name} <= max_{name} <= {most:g}. Found: {(low, high)}.")
             set_field(self, f"min_{name}", low)
@@ -495,7 +493,7 @@ def _add_random_iou_crop(draft: Draft, spec: RandomIoUCrop, strict: bool) -> Dra
         float(spec.trials),
     )
     use = GeometryUse("random_iou_crop", (*numbers, *(spec.sampler_options or ())), drawn=True)
-    if any(one.name == use.name for one in draft.plan.geometry):
+    if any(step.name == use.name for step in draft.plan.geometry):
         raise misplaced(spec)
     draft = geometry(draft, spec, use, whole=True)
     return with_objects(draft, spec, clip=True, draws=True, needed=True)
@@ -519,17 +517,17 @@ RANDOM_IOU_CROP = Operation(
 )
 
 
-# ---- Fill at the right of and below a picture that is too small for a crop --------------------------
+# ---- Padding of small pictures ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PadIfSmaller:
     """Pad a picture smaller than ``size`` at the right and below: ``PadIfSmaller`` of torchvision's
-    segmentation references, which stands before their ``RandomCrop``.
+    segmentation references, for use before ``RandomCrop``.
 
     Args:
         size: ``(height, width)``; an int for a square.
-        fill: as :class:`Pad` has it.
+        fill: see :class:`Pad`.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

@@ -18,16 +18,15 @@ from fastload.transforms.operations.operation import (
 from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import PixelUse
 
-# ---- What groups of operations on pixels share ------------------------------------------------------
-# Their parts, and how these are compiled.
+# ---- Parts of groups --------------------------------------------------------------------------------
 
 
 def as_parts(where: str, transforms: Any) -> tuple[Any, ...]:
-    """The parts of a group: a spec each, or a tuple of specs, one after the other.
+    """Return the parts of a group: each a spec, or a tuple of specs to apply one after the other.
 
     Raises:
-        TypeError: something that the core does not know.
-        ValueError: none.
+        TypeError: the core does not know a part.
+        ValueError: there are no parts.
     """
     parts = tuple(_specs(where, item) for item in transforms)
     if not parts:
@@ -37,7 +36,7 @@ def as_parts(where: str, transforms: Any) -> tuple[Any, ...]:
 
 def _specs(where: str, item: Any) -> tuple[Any, ...]:
     from fastload.transforms import (
-        recognised as torchvision_objects,  # it knows the operations, of which groups are some
+        recognised as torchvision_objects,  # which imports the operations, groups among them
     )
 
     if operation_of(item) is not None:
@@ -63,8 +62,8 @@ def _is_compose(item: Any) -> bool:
 
 
 def uses_of(before: Draft, spec: Any, strict: bool) -> tuple[PixelUse, ...]:
-    """The parts of a group that stands behind ``before`` as the core takes them; raises Misplaced for what is
-    no operation on pixels."""
+    """Return the parts of a group that follows ``before``, as the core takes them; raise Misplaced if one is
+    not an operation on pixels."""
     draft = replace(before, plan=replace(before.plan, pixels=()), stage=Stage.PIXELS, in_group=True)
     return tuple(_use(draft, type(spec).__name__, part, strict) for part in spec.transforms)
 
@@ -73,7 +72,7 @@ def _use(draft: Draft, where: str, part: Any, strict: bool) -> PixelUse:
     geometry = draft.plan.geometry
     for spec in part if isinstance(part, tuple) else (part,):
         operation = operation_of(spec)
-        assert operation is not None  # as_parts() has seen to it
+        assert operation is not None  # as_parts() has checked it
         draft = operation.add(draft, spec, strict)
         if draft.stage is not Stage.PIXELS or draft.plan.geometry != geometry:
             raise Misplaced(f"{spec!r} is in {where}, whose parts may only be operations on pixels.")
@@ -81,7 +80,7 @@ def _use(draft: Draft, where: str, part: Any, strict: bool) -> PixelUse:
     return uses[0] if len(uses) == 1 else PixelUse("all", 1.0, (), uses)
 
 
-# ---- Several operations on pixels, or none of them --------------------------------------------------
+# ---- All or none ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class RandomApply:
     """Apply all of ``transforms``, one after the other, with probability ``p``; else none of them.
 
     Args:
-        transforms: operations on pixels, groups of them, ``Compose``, or torchvision's objects of them.
+        transforms: operations on pixels, groups of them, a ``Compose``, or torchvision's objects of these.
         p: in [0, 1].
 
     Raises:
@@ -116,7 +115,7 @@ RANDOM_APPLY = Operation(
 )
 
 
-# ---- One of several operations on pixels ------------------------------------------------------------
+# ---- One of several ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -124,12 +123,12 @@ class RandomChoice:
     """Apply one of ``transforms``, drawn for each sample; each of them may be a ``Compose``.
 
     Args:
-        transforms: as :class:`RandomApply`'s.
-        p: their weights, at least 0, not all of them 0; None: all the same.
+        transforms: see :class:`RandomApply`.
+        p: their weights, at least 0 and not all 0; None: equal weights.
 
     Raises:
         TypeError: an element is not such a transform.
-        ValueError: the list is empty, or other weights.
+        ValueError: the list is empty, or the weights are not legal.
     """
 
     transforms: Iterable[Any]
@@ -162,7 +161,7 @@ def _random_choice_of_torchvision(item: Any) -> tuple[RandomChoice]:
 RANDOM_CHOICE = Operation(RandomChoice, _add_random_choice, {"RandomChoice": _random_choice_of_torchvision})
 
 
-# ---- Several operations on pixels in an order that is drawn -----------------------------------------
+# ---- Random order -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class RandomOrder:
     """Apply all of ``transforms``, in an order that is drawn for each sample.
 
     Args:
-        transforms: as :class:`RandomApply`'s.
+        transforms: see :class:`RandomApply`.
 
     Raises:
         TypeError: an element is not such a transform.

@@ -22,12 +22,12 @@ from fastload.transforms.operations.operation import (
 )
 from fastload.transforms.plan import GeometryUse
 
-# ---- The picture mirrored, or not -------------------------------------------------------------------
+# ---- Horizontal flip --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip:
-    """Mirror the picture left to right with probability ``p``, in [0, 1].
+    """Flip the picture left to right with probability ``p``, in [0, 1].
 
     Raises:
         ValueError: ``p`` outside its range.
@@ -50,7 +50,7 @@ RANDOM_HORIZONTAL_FLIP = Operation(
 )
 
 
-# ---- The picture turned upside down, or not ---------------------------------------------------------
+# ---- Vertical flip ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -78,46 +78,46 @@ RANDOM_VERTICAL_FLIP = Operation(
 )
 
 
-# ---- The picture turned by a right angle, or several ------------------------------------------------
+# ---- Quarter turns ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomQuarterTurn:
-    """Turn the picture counter-clockwise by quarters, as ``numpy.rot90``: pixels are moved, none is
-    computed. With flips before or behind it these are the eight symmetries of a square.
+    """Turn the picture counter-clockwise by quarters, as ``numpy.rot90`` does, without interpolation. With
+    a flip before or after it, the results are the eight symmetries of a square.
 
-    An odd number of quarters exchanges height and width: where these differ, samples do, too.
+    An odd number of quarters exchanges height and width: if these differ, so do the sizes of samples.
 
     Args:
-        turns: quarters, each in [0, 3]; one is drawn uniformly for each sample. One that is named
-            twice is twice as likely.
+        turns: numbers of quarters, each in [0, 3], from which one is drawn uniformly for each sample; a
+            repeated number is more likely.
 
     Raises:
-        TypeError, ValueError: no quarters, or one outside [0, 3].
+        TypeError, ValueError: there are no numbers, or one is outside [0, 3].
     """
 
     turns: int | Sequence[int] = (0, 1, 2, 3)
 
     def __post_init__(self) -> None:
-        given = (self.turns,) if isinstance(self.turns, int) else tuple(self.turns)
-        if not given:
+        turns = (self.turns,) if isinstance(self.turns, int) else tuple(self.turns)
+        if not turns:
             raise ValueError(
                 "RandomQuarterTurn.turns must have at least one number of quarters. Found: none."
             )
-        turns = tuple(arguments.whole("RandomQuarterTurn.turns", turn, 0, 3) for turn in given)
+        turns = tuple(arguments.whole("RandomQuarterTurn.turns", turn, 0, 3) for turn in turns)
         set_field(self, "turns", turns)
 
 
 def _upside_down_before(draft: Draft, spec: RandomQuarterTurn) -> Draft:
-    """The draft with what turned pictures upside down so far as a step of the geometry: behind a quarter
-    turn it would be another mirror."""
+    """Return the draft with an earlier vertical flip of pixels as a step of the geometry: after a quarter
+    turn it would be a horizontal one."""
     flips = draft.plan.pixels
     if not flips:
         return draft
     if len(flips) > 1 or flips[0].name != "vertical_flip":
         raise Misplaced(
-            f"{spec!r} must stand before the operations on pixels, but for one RandomVerticalFlip, if a crop "
-            "or a resize stands before these. Move it to the front of them."
+            f"{spec!r} must come before the operations on pixels, except for one RandomVerticalFlip, if a "
+            "crop or a resize comes before these. Move it to the front of them."
         )
     (flip,) = flips
     use = GeometryUse(
@@ -130,8 +130,8 @@ def _add_random_quarter_turn(draft: Draft, spec: RandomQuarterTurn, strict: bool
     draft = draft.on_source()
     if draft.in_group or draft.stage is Stage.TURN or draft.stage > Stage.PIXELS:
         raise Misplaced(
-            f"{spec!r} is there twice, in a group, or behind ToDtype or Normalize. It stands once, behind "
-            "what crops, resizes and pads, before the operations on pixels."
+            f"{spec!r} is there twice, in a group, or after ToDtype or Normalize. Put it once, after crops, "
+            "resizes and pads, and before the operations on pixels."
         )
     draft = _upside_down_before(draft, spec)
     turns = tuple(spec.turns) if not isinstance(spec.turns, int) else (spec.turns,)
@@ -145,7 +145,7 @@ def _add_random_quarter_turn(draft: Draft, spec: RandomQuarterTurn, strict: bool
 
 
 def _size_behind(size: tuple[int, int] | None, turns: Sequence[int]) -> tuple[int, int] | None:
-    """Height and width of what was turned, if they are the same for all samples."""
+    """Return height and width after the turn, if they are the same for all samples."""
     if size is None:
         return None
     sizes = {size if turn % 2 == 0 else size[::-1] for turn in turns}
@@ -155,7 +155,7 @@ def _size_behind(size: tuple[int, int] | None, turns: Sequence[int]) -> tuple[in
 RANDOM_QUARTER_TURN = Operation(RandomQuarterTurn, _add_random_quarter_turn, {})
 
 
-# ---- The picture turned -----------------------------------------------------------------------------
+# ---- Rotation ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class RandomRotation:
         degrees: the range (low, high), or one number for (-number, number).
         interpolation: "nearest", "bilinear" or "bicubic", torchvision's or Pillow's.
         expand: only False: pictures keep their size.
-        center: (x, y) in pixels of the cut picture, from its upper left corner; None: its middle.
-        fill: of what comes from outside: a number in [0, 255], or one for each channel.
+        center: (x, y) in pixels of the cropped picture, from its upper left corner; None: its middle.
+        fill: colour around the picture: a number in [0, 255], or one for each channel.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -213,23 +213,23 @@ RANDOM_ROTATION = Operation(
 )
 
 
-# ---- The picture turned, moved, scaled and sheared --------------------------------------------------
+# ---- Affine -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomAffine:
-    """Turn, move, scale and shear the picture about its centre, each by a number that is uniform in a range:
-    as torchvision does a Pillow picture, bit for bit.
+    """Turn, move, scale and shear the picture about its centre, each by a number that is uniform in a range,
+    as torchvision does with Pillow pictures, bit for bit.
 
     Args:
         degrees: the range (low, high) of the angle, clockwise, or one number for (-number, number).
-        translate: the largest parts of the width and the height, in [0, 1]; None: not moved.
+        translate: the largest shifts as shares of width and height, in [0, 1]; None: not moved.
         scale: the range (low, high), above 0; None: 1.
-        shear: the range of the angle along x, as degrees, or four numbers, for x and y; None: not sheared.
+        shear: the range of the angle along x, like ``degrees``, or four numbers, for x and y; None: 0.
         interpolation: "nearest", "bilinear" or "bicubic", torchvision's or Pillow's.
-        fill: of what comes from outside: a number in [0, 255], or one for each channel.
-        center: (x, y) in pixels of the cut picture, from its upper left corner; None: its middle.
-        version: 1 or 2: ``torchvision.transforms`` or ``torchvision.transforms.v2``, which round otherwise.
+        fill: colour around the picture: a number in [0, 255], or one for each channel.
+        center: (x, y) in pixels of the cropped picture, from its upper left corner; None: its middle.
+        version: 1 for ``torchvision.transforms``, 2 for its ``v2``, which rounds differently.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -267,15 +267,15 @@ class RandomAffine:
         set_field(self, "version", arguments.whole("RandomAffine.version", self.version, 1, 2))
 
 
-def _shear(given: Any) -> tuple[float, ...] | None:
-    """The ranges along x and y."""
+def _shear(value: Any) -> tuple[float, ...] | None:
+    """Return the ranges along x and y."""
     where = "RandomAffine.shear"
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, Sequence) and len(given) == 4:
-        numbers = arguments.floats(where, given, 4)
+    if isinstance(value, Sequence) and len(value) == 4:
+        numbers = arguments.floats(where, value, 4)
         return *arguments.ordered(where, *numbers[:2]), *arguments.ordered(where, *numbers[2:])
-    return *arguments.span(where, given), 0.0, 0.0
+    return *arguments.span(where, value), 0.0, 0.0
 
 
 def _add_random_affine(draft: Draft, spec: RandomAffine, strict: bool) -> Draft:
@@ -306,19 +306,19 @@ RANDOM_AFFINE = Operation(
 )
 
 
-# ---- Some pictures as if seen from the side ---------------------------------------------------------
+# ---- Perspective ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomPerspective:
-    """With probability ``p``, pull the picture's corners inwards, each by up to ``distortion_scale`` of half
-    the sides, as torchvision does a Pillow picture. A picture one pixel wide or high stays as it is.
+    """Pull the picture's corners inwards, with probability ``p``, each by up to ``distortion_scale`` of half
+    the sides, as torchvision does with Pillow pictures. Pictures one pixel wide or high stay as they are.
 
     Args:
         distortion_scale: in [0, 1].
         p: in [0, 1].
         interpolation: "nearest", "bilinear" or "bicubic", torchvision's or Pillow's.
-        fill: of what comes from outside: a number in [0, 255], or one for each channel.
+        fill: colour around the picture: a number in [0, 255], or one for each channel.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

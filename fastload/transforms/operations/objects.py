@@ -1,4 +1,4 @@
-"""Operations on a sample's objects: boxes clamped, converted and sanitized, crowds dropped."""
+"""Operations on a sample's objects: boxes are clamped, converted or sanitized, crowds dropped."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from fastload.transforms import arguments
 from fastload.transforms.operations.operation import Draft, Operation, misplaced, set_field, with_objects
 
-# ---- Boxes cut off at the picture's border ----------------------------------------------------------
+# ---- Clamping boxes ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ClampBoundingBoxes:
-    """Cut boxes off where the picture ends: by each crop, by each operation that moves pixels, and where it
-    stands. What lies outside altogether has no width or height then."""
+    """Clamp boxes to the picture: at each crop, at each operation that moves pixels, and at this place in the
+    chain. Boxes that lie entirely outside get zero width or height."""
 
 
 def _add_clamp_bounding_boxes(draft: Draft, spec: ClampBoundingBoxes, strict: bool) -> Draft:
@@ -37,19 +37,18 @@ CLAMP_BOUNDING_BOXES = Operation(
 )
 
 
-# ---- Objects dropped that stand for a crowd ---------------------------------------------------------
+# ---- Dropping crowds --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DropCrowds:
-    """Drop the objects that ``field`` marks, an array of bools with a row for each box: COCO's crowds, which
-    nobody trains on.
+    """Drop the objects that ``field`` marks: COCO's crowds, which nobody trains on.
 
     Args:
-        field: its name.
+        field: the name of an array of bools with a row for each box.
 
     Raises:
-        TypeError: no name.
+        TypeError: ``field`` is not a str.
     """
 
     field: str = "iscrowd"
@@ -66,26 +65,26 @@ def _add_drop_crowds(draft: Draft, spec: DropCrowds, strict: bool) -> Draft:
 DROP_CROWDS = Operation(DropCrowds, _add_drop_crowds, {})
 
 
-# ---- Objects dropped whose boxes are too small, with all that is said of them -----------------------
+# ---- Dropping small objects -------------------------------------------------------------------------
 
 _LABELS = "default"
 
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes:
-    """Drop objects of whose boxes less is left than ``min_size`` pixels of width and height, or ``min_area``
-    of both, or whose boxes reach over the picture's border. Crops and what moves pixels cut boxes off there;
-    where nothing of these stands before it, put :class:`ClampBoundingBoxes` before it to keep what reaches
-    over the border of the stored picture. It may stand anywhere: boxes are looked at as they are there.
+    """Drop objects whose boxes are narrower or lower than ``min_size`` pixels, smaller than ``min_area``
+    pixels, or reach over the picture's border. Crops and operations that move pixels clamp boxes to it; if
+    there are none before, put :class:`ClampBoundingBoxes` first to keep boxes that reach over the border of
+    the stored picture. It may stand anywhere in a chain, and judges boxes as they are there.
 
-    An object leaves all fields that are of its boxes: labels, areas, keypoints, outlines, masks.
+    A dropped object leaves all fields that belong to the boxes: labels, areas, keypoints, outlines, masks.
 
     Args:
-        boxes: the field, where the dataset has several of boxes.
-        labels_getter: torchvision's way to say which labels follow: the dataset says it here.
+        boxes: the field, if the dataset has several of boxes.
+        labels_getter: only torchvision's default: the dataset defines which labels follow the boxes.
 
     Raises:
-        ValueError: a number below 1, or another ``labels_getter``.
+        ValueError: a number is below 1, or ``labels_getter`` is another one.
     """
 
     min_size: float = 1.0
@@ -101,8 +100,8 @@ class SanitizeBoundingBoxes:
             set_field(self, name, number)
         if self.labels_getter != _LABELS:
             raise ValueError(
-                "SanitizeBoundingBoxes.labels_getter must be 'default': which fields follow the boxes is "
-                f"said by the dataset ('labels of boxes'), or by objects=. Found: {self.labels_getter!r}."
+                "SanitizeBoundingBoxes.labels_getter must be 'default': the dataset ('labels of boxes') or "
+                f"objects= defines which fields follow the boxes. Found: {self.labels_getter!r}."
             )
 
 
@@ -136,28 +135,28 @@ SANITIZE_BOUNDING_BOXES = Operation(
 )
 
 
-# ---- Boxes in another format ------------------------------------------------------------------------
+# ---- Formats of boxes -------------------------------------------------------------------------------
 
 _FORMATS = ("xyxy", "xywh", "cxcywh")
 
 
 @dataclass(frozen=True)
 class ConvertBoundingBoxFormat:
-    """Deliver boxes in another format: torchvision's ``ConvertBoundingBoxFormat``. Boxes in parts of the
-    picture stay in parts of it.
+    """Deliver boxes in another format: torchvision's ``ConvertBoundingBoxFormat``. Relative boxes stay
+    relative.
 
     Args:
         format: "xyxy", "xywh" or "cxcywh", in any case, or torchvision's ``BoundingBoxFormat``.
 
     Raises:
-        ValueError: another one.
+        ValueError: the format is another one.
     """
 
     format: Any
 
     def __post_init__(self) -> None:
-        given = getattr(self.format, "value", self.format)
-        name = given.lower() if isinstance(given, str) else None
+        word = getattr(self.format, "value", self.format)
+        name = word.lower() if isinstance(word, str) else None
         if name not in _FORMATS:
             raise ValueError(
                 f"ConvertBoundingBoxFormat.format must be one of {', '.join(_FORMATS)}. Found: "

@@ -1,4 +1,4 @@
-"""What ends a transform: the dtype, normalisation, and erasing behind it."""
+"""The last steps of a transform: dtype, normalisation and erasing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import Draft, Misplaced, Operation, Stage, misplaced, set_field
 from fastload.transforms.plan import Erasing
 
-# ---- Pixels in units of the channels' standard deviations -------------------------------------------
+# ---- Normalisation ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Normalize:
     """Compute ``(x - mean) / std`` for each channel, as float32; uint8 values are scaled to [0, 1] first.
 
-    Unlike torchvision's, it may stand directly after the geometric transforms: then it means
-    ``(x / 255 - mean) / std``. Computed in float32 and rounded once if :class:`ToDtype` asks for less.
+    Unlike torchvision's, it may come directly after the geometric transforms: then it computes
+    ``(x / 255 - mean) / std``. Results are rounded once if :class:`ToDtype` asks for less than float32.
 
     Raises:
-        TypeError, ValueError: not three finite numbers each, or a ``std`` of 0.
+        TypeError, ValueError: ``mean`` or ``std`` is not three finite numbers, or a ``std`` is 0.
     """
 
     mean: Sequence[float]
@@ -42,7 +42,7 @@ def _add_normalize(draft: Draft, spec: Normalize, strict: bool) -> Draft:
     plan, converted = draft.plan, draft.stage == Stage.DTYPE
     if strict and plan.dtype != "float32":
         raise Misplaced("torchvision normalises float tensors, in their own dtype.")
-    # After ToDtype without scale x is in [0, 255]: the same line, with mean and std in units of 255.
+    # After ToDtype without scale, x is in [0, 255]: mean and std are then in units of 255.
     unit = 255.0 if converted and not plan.scale else 1.0
     return draft.then(
         Stage.NORMALIZE,
@@ -62,7 +62,7 @@ NORMALIZE = Operation(
 )
 
 
-# ---- The samples' dtype -----------------------------------------------------------------------------
+# ---- Dtypes -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class ToDtype:
     """Convert pictures to ``"uint8"``, ``"float16"``, ``"bfloat16"`` or ``"float32"`` (or torch's dtype).
 
     Args:
-        dtype: the dtype of pictures; float16 and bfloat16 are rounded to nearest even from float32. None: as
-            they are.
-        scale: from uint8 to float, divide by 255.
-        masks: ``"int64"``: the dtype of masks, as losses want it; None: as they are stored.
+        dtype: the dtype of pictures; float16 and bfloat16 are rounded to nearest even from float32. None:
+            unchanged.
+        scale: divide by 255 when converting uint8 to float.
+        masks: the dtype of masks, ``"int64"``, as losses want it; None: as they are stored.
 
     Raises:
-        ValueError: another dtype.
+        ValueError: the dtype is another one.
     """
 
     dtype: Any
@@ -114,14 +114,14 @@ _NO_IMAGES = ("BoundingBoxes", "KeyPoints")
 
 
 def _to_dtype_of_torchvision(item: Any) -> tuple[ToDtype]:
-    given = item.dtype
-    if not isinstance(given, Mapping):
-        return (ToDtype(given, bool(item.scale)),)
-    by_name = {getattr(key, "__name__", key): dtype for key, dtype in given.items()}
+    dtypes = item.dtype
+    if not isinstance(dtypes, Mapping):
+        return (ToDtype(dtypes, bool(item.scale)),)
+    by_name = {getattr(key, "__name__", key): dtype for key, dtype in dtypes.items()}
     others = by_name.get("others")
     images = {by_name[name] for name in ("Image", "Tensor") if name in by_name} or {others}
     if len(images) > 1:
-        raise ValueError("it names dtypes of tensors and of images, which are others")
+        raise ValueError("it names different dtypes for tensors and images")
     if any(by_name.get(name, others) is not None for name in _NO_IMAGES):
         raise ValueError("it converts boxes or points")
     masks = by_name.get("Mask", others)
@@ -145,23 +145,22 @@ TO_DTYPE = Operation(
 )
 
 
-# ---- Rectangles of some pictures filled, behind normalisation ---------------------------------------
+# ---- Erasing ----------------------------------------------------------------------------------------
 
-_MOST_RANDOM_ERASING = 255  # rectangles; the core draws with numbers of their own for each
+_MOST_RANDOM_ERASING = 255  # rectangles; the core draws separate numbers for each
 
 
 @dataclass(frozen=True)
 class RandomErasing:
     """Fill random rectangles of a picture, as torchvision and timm do on the normalised picture.
 
-    Zhong et al., "Random Erasing Data Augmentation" (2017). For each rectangle ten tries at an area of
-    ``scale`` times the picture's, divided by their number, and a height over width uniform in logarithm over
-    ``ratio``; if none fits, there is none.
+    Zhong et al., "Random Erasing Data Augmentation" (2017). Each rectangle gets ten tries at an area of
+    ``scale`` times the picture's, divided by the number of rectangles, and a height over width uniform in
+    logarithm over ``ratio``; if none fits, it is left out.
 
-    In a transform it comes last, and draws for each sample: the core erases what it stores; where
-    normalisation is the device's, so is erasing. In ``batch_transform`` it does the same to whole batches,
-    with the same rectangles. Noise of the core is a table's, 65,536 equally likely quantiles of the normal
-    distribution; that of a batch is torch's.
+    In a transform it comes last and draws for each sample. It runs where normalisation runs: in the core, or
+    on the device. In ``batch_transform`` it erases the same rectangles in whole batches. The core's noise
+    comes from a table of 65,536 equally likely quantiles of the normal distribution; a batch's is torch's.
 
     Args:
         p: probability, in [0, 1].
@@ -169,7 +168,7 @@ class RandomErasing:
         ratio: least and greatest height over width, ``0 < least <= greatest``.
         value: a number, or three, in the units of the delivered images; ``"random"``: a standard normal
             number for each value (timm's mode ``pixel``); ``"color"``: three for each rectangle (``rand``).
-        count: rectangles, from 1 to 255, or ``(least, greatest)``.
+        count: the number of rectangles, from 1 to 255, or ``(least, greatest)``.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -197,7 +196,7 @@ class RandomErasing:
 
     @property
     def planned(self) -> Erasing:
-        """As the core takes it."""
+        """The arguments as the core takes them."""
         least, greatest = self.ratio
         fill = {"random": "noise", "color": "color"}.get(str(self.value), "value")
         value: Any = (0.0, 0.0, 0.0) if isinstance(self.value, str) else self.value
@@ -233,11 +232,11 @@ def _add_random_erasing(draft: Draft, spec: RandomErasing, strict: bool) -> Draf
     if draft.stage >= Stage.ERASED:
         raise misplaced(spec)
     if draft.plan.dtype == "uint8":
-        whole = not isinstance(spec.value, str) and all(
+        fits = not isinstance(spec.value, str) and all(
             value in range(256)
             for value in spec.value  # type: ignore[union-attr]
         )
-        if not whole:
+        if not fits:
             raise Misplaced(
                 f"{spec!r} fills uint8 pictures with what uint8 does not hold: put ToDtype or Normalize "
                 "before it."

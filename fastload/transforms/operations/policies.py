@@ -1,5 +1,4 @@
-"""Augmentation policies as trees of groups and operations: AutoAugment, RandAugment, TrivialAugment,
-AugMix."""
+"""Augmentation policies as trees of operations: AutoAugment, RandAugment, TrivialAugment, AugMix."""
 
 from __future__ import annotations
 
@@ -11,37 +10,33 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import Draft, Misplaced, Operation, set_field, use_of_pixels
 from fastload.transforms.plan import Drawn, PixelUse
 
-# ---- policy -----------------------------------------------------------------------------------------
-# The operations that policies are made of, by torchvision's names and with the signs of their magnitudes.
-#
+# ---- Parts of policies ------------------------------------------------------------------------------
 # A policy becomes a tree of groups and operations (:class:`~fastload.transforms.plan.PixelUse`), from which
-# the core draws for each sample. Translations by a share of the picture need its size, so they stand behind
+# the core draws for each sample. Translations by a share of the picture need its size, so they must follow
 # a step that fixes it.
 
 Number = float | Drawn
 Fill = float | Sequence[float] | None
-
-
-Warp = tuple[Number, ...]  # the last numbers of what moves pixels: filter, red, green, blue
+Warp = tuple[Number, ...]  # the last numbers of operations that move pixels: filter, red, green, blue
 
 
 def version_of(item: Any) -> int:
-    """Whether an object is of ``torchvision.transforms`` (1) or of ``torchvision.transforms.v2`` (2)."""
+    """Return 1 for an object of ``torchvision.transforms``, 2 for one of ``torchvision.transforms.v2``."""
     return 2 if type(item).__module__.startswith("torchvision.transforms.v2") else 1
 
 
-def check_fields(spec: Any, **whole: tuple[int, int]) -> None:
-    """Checks ``interpolation``, ``fill`` and ``version`` of a policy's spec, during its construction.
+def check_fields(spec: Any, **integers: tuple[int, int]) -> None:
+    """Check ``interpolation``, ``fill`` and ``version`` of a policy's spec, during its construction.
 
     Args:
         spec: the spec.
-        whole: of its whole numbers, by name: least and greatest.
+        integers: least and greatest value of its integer fields, by name.
 
     Raises:
         TypeError, ValueError: a field is something else.
     """
     where = type(spec).__name__
-    for name, (least, most) in whole.items():
+    for name, (least, most) in integers.items():
         set_field(spec, name, arguments.whole(f"{where}.{name}", getattr(spec, name), least, most))
     if spec.version not in (1, 2):
         raise ValueError(f"{where}.version must be 1 or 2. Found: {spec.version!r}.")
@@ -50,60 +45,60 @@ def check_fields(spec: Any, **whole: tuple[int, int]) -> None:
 
 
 def warp_of(spec: Any) -> Warp:
-    """Of a spec that has gone through :func:`check_fields`."""
+    """Return the warp of a spec that has gone through :func:`check_fields`."""
     return arguments.filter_and_fill(spec.interpolation, spec.fill)
 
 
 def among(values: Iterable[float]) -> Number:
-    """One of these numbers, each as likely as the others; a number alone is itself."""
+    """Draw one of these numbers, equally likely; if there is only one, return it."""
     numbers = tuple(values)
     return numbers[0] if len(set(numbers)) == 1 else Drawn("among", numbers)
 
 
 def chain(parts: Sequence[PixelUse], probability: float = 1.0) -> PixelUse:
-    """Parts one after the other."""
+    """Apply the parts one after the other."""
     return PixelUse("all", probability, (), tuple(parts))
 
 
 def choice(parts: Sequence[PixelUse], probability: float = 1.0) -> PixelUse:
-    """One of the parts, each as likely as the others."""
+    """Apply one of the parts, equally likely."""
     return PixelUse("choice", probability, (1.0,) * len(parts), tuple(parts))
 
 
 def one_of(space: Mapping[str, Sequence[float]], warp: Warp) -> PixelUse:
-    """One of torchvision's operations, each as likely as the others, at one of its magnitudes."""
+    """Apply one of torchvision's operations, equally likely, at one of its magnitudes."""
     return choice([leaf(name, values, warp) for name, values in space.items()])
 
 
 def linspace(start: float, end: float, bins: int) -> list[float]:
-    """The numbers of ``torch.linspace``, which are float32."""
-    import torch  # not at the top: the command line does without torch
+    """Return the numbers of ``torch.linspace``, which are float32."""
+    import torch  # not at the top: the command line works without torch
 
     return [float(value) for value in torch.linspace(start, end, bins)]
 
 
 def posterize_bits(most: int, steps: int, bins: int) -> list[float]:
-    """torchvision's table of bits to keep: from ``most`` down by ``steps``, rounded to even at halves."""
+    """Return torchvision's table of bits to keep: from ``most`` down by ``steps``, halves rounded to even."""
     import torch
 
     return [float(bits) for bits in most - (torch.arange(bins) / ((bins - 1) / steps)).round().int()]
 
 
 def thresholds(bins: int, version: int) -> list[float]:
-    """torchvision's thresholds of Solarize: float32 from 255 to 0, and in ``transforms.v2`` from 1 to 0,
+    """Return torchvision's thresholds of Solarize: float32 from 255 to 0; in ``transforms.v2`` from 1 to 0,
     times 255."""
     if version == 1:
         return linspace(255.0, 0.0, bins)
     return [255.0 * value for value in linspace(1.0, 0.0, bins)]
 
 
-def random_depth(one: PixelUse) -> PixelUse:
-    """``one`` once, twice or three times, each as likely as the others."""
-    return chain([one, chain([one, chain([one], 1 / 2)], 2 / 3)])
+def random_depth(part: PixelUse) -> PixelUse:
+    """Apply a part once, twice or three times, equally likely."""
+    return chain([part, chain([part, chain([part], 1 / 2)], 2 / 3)])
 
 
-# Of each of torchvision's operations: the core's name, whether magnitudes have a sign, and the core's number
-# of a magnitude (None: it has no strength).
+# For each of torchvision's operations: the core's name, whether magnitudes have a sign, and the function from
+# a magnitude to the core's number (None: it has no strength).
 _ROWS: dict[str, tuple[str, bool, Callable[[float], float] | None]] = {
     "Identity": ("all", False, None),
     "ShearX": ("shear_x", True, float),
@@ -121,8 +116,8 @@ _ROWS: dict[str, tuple[str, bool, Callable[[float], float] | None]] = {
     "Equalize": ("equalize", False, None),
     "Invert": ("invert", False, None),
 }
-# What follows the number of those that filter, before filter and fill: a shear is by an angle, as torchvision
-# has it; a shift is in pixels, no share of the size, and already whole; a rotation has no centre of its own.
+# Numbers between an operation's own and its filter and fill: a shear is by an angle, as in torchvision; a
+# shift is a whole number of pixels, not a share of the size; a rotation is about the picture's middle.
 _MORE = {
     "shear_x": (1.0,),
     "shear_y": (1.0,),
@@ -133,15 +128,15 @@ _MORE = {
 
 
 def use_of(row: str, number: Number, warp: Warp, probability: float = 1.0) -> PixelUse:
-    """One of the core's operations with one number, which shears, shifts and rotates as torchvision's."""
+    """Return a use of a core operation with one number, which shears, shifts and rotates as torchvision."""
     if row not in _MORE:
         return PixelUse(row, probability, (number,))
     return PixelUse(row, probability, (number, *_MORE[row], *warp))
 
 
 def leaf(name: str, magnitudes: Sequence[float], warp: Warp, probability: float = 1.0) -> PixelUse:
-    """One of torchvision's operations, at one of the magnitudes, which are equally likely; with either sign
-    where it has one."""
+    """Return a use of one of torchvision's operations, at one of the equally likely magnitudes; with either
+    sign, if it has one."""
     row, signed, number_of = _ROWS[name]
     if number_of is None:
         return PixelUse(row, probability)
@@ -151,26 +146,25 @@ def leaf(name: str, magnitudes: Sequence[float], warp: Warp, probability: float 
 
 
 def size_before(draft: Draft, spec: Any, what: str) -> tuple[int, int]:
-    """(height, width) of the picture where a policy stands; raises :class:`Misplaced` where it varies."""
+    """Return (height, width) of the picture before a policy; raise :class:`Misplaced` if it varies."""
     size = draft.plan.output_size
     if size is None:
         raise Misplaced(
             f"{type(spec).__name__} {what} by a share of the picture's size, which differs from picture to "
-            f"picture here. Put it behind RandomResizedCrop, CenterCrop or another step to a size."
+            f"picture here. Put it after RandomResizedCrop, CenterCrop or another step to a fixed size."
         )
     return size
 
 
-# ---- torchvision's tables of magnitudes -------------------------------------------------------------
-# Which operations a policy chooses from, and how strong they are.
+# ---- torchvision's magnitudes -----------------------------------------------------------------------
 
-Space = dict[str, list[float]]  # operations and their magnitudes; none where they have no strength
+Space = dict[str, list[float]]  # operations and their magnitudes; [] for those without strength
 
 _ENHANCED = ("Brightness", "Color", "Contrast", "Sharpness")
 
 
 def auto_augment_space(size: tuple[int, int], bins: int, version: int) -> Space:
-    """Of AutoAugment, and without ``Invert`` of RandAugment; ``size`` is (height, width)."""
+    """Return AutoAugment's space, without ``Invert`` also RandAugment's; ``size`` is (height, width)."""
     height, width = size
     return {
         "Identity": [],
@@ -189,7 +183,7 @@ def auto_augment_space(size: tuple[int, int], bins: int, version: int) -> Space:
 
 
 def trivial_space(bins: int, version: int) -> Space:
-    """Of TrivialAugmentWide, which shifts by pixels, whatever the picture's size is."""
+    """Return TrivialAugmentWide's space, which shifts by pixels, whatever the picture's size is."""
     return {
         "Identity": [],
         "ShearX": linspace(0.0, 0.99, bins),
@@ -206,7 +200,7 @@ def trivial_space(bins: int, version: int) -> Space:
 
 
 def augmix_space(size: tuple[int, int], all_ops: bool, version: int) -> Space:
-    """Of AugMix, in ten bins; ``size`` is (height, width)."""
+    """Return AugMix's space, in ten bins; ``size`` is (height, width)."""
     height, width = size
     return {
         "ShearX": linspace(0.0, 0.3, 10),
@@ -222,20 +216,20 @@ def augmix_space(size: tuple[int, int], all_ops: bool, version: int) -> Space:
     }
 
 
-# ---- The sub-policies that AutoAugment's search found -----------------------------------------------
-# Pairs of operations, each with its probability and its magnitude of ten. Cubuk et al., "AutoAugment:
+# ---- AutoAugment's sub-policies ---------------------------------------------------------------------
+# Pairs of operations, each with its probability and its magnitude (0 to 10). Cubuk et al., "AutoAugment:
 # Learning Augmentation Policies from Data" (arXiv 1805.09501), tables 7 to 9; the names are torchvision's.
 
 SubPolicy = tuple[tuple[str, float, int], ...]
 
 
 def _read(table: str) -> tuple[SubPolicy, ...]:
-    """A line a sub-policy; a magnitude where an operation has none is left out, and 0."""
-    found = []
+    """Read a table with a line for each sub-policy; magnitudes that are left out become 0."""
+    policies = []
     for line in table.strip().splitlines():
         words = [part.split() for part in line.split(",")]
-        found.append(tuple((name, float(p), int(*level)) for name, p, *level in words))
-    return tuple(found)
+        policies.append(tuple((name, float(p), int(*level)) for name, p, *level in words))
+    return tuple(policies)
 
 
 SUB_POLICIES = {
@@ -322,7 +316,7 @@ SUB_POLICIES = {
     """),
 }
 
-# Of EfficientNet's TPU implementation; timm's "v0".
+# The sub-policies of EfficientNet's TPU implementation; timm's "v0".
 IMAGENET_V0 = _read("""
     Equalize .8, ShearY .8 4
     Color .4 9, Equalize .6
@@ -352,8 +346,7 @@ IMAGENET_V0 = _read("""
 """)
 
 
-# ---- Pairs of operations that a search found --------------------------------------------------------
-# AutoAugment.
+# ---- AutoAugment ------------------------------------------------------------------------------------
 
 _BINS = 10
 
@@ -402,12 +395,12 @@ def _add_auto_augment(draft: Draft, spec: AutoAugment, strict: bool) -> Draft:
 
 def _auto_augment_from_torchvision(item: Any) -> tuple[AutoAugment]:
     version = version_of(item)
-    found = tuple(
+    policies = tuple(
         tuple((name, chance, level or 0) for name, chance, level in pair)
         for pair in (item.policies if version == 1 else item._policies)
     )
     spec = AutoAugment(item.policy, item.interpolation, item.fill, version)
-    if found != SUB_POLICIES[spec.policy]:
+    if policies != SUB_POLICIES[spec.policy]:
         raise ValueError("its sub-policies are not those of its policy")
     return (spec,)
 
@@ -417,8 +410,7 @@ AUTO_AUGMENT = Operation(
 )
 
 
-# ---- Some operations of a fixed strength ------------------------------------------------------------
-# RandAugment.
+# ---- RandAugment ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -431,7 +423,7 @@ class RandAugment:
     Args:
         num_ops: how many, in [0, 64].
         magnitude: their strength, in [0, ``num_magnitude_bins``).
-        num_magnitude_bins: how many strengths there are, at least 2.
+        num_magnitude_bins: the number of strengths, at least 2.
         interpolation: ``"nearest"``, ``"bilinear"`` or ``"bicubic"``, of what shears, shifts and rotates.
         fill: colour of what comes from outside the picture, in [0, 255]; None: black.
         version: 1 for ``torchvision.transforms``, 2 for ``torchvision.transforms.v2``, whose thresholds of
@@ -462,8 +454,8 @@ def _add_rand_augment(draft: Draft, spec: RandAugment, strict: bool) -> Draft:
 
 
 def _rand_augment_from_torchvision(item: Any) -> tuple[RandAugment]:
-    given = (item.num_ops, item.magnitude, item.num_magnitude_bins, item.interpolation, item.fill)
-    return (RandAugment(*given, version_of(item)),)
+    settings = (item.num_ops, item.magnitude, item.num_magnitude_bins, item.interpolation, item.fill)
+    return (RandAugment(*settings, version_of(item)),)
 
 
 RAND_AUGMENT = Operation(
@@ -471,8 +463,7 @@ RAND_AUGMENT = Operation(
 )
 
 
-# ---- One operation of any strength ------------------------------------------------------------------
-# TrivialAugment.
+# ---- TrivialAugment ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -483,7 +474,7 @@ class TrivialAugmentWide:
     2103.10158), with torchvision's operations and magnitudes.
 
     Args:
-        num_magnitude_bins: how many strengths there are, in [2, 2048].
+        num_magnitude_bins: the number of strengths, in [2, 2048].
         interpolation: ``"nearest"``, ``"bilinear"`` or ``"bicubic"``, of what shears, shifts and rotates.
         fill: colour of what comes from outside the picture, in [0, 255]; None: black.
         version: 1 for ``torchvision.transforms``, 2 for ``torchvision.transforms.v2``, whose thresholds of
@@ -508,8 +499,8 @@ def _add_trivial_augment_wide(draft: Draft, spec: TrivialAugmentWide, strict: bo
 
 
 def _trivial_augment_wide_from_torchvision(item: Any) -> tuple[TrivialAugmentWide]:
-    given = (item.num_magnitude_bins, item.interpolation, item.fill)
-    return (TrivialAugmentWide(*given, version_of(item)),)
+    settings = (item.num_magnitude_bins, item.interpolation, item.fill)
+    return (TrivialAugmentWide(*settings, version_of(item)),)
 
 
 TRIVIAL_AUGMENT_WIDE = Operation(
@@ -520,8 +511,7 @@ TRIVIAL_AUGMENT_WIDE = Operation(
 )
 
 
-# ---- Several chains of operations, mixed with the picture -------------------------------------------
-# AugMix.
+# ---- AugMix -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -529,16 +519,16 @@ class AugMix:
     """Mix the picture with the results of ``mixture_width`` chains of operations, with Pillow's pixels.
 
     Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (arXiv
-    1912.02781), with torchvision's operations, magnitudes and weights: a share of the picture drawn from
-    Beta(alpha, alpha), the rest given to the chains by Dirichlet(alpha), added in float32 and truncated.
-    Torchvision's own class runs its operations on tensors, even of pictures, and so makes other pixels.
+    1912.02781), with torchvision's operations, magnitudes and weights: the picture's share is drawn from
+    Beta(alpha, alpha), the rest is divided among the chains by Dirichlet(alpha), added in float32 and
+    truncated. torchvision's class converts pictures to tensors and so makes other pixels.
 
     Args:
         severity: greatest strength, in [1, 10].
         mixture_width: number of chains, in [1, 16].
-        chain_depth: operations of a chain, in [1, 16]; -1: one to three, drawn for each chain.
-        alpha: of the weights, in [0.05, 1000].
-        all_ops: with brightness, colour, contrast and sharpness.
+        chain_depth: operations per chain, in [1, 16]; -1: one to three, drawn for each chain.
+        alpha: parameter of the two distributions, in [0.05, 1000].
+        all_ops: include brightness, colour, contrast and sharpness.
         interpolation: ``"nearest"``, ``"bilinear"`` or ``"bicubic"``, of what shears, shifts and rotates.
         fill: colour of what comes from outside the picture, in [0, 255]; None: black.
         version: 1 for ``torchvision.transforms``, 2 for ``torchvision.transforms.v2``, whose thresholds of
@@ -569,14 +559,14 @@ class AugMix:
 def _add_aug_mix(draft: Draft, spec: AugMix, strict: bool) -> Draft:
     size = size_before(draft, spec, "shifts")
     space, warp = augmix_space(size, spec.all_ops, spec.version), warp_of(spec)
-    one = one_of({name: values[: spec.severity] for name, values in space.items()}, warp)
-    branch = random_depth(one) if spec.chain_depth < 0 else chain([one] * spec.chain_depth)
+    step = one_of({name: values[: spec.severity] for name, values in space.items()}, warp)
+    branch = random_depth(step) if spec.chain_depth < 0 else chain([step] * spec.chain_depth)
     branches = (branch,) * spec.mixture_width
     return use_of_pixels(draft, spec, PixelUse("augmix", 1.0, (spec.alpha,), branches))
 
 
 def _aug_mix_from_torchvision(item: Any) -> tuple[AugMix]:
-    raise ValueError("its operations work on tensors, also of pictures, and make other pixels than Pillow's")
+    raise ValueError("it converts pictures to tensors, and its pixels differ from Pillow's")
 
 
 AUG_MIX = Operation(

@@ -1,9 +1,9 @@
-"""The registry of operations: a row for each, in the order of the core. The file of an operation is imported
-when something of it is first used, so that a job pays for what it uses, however many there are.
+"""The registry of operations: a row for each, in the core's order. A file is imported when one of its
+operations is first used, so that a job only pays for what it uses.
 
-A file here has the operations of one kind. Each has its spec (a frozen dataclass with torchvision's name,
-arguments and defaults, checked when made), how it is compiled, and how torchvision's object of that meaning
-is recognised. Specs hold no pixel code: the core's side of it is in csrc/core/transform.
+A file in this folder has operations of one kind. Each has a spec (a frozen dataclass with torchvision's name,
+arguments and defaults, checked on construction), its compilation, and the recognition of torchvision's
+equivalent. Specs have no pixel code, which is in csrc/core/transform.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from fastload.transforms.operations.operation import Operation
 
-# Each spec's file, and the other names by which the spec is found: torchvision's classes that it recognises
-# (timm's with their module).
+# For each spec its file, and other names by which it is found: those of the torchvision classes that it
+# recognises (timm's with their module).
 ROWS: dict[str, tuple[str, ...]] = {
     "Mosaic": ("composed",),
     "MixUp": ("composed",),
@@ -80,18 +80,18 @@ _SPECS = {name: spec for spec, (_, *others) in ROWS.items() for name in (spec, *
 
 @cache
 def _operations(file: str) -> dict[str, Operation]:
-    """The operations of a file by their specs' names."""
+    """Return the operations of a file by their specs' names."""
     values = vars(import_module(f"{__package__}.{file}")).values()
     return {value.spec.__name__: value for value in values if isinstance(value, Operation)}
 
 
 def operation_named(spec: str) -> Operation:
-    """The operation of a spec's name, a key of ``ROWS``."""
+    """Return the operation of a spec's name, a key of ``ROWS``."""
     return _operations(ROWS[spec][0])[spec]
 
 
 def operation_of(item: Any) -> Operation | None:
-    """The operation that ``item`` is a spec of; None for anything else."""
+    """Return the operation whose spec ``item`` is; None for anything else."""
     kind = type(item)
     row = ROWS.get(kind.__name__)
     is_spec = row is not None and kind.__module__ == f"{__package__}.{row[0]}"
@@ -99,6 +99,6 @@ def operation_of(item: Any) -> Operation | None:
 
 
 def operation_of_torchvision(name: str) -> Operation | None:
-    """The operation that may mean what torchvision's class of this name does (timm's with its module)."""
+    """Return the operation that may equal torchvision's class of this name (timm's with its module)."""
     spec = _SPECS.get(name)
     return operation_named(spec) if spec else None

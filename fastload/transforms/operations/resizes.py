@@ -1,4 +1,4 @@
-"""Resizes: to one size, to a drawn one, or to what a rule says."""
+"""Resizes: to a fixed size, a random one, or one that a rule gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastload.transforms.operations.operation import (
 )
 from fastload.transforms.plan import GeometryUse
 
-# ---- The picture resized ----------------------------------------------------------------------------
+# ---- Fixed size -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Resize:
         size: an int: the shorter side gets ``size`` pixels, the longer one
             ``int(size * longer / shorter)``. Two ints: exactly ``(height, width)``.
         interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``).
-        max_size: greatest longer side, more than ``size``; only where ``size`` is an int.
+        max_size: greatest longer side, more than ``size``; only if ``size`` is an int.
         antialias: only ``True``.
 
     Raises:
@@ -74,17 +74,17 @@ def _resize_from_torchvision(item: Any) -> tuple[Resize]:
 RESIZE = Operation(Resize, _add_resize, {"Resize": _resize_from_torchvision})
 
 
-# ---- The picture resized to a random size -----------------------------------------------------------
+# ---- Random size ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomResize:
     """Resize the picture so that its shorter side is a uniformly random whole number of pixels in
-    ``[min_size, max_size)``: torchvision's ``RandomResize``, as segmentation is trained.
+    ``[min_size, max_size)``: torchvision's ``RandomResize``, used to train segmentation.
 
     Args:
         min_size: least size of the shorter side.
-        max_size: one more than the greatest.
+        max_size: its greatest size plus one.
         interpolation: ``"bilinear"`` or ``"bicubic"``.
         antialias: only ``True``.
 
@@ -123,20 +123,18 @@ def _random_resize_from_torchvision(item: Any) -> tuple[RandomResize]:
 RANDOM_RESIZE = Operation(RandomResize, _add_random_resize, {"RandomResize": _random_resize_from_torchvision})
 
 
-# ---- The picture resized to one of several sizes ----------------------------------------------------
+# ---- One of several sizes ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RandomShortestSize:
     """Resize the picture in proportion, so that the shorter side has one of the sizes ``min_size``, drawn
-    uniformly, and the longer side ``max_size`` at most: torchvision's ``RandomShortestSize``, as detectors
-    are trained.
-
-    As torchvision computes it, the shorter side may come out a pixel smaller.
+    uniformly, and the longer side at most ``max_size``: torchvision's ``RandomShortestSize``, used to train
+    detectors. As in torchvision, the shorter side may come out a pixel smaller.
 
     Args:
         min_size: the sizes, or one.
-        max_size: of the longer side; None: no bound.
+        max_size: greatest longer side; None: no bound.
         interpolation: ``"bilinear"`` or ``"bicubic"``.
         antialias: only ``True``.
 
@@ -151,10 +149,10 @@ class RandomShortestSize:
 
     def __post_init__(self) -> None:
         where = "RandomShortestSize"
-        given = self.min_size if isinstance(self.min_size, Sequence) else (self.min_size,)
-        if not given:
+        sizes = self.min_size if isinstance(self.min_size, Sequence) else (self.min_size,)
+        if not sizes:
             raise ValueError(f"{where}.min_size must have at least one size. Found: none.")
-        set_field(self, "min_size", tuple(arguments.side(f"{where}.min_size", size) for size in given))
+        set_field(self, "min_size", tuple(arguments.side(f"{where}.min_size", size) for size in sizes))
         if self.max_size is not None:
             set_field(self, "max_size", arguments.side(f"{where}.max_size", self.max_size))
         name = arguments.interpolation_name(f"{where}.interpolation", self.interpolation)
@@ -180,21 +178,21 @@ RANDOM_SHORTEST_SIZE = Operation(
 )
 
 
-# ---- The picture resized by a random factor ---------------------------------------------------------
+# ---- Random factor ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ScaleJitter:
-    """Resize the picture in proportion, to a random factor of the size at which it fits ``target_size``:
-    torchvision's ``ScaleJitter``, the first half of large scale jitter
-    (:class:`FixedSizeCrop` is the second).
+    """Resize the picture in proportion, to a random multiple of the size at which it fits ``target_size``:
+    torchvision's ``ScaleJitter``, the first half of large scale jitter (:class:`FixedSizeCrop` is the
+    second).
 
-    As torchvision, it takes the height of ``target_size`` for the width and its width for the height; squares
-    do not tell. A side is at least 1 pixel.
+    Like torchvision, it exchanges height and width of ``target_size``, which makes no difference for squares.
+    A side is at least 1 pixel.
 
     Args:
         target_size: ``(height, width)``; an int for a square.
-        scale_range: least and greatest factor, uniform between them.
+        scale_range: least and greatest factor, which is uniform between them.
         interpolation: ``"bilinear"`` or ``"bicubic"``.
         antialias: only ``True``.
 
@@ -234,7 +232,7 @@ def _scale_jitter_from_torchvision(item: Any) -> tuple[ScaleJitter]:
 SCALE_JITTER = Operation(ScaleJitter, _add_scale_jitter, {"ScaleJitter": _scale_jitter_from_torchvision})
 
 
-# ---- The whole picture in one size, its shape kept --------------------------------------------------
+# ---- Letterbox --------------------------------------------------------------------------------------
 
 _RULES = ("dataset", "letterbox")
 
@@ -245,18 +243,18 @@ class Letterbox:
     and boxes are those of Ultralytics (8.4); pixels are Pillow's antialiased bilinear ones, not OpenCV's.
 
     Args:
-        size: of the result; an int for a square. Two ints, ``(height, width)``, that differ: only by the
-            rule "letterbox".
-        fill: as :class:`Pad` has it.
-        rule: ``"dataset"``: what its data set gives in validation, where pictures are resized as they are
-            read: the longer side gets ``size`` pixels, the other one is rounded up. ``"letterbox"``: its
-            LetterBox of a picture as it is, as its predictor does: sides are rounded, halves to even.
-        scaleup: whether smaller pictures are enlarged; False only by the rule "letterbox".
-        center: whether the picture lies in the middle (the odd pixel of fill at the right, or below), or at
-            the top left.
+        size: ``(height, width)`` of the result, which may differ only with the rule "letterbox"; an int for
+            a square.
+        fill: see :class:`Pad`.
+        rule: ``"dataset"``, as Ultralytics' dataset does in validation: the longer side gets ``size`` pixels,
+            the other one is rounded up. ``"letterbox"``, as its LetterBox does in prediction: sides are
+            rounded, halves to even.
+        scaleup: enlarge smaller pictures; False only with the rule "letterbox".
+        center: put the picture in the middle (an odd pixel of fill goes right or below); False: at the top
+            left.
 
     Raises:
-        TypeError, ValueError: an argument outside its range, or that the rule does not have.
+        TypeError, ValueError: an argument is outside its range, or does not go with the rule.
     """
 
     size: int | Sequence[int] = 640
@@ -292,19 +290,18 @@ def _add_letterbox(draft: Draft, spec: Letterbox, strict: bool) -> Draft:
 LETTERBOX = Operation(Letterbox, _add_letterbox, {})
 
 
-# ---- The picture as large as a number of patches allows ---------------------------------------------
+# ---- Size by patches --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ResizeToPatches:
-    """Resize the picture to the largest size that has at most ``most`` patches, its sides in proportion and
-    then rounded up to whole patches: what NaFlex models take, as timm's ``get_image_size_for_seq`` computes
-    it.
+    """Resize the picture in proportion to the largest size that has at most ``most`` patches, with sides
+    rounded up to whole patches, for NaFlex models: timm's ``get_image_size_for_seq``.
 
     Args:
         patch: height and width of a patch in pixels.
-        most: patches of a picture at most.
-        max_ratio: the greatest factor by which a picture is enlarged; None: no bound.
+        most: greatest number of patches per picture.
+        max_ratio: greatest factor by which a picture is enlarged; None: no bound.
         interpolation: ``"bilinear"`` or ``"bicubic"``.
 
     Raises:

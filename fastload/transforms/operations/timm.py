@@ -1,4 +1,4 @@
-"""timm's policies, by its configuration strings or from its objects, as groups of operations."""
+"""timm's policies as groups of operations, from its configuration strings or its objects."""
 
 from __future__ import annotations
 
@@ -24,61 +24,61 @@ from fastload.transforms.operations.policies import (
 )
 from fastload.transforms.plan import Drawn, PixelUse
 
-# ---- timm's policies as groups of operations (timm/data/auto_augment.py) ----------------------------
+# ---- Policies ---------------------------------------------------------------------------------------
 
 
 def rand(ops: Sequence[PixelUse], layers: int, weights: Sequence[float] | None) -> PixelUse:
-    """timm's RandAugment: ``layers`` of the operations; with weights, none of them twice."""
+    """Do as timm's RandAugment: ``layers`` of the operations; with weights, none of them twice."""
     if weights is None:
         return chain([choice(ops)] * layers)
     return PixelUse("some", 1.0, (float(layers), *map(float, weights)), tuple(ops))
 
 
 def auto(policies: Sequence[Sequence[PixelUse]]) -> PixelUse:
-    """timm's AutoAugment: one of the sub-policies."""
+    """Do as timm's AutoAugment: one of the sub-policies."""
     return choice([chain(ops) for ops in policies])
 
 
 def mixed(ops: Sequence[PixelUse], alpha: float, width: int, depth: int, blended: bool) -> PixelUse:
-    """timm's AugMixAugment: chains of ``depth`` operations (one to three where it is not above 0)."""
-    one = choice(ops)
-    branch = chain([one] * depth) if depth > 0 else random_depth(one)
+    """Do as timm's AugMixAugment: chains of ``depth`` operations (one to three if it is not above 0)."""
+    step = choice(ops)
+    branch = chain([step] * depth) if depth > 0 else random_depth(step)
     return PixelUse("blend_in_turn" if blended else "mix_and_blend", 1.0, (float(alpha),), (branch,) * width)
 
 
-# ---- timm's operations ------------------------------------------------------------------------------
-# How strong each is at a magnitude, by timm's names (timm/data/auto_augment.py).
+# ---- Operations -------------------------------------------------------------------------------------
+# The strength of each at a magnitude, by timm's names (timm/data/auto_augment.py).
 
 _PER = 10.0  # magnitudes are tenths of the strongest
 
 
 @dataclass(frozen=True)
 class Settings:
-    """timm's ``hparams``, with what they are where nothing is said."""
+    """timm's ``hparams``, with its defaults."""
 
     translate_const: float = 250.0
     translate_pct: float = 0.45
     img_mean: Sequence[float] = (128, 128, 128)
-    interpolation: Any = (2, 3)  # Pillow's, or several, one of which is drawn for each operation
+    interpolation: Any = (2, 3)  # Pillow's number, or several, one of which is drawn for each operation
     magnitude_std: float = 0.0  # inf: uniform between 0 and the magnitude
     magnitude_max: float | None = None
 
     def warp(self) -> Warp:
-        """Raises TypeError or ValueError for another filter, or a fill that is no colour."""
-        given = self.interpolation
-        several = given if isinstance(given, (tuple, list)) else (given,)
+        """Return filter and colour; raise TypeError or ValueError if one is not legal."""
+        filter = self.interpolation
+        several = filter if isinstance(filter, (tuple, list)) else (filter,)
         fill = self.img_mean
         if not isinstance(fill, (tuple, list)) or len(fill) != 3:
             raise ValueError(f"img_mean must be three numbers in [0, 255]. Found: {fill!r}.")
         colour = arguments.colour("img_mean", fill)
-        names = [arguments.filter_name("interpolation", one) for one in several]
+        names = [arguments.filter_name("interpolation", name) for name in several]
         filters = [arguments.filter_and_fill(name, colour)[0] for name in names]
         return among(filters), *map(float, colour)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """An operation of the core, and its number at a magnitude m: m / 10 * scale, cut to a whole number if
+    """An operation of the core, and its number at a magnitude m: m / 10 * scale, truncated to an integer if
     ``whole``, negated in half of all cases if ``signed``, plus ``offset``, within ``low`` and ``high``."""
 
     row: str
@@ -97,7 +97,7 @@ class Rule:
         value = max(0.0, min(float(magnitude), top)) / _PER * self.scale
         value = float(int(value)) if self.whole else value
         values = (value, -value) if self.signed else (value,)
-        return among(min(max(one + self.offset, self.low), self.high) for one in values)
+        return among(min(max(value + self.offset, self.low), self.high) for value in values)
 
 
 def _enhanced(row: str) -> Rule:
@@ -108,7 +108,7 @@ def _increasing(row: str) -> Rule:
     return Rule(row, 0.9, signed=True, offset=1.0, low=0.1)
 
 
-# "Rel": by a share of the size. The blur's radius has rules of its own, see operation().
+# "Rel": by a share of the size. operation() has the rules of the blur's radius.
 RULES: dict[str, Rule] = {
     "AutoContrast": Rule("autocontrast"),
     "Equalize": Rule("equalize"),
@@ -142,10 +142,10 @@ _BARE = ("AutoContrast", "Equalize", "Invert")  # no strength
 
 
 def operation(name: str, probability: float, magnitude: float, settings: Settings) -> PixelUse:
-    """One of timm's operations as the core takes it.
+    """Return one of timm's operations as the core takes it.
 
     Raises:
-        ValueError: an operation or settings that the core cannot say.
+        ValueError: the core does not have the operation, or these settings of it.
     """
     rule, warp = RULES.get(name), settings.warp()
     if rule is None:
@@ -172,7 +172,7 @@ def _blur_radius(magnitude: float, settings: Settings) -> Number:
 
 
 def _translate(name: str, probability: float, magnitude: float, settings: Settings) -> PixelUse:
-    """To either side, so that it does not matter that timm's matrix moves the other way."""
+    """Shift to either side, so that it does not matter that timm's matrix moves the other way."""
     relative, warp = name.endswith("Rel"), settings.warp()
     scale = settings.translate_pct if relative else float(settings.translate_const)
     number = Rule("", scale, signed=True).number(magnitude, settings)
@@ -180,9 +180,9 @@ def _translate(name: str, probability: float, magnitude: float, settings: Settin
     return PixelUse(RULES[name].row, probability, (*where, 0.0, *warp))
 
 
-# ---- timm strings -----------------------------------------------------------------------------------
-# timm's configuration strings, as timm 1.0's ``timm.data.auto_augment`` reads them; but what timm overlooks
-# in a string is refused here.
+# ---- Configuration strings --------------------------------------------------------------------------
+# They are read as by timm 1.0's ``timm.data.auto_augment``, except that sections which timm silently ignores
+# are refused here.
 
 _ENHANCED = ("Color", "Contrast", "Brightness", "Sharpness")
 _MOVED = ("ShearX", "ShearY", "TranslateXRel", "TranslateYRel")
@@ -214,10 +214,10 @@ _MIXED += ("PosterizeIncreasing", "SolarizeIncreasing", *_MOVED)
 
 
 def use_of_string(config: str, settings: Settings) -> PixelUse:
-    """What the core does for a string, with what it does not say in ``settings``.
+    """Return the operations that a string stands for; ``settings`` has what the string leaves out.
 
     Raises:
-        TypeError, ValueError: no string, another policy or section, or what cannot be said to the core.
+        TypeError, ValueError: not a string, an unknown policy or section, or one that the core cannot do.
     """
     if not isinstance(config, str):
         raise TypeError(f"config must be a string of timm's, as 'rand-m9-mstd0.5-inc1'. Found: {config!r}.")
@@ -233,49 +233,49 @@ def use_of_string(config: str, settings: Settings) -> PixelUse:
         raise ValueError(f"{config!r}: {error}") from None
 
 
-def _read_rand(policy: str, given: Sequence[str], settings: Settings) -> PixelUse:
-    said: dict[str, str] = dict(_sections(given, ("m", "n", "p", "mstd", "mmax", "inc", "t")))
-    increasing = bool(int(said.get("inc", "0")))
-    if "mstd" in said:
-        std = float(said["mstd"])
+def _read_rand(policy: str, sections: Sequence[str], settings: Settings) -> PixelUse:
+    values: dict[str, str] = dict(_sections(sections, ("m", "n", "p", "mstd", "mmax", "inc", "t")))
+    increasing = bool(int(values.get("inc", "0")))
+    if "mstd" in values:
+        std = float(values["mstd"])
         settings = replace(settings, magnitude_std=inf if std > 100 else std)
-    if "mmax" in said:
-        settings = replace(settings, magnitude_max=int(said["mmax"]))
-    chosen = _chosen(said.get("t"), increasing)
+    if "mmax" in values:
+        settings = replace(settings, magnitude_max=int(values["mmax"]))
+    chosen = _chosen(values.get("t"), increasing)
     weights = list(chosen.values()) if isinstance(chosen, Mapping) else None
-    p, magnitude = float(said.get("p", "0.5")), int(said.get("m", "10"))
+    p, magnitude = float(values.get("p", "0.5")), int(values.get("m", "10"))
     ops = [operation(name, min(p, 1.0), magnitude, settings) for name in chosen]
-    return rand(ops, _count("n", said, 2), weights)
+    return rand(ops, _count("n", values, 2), weights)
 
 
-def _read_auto(policy: str, given: Sequence[str], settings: Settings) -> PixelUse:
-    said = dict(_sections(given, ("mstd",)))
-    settings = replace(settings, magnitude_std=float(said.get("mstd", "0")))
+def _read_auto(policy: str, sections: Sequence[str], settings: Settings) -> PixelUse:
+    values = dict(_sections(sections, ("mstd",)))
+    settings = replace(settings, magnitude_std=float(values.get("mstd", "0")))
     return auto([[operation(*op, settings) for op in pair] for pair in _POLICIES[policy]])
 
 
-def _read_augmix(policy: str, given: Sequence[str], settings: Settings) -> PixelUse:
-    said = dict(_sections(given, ("m", "w", "d", "a", "b", "mstd")))
-    std = float(said["mstd"]) if "mstd" in said else inf
+def _read_augmix(policy: str, sections: Sequence[str], settings: Settings) -> PixelUse:
+    values = dict(_sections(sections, ("m", "w", "d", "a", "b", "mstd")))
+    std = float(values["mstd"]) if "mstd" in values else inf
     settings = replace(settings, magnitude_std=std, translate_pct=0.3)
-    ops = [operation(name, 1.0, int(said.get("m", "3")), settings) for name in _MIXED]
-    width, depth = _count("w", said, 3), _count("d", said, 0)
-    alpha = float(said.get("a", "1"))
+    ops = [operation(name, 1.0, int(values.get("m", "3")), settings) for name in _MIXED]
+    width, depth = _count("w", values, 3), _count("d", values, 0)
+    alpha = float(values.get("a", "1"))
     if not 0.05 <= alpha <= 1000:
-        raise ValueError(f"a must be in [0.05, 1000]. Found: {said['a']!r}.")
-    return mixed(ops, alpha, width, depth, bool(int(said.get("b", "0"))))
+        raise ValueError(f"a must be in [0.05, 1000]. Found: {values['a']!r}.")
+    return mixed(ops, alpha, width, depth, bool(int(values.get("b", "0"))))
 
 
-def _count(key: str, said: Mapping[str, str], default: int) -> int:
-    number = int(said.get(key, default))
+def _count(key: str, values: Mapping[str, str], default: int) -> int:
+    number = int(values.get(key, default))
     if not (key == "d" or number >= 1) or number > 16:
         raise ValueError(f"{key} must be in [1, 16]. Found: {number}.")
     return number
 
 
-def _sections(given: Sequence[str], keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The sections of a string behind the first, as (key, value)."""
-    for section in given:
+def _sections(sections: Sequence[str], keys: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield (key, value) for each section of a string after the first."""
+    for section in sections:
         key, value = re.fullmatch(r"(t|\D*)(.*)", section).groups()  # type: ignore[union-attr]
         check: Callable[[str], object] = {"t": str, "p": float, "mstd": float, "a": float}.get(key, int)
         try:
@@ -297,11 +297,11 @@ def _chosen(name: str | None, increasing: bool) -> Sequence[str] | Mapping[str, 
     if name is not None:
         raise ValueError(f"t must be one of {', '.join((*_WEIGHTS, '3a'))}. Found: {name!r}.")
     names = (*_RAND, *_ENHANCED, *_MOVED)
-    return [_INCREASING.get(one, one) for one in names] if increasing else names
+    return [_INCREASING.get(op, op) for op in names] if increasing else names
 
 
 def _renamed(policies: tuple[SubPolicy, ...], name: str) -> tuple[SubPolicy, ...]:
-    """With another kind of Posterize."""
+    """Return the policies with another kind of Posterize."""
     return tuple(
         tuple((name if op == "Posterize" else op, chance, level) for op, chance, level in pair)
         for pair in policies
@@ -318,30 +318,29 @@ _POLICIES: dict[str, tuple[SubPolicy, ...]] = {
 }
 
 
-# ---- timm augment -----------------------------------------------------------------------------------
+# ---- TimmAugment ------------------------------------------------------------------------------------
 
 _MODULE = "timm.data.auto_augment"
 
 
 @dataclass(frozen=True)
 class TimmAugment:
-    """Augment as timm does, by timm's strings, as ``timm.data.create_transform(auto_augment=...)`` makes it,
-    with Pillow's pixels.
+    """Augment as a string of timm's says, like ``timm.data.create_transform(auto_augment=...)``, with
+    Pillow's pixels.
 
-    Pillow 13 refuses to posterize to 0 bits, which the increasing policies come to at magnitude 10, so timm
-    raises there. Here Pillow's formula goes on: that picture is black.
+    Increasing policies posterize to 0 bits at magnitude 10. Pillow 13 refuses that, and so timm raises; here
+    such a picture becomes black, as in Pillow's formula.
 
     Args:
-        config: one of timm's strings. ``rand`` and any of ``m`` (magnitude, 10), ``n`` (operations a
+        config: one of timm's strings. ``rand`` with any of ``m`` (magnitude, 10), ``n`` (operations per
             picture, 2), ``p`` (probability of each, 0.5), ``mstd`` (standard deviation of the magnitude, 0;
             above 100: uniform from 0), ``mmax`` (greatest magnitude, 10), ``inc`` (1: strength always grows
-            with the magnitude), ``t`` (operations: ``weights``, ``3a`` or ``3aw``), as
-            ``"rand-m9-mstd0.5-inc1"``. Or ``v0``, ``v0r``, ``original``, ``originalr`` or ``3a``, and
-            perhaps ``mstd``. Or ``augmix`` and any of ``m`` (3), ``w`` (chains, 3), ``d`` (operations of a
-            chain, else one to three), ``a`` (alpha of the weights, 1), ``b`` (1: blended chain by chain),
-            ``mstd`` (else uniform from 0).
-        mean: of the channels, in [0, 1], as Normalize has it: the colour of what comes from outside the
-            picture; None: gray, 128.
+            with the magnitude), ``t`` (operations: ``weights``, ``3a`` or ``3aw``), such as
+            ``"rand-m9-mstd0.5-inc1"``. Or ``v0``, ``v0r``, ``original``, ``originalr`` or ``3a``, with or
+            without ``mstd``. Or ``augmix`` with any of ``m`` (3), ``w`` (chains, 3), ``d`` (operations per
+            chain, by default one to three), ``a`` (alpha of the weights, 1), ``b`` (1: blended chain by
+            chain), ``mstd`` (by default uniform from 0).
+        mean: Normalize's mean of the channels, in [0, 1]: the colour around the picture; None: gray, 128.
         interpolation: ``"bilinear"``, ``"bicubic"``, or ``"random"``: one of them, drawn for each operation.
 
     Raises:
@@ -367,15 +366,15 @@ class TimmAugment:
 
     @classmethod
     def of(cls, name: str, use: PixelUse) -> TimmAugment:
-        """The spec of an object of timm's."""
-        found = object.__new__(cls)
+        """Return the spec of an object of timm's."""
+        spec = object.__new__(cls)
         for key, value in {"config": name, "mean": None, "interpolation": None, "use": use}.items():
-            set_field(found, key, value)
-        return found
+            set_field(spec, key, value)
+        return spec
 
 
 def _operation(op: Any) -> PixelUse:
-    """Of an ``AugmentOp`` whose functions are timm's own."""
+    """Return the operation of an ``AugmentOp`` whose functions are timm's."""
     for function in (op.aug_fn, op.level_fn):
         if function is not None and getattr(function, "func", function).__module__ != _MODULE:
             raise ValueError(f"{op.name} has a function that is not timm's")
