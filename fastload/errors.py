@@ -113,7 +113,7 @@ class ScriptError(FastloadError, RuntimeError):
 
 
 class WorldError(FastloadError, ValueError):
-    """Rank and world size contradict each other or are half set."""
+    """Rank and world size contradict each other, or only one of them is set."""
 
 
 class LibraryMissing(FastloadError, ImportError):

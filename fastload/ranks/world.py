@@ -82,8 +82,8 @@ def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
     for name in (rank, size):
         if name not in environ:
             raise WorldError(
-                f"{launcher}'s variables are half set: {name} is missing. Set both {rank} and {size}, or "
-                "neither, or make the process group before the first batch, or pass rank= and world_size=."
+                f"{launcher}'s variables are only partly set: {name} is missing. Set both {rank} and {size}, "
+                "or neither, or make the process group before the first batch, or pass rank= and world_size=."
             )
     return _number(environ, rank), _number(environ, size)
 
@@ -133,7 +133,7 @@ def find_processes(environ: Mapping[str, str] | None = None) -> World:
     """Which process this is, of how many: by the default process group, else by the launcher's variables.
 
     Raises:
-        WorldError: variables are half set.
+        WorldError: variables are only partly set.
     """
     environ = os.environ if environ is None else environ
     return World(*(_process_group(None) or _launched(environ) or (0, 1)), *local_ranks(environ))
