@@ -68,7 +68,9 @@ def describe(
         "transform's tail": ", ".join(map(_name, plan.tail)),
         "fields": None if options.fields is None else list(options.fields),
         "sizes": str(options.sizes),
-        "text": _texts(options.text),
+        "text": ""
+        if options.text is None
+        else str({name: _collate(tokenizer) for name, tokenizer in options.text.items()}),
         "masks": options.masks,
         "objects": str(options.objects),
         "collate": _collate(options.collate),
@@ -90,10 +92,6 @@ def _order(sampler: Sampler, epoch: int) -> str:
 def _collate(given: Any) -> str:
     """Return a callable's name, or a word or spec as written."""
     return _name(given) if callable(given) else _written(given)
-
-
-def _texts(given: Mapping[str, Any] | None) -> str:
-    return "" if given is None else str({name: _collate(tokenizer) for name, tokenizer in given.items()})
 
 
 def _batch_transform(given: Any) -> str:
