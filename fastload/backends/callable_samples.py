@@ -168,7 +168,7 @@ class Scope:
             raise ValueError(
                 f"The transform's callables leave {part.key!r} as {value.format.value}, and batches have "
                 f"them as {part.becomes.upper()}. Convert them back there, or write "
-                "ConvertBoundingBoxFormat into the chain as a step of its own, which says what batches have."
+                "ConvertBoundingBoxFormat into the chain as a separate step, which says what batches have."
             )
         if value.format.value != part.becomes.upper():
             from torchvision.transforms.v2 import functional

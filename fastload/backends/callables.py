@@ -428,7 +428,7 @@ class WorkerStage:
 
 
 class _Works:
-    """The sampler of torch's DataLoader."""
+    """The sampler of torch's DataLoader, which yields work."""
 
     def __init__(self, stage: WorkerStage) -> None:
         self._stage = weakref.ref(stage)

@@ -646,7 +646,7 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
             _check_one(fields, which, getattr(named, which), kind, runs_python(plan, options))
     if images:
         _check_pictures(parts, fields, named.image, options)
-        if plan.views and not runs_python(plan, options):  # each of them has a dtype of its own
+        if plan.views and not runs_python(plan, options):  # each view has its own dtype
             view = next(view for name, _, view in fields if name == named.image)
             check_parts(parts_of(options.batch_transform), plan.of_view(view).dtype)
 

@@ -297,7 +297,7 @@ class StreamBackend(_TorchsLoader):
         super().__init__(dataset, True, every, arguments)
         if self._loses_state and not isinstance(dataset, IterDataPipe):
             warnings.warn(
-                f"{type(dataset).__name__} has a state_dict of its own, which torch's loader does not ask "
+                f"{type(dataset).__name__} has its own state_dict, which torch's loader does not ask "
                 "for: resuming will read and skip what was consumed. "
                 f"{words('torchdata', 'Keeping the state')}.",
                 stacklevel=2,

@@ -127,7 +127,7 @@ def planned_text(
     """
     if kind is not SourceKind.PACKED:
         raise ValueError(
-            "text is for packed datasets; a torch Dataset makes what it likes of its own. Pack it "
+            "text is for packed datasets; a torch Dataset handles its own texts. Pack it "
             "('fastload pack') to use it."
         )
     schema = dataset.schema

@@ -178,7 +178,7 @@ def _of_packed(
     if any(view.source for view in plan.every):
         cut = "what the crop needs, or the whole picture, if an operation before the crop needs it"
     if len(plan.views) > 1:
-        cut += " for each view, all of them at once where that is cheaper"
+        cut += " for each view, all of them at once if that is cheaper"
     if options.cache_format != "jpeg":
         when = "" if options.cache_format == "coefficients" else " and where that pays"
         cut += f"; of JPEGs from coefficients, once the node cache has them{when}"
@@ -235,7 +235,7 @@ def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Expl
         f"torch's {workers} worker processes" if workers else "Python, in the thread that asks for batches"
     )
     name = type(dataset).__qualname__
-    why = why_not_native(dataset) or "a torch Dataset runs Python code of its own"
+    why = why_not_native(dataset) or "a torch Dataset runs its own Python code"
     keep = "'fastload pack' the pictures, and pass the folder"
     if why_not_native(dataset):
         keep = "pass the packed dataset itself, or a Subset or ConcatDataset of packed ones"
@@ -249,7 +249,7 @@ def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Expl
 def _behind(options: Options) -> Iterator[Explained]:
     for name, made in (options.text or {}).items():
         what = f"{name}: {made!r}" if isinstance(made, Captions) else f"{name}: {name_of(made)}"
-        where = f"Python, in {options.text_threads} thread(s) of their own"
+        where = f"Python, in {options.text_threads} separate thread(s)"
         yield Explained("text", what, where, "texts need no decoding: they are made batches ahead")
     if options.collate not in (None, "stack", "pad"):
         yield from _behind(replace(options, collate=None, text=None))

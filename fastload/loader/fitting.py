@@ -138,7 +138,7 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
     if options.device_memory != "fresh" and erases:
         raise ValueError(
             f"device_memory={options.device_memory!r} and RandomErasing in transform exclude each other: it "
-            "makes tensors of its own."
+            "makes its own tensors."
         )
     if options.device_memory != "fresh" and not native:
         raise ValueError(

@@ -295,7 +295,7 @@ def _check_modes(given: Mapping[str, Any]) -> None:
     if given["device_memory"] != "fresh" and given["batch_transform"] is not None:
         raise ValueError(
             f"device_memory={given['device_memory']!r} and batch_transform exclude each other: transforms of "
-            f"batches make memory of their own."
+            f"batches allocate their own memory."
         )
 
 

@@ -157,7 +157,7 @@ def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
     count = f"all {len(dataset)} samples" if hasattr(dataset, "__len__") else "all samples"
     warnings.warn(
         f"The loader made in {site} reads {count} of its {name} on each of {processes.size} ranks, as "
-        "torch's DataLoader does. That is right where each rank has a dataset of its own. To divide one "
+        "torch's DataLoader does. That is right if each rank has its own dataset. To divide one "
         "among the ranks pass sampler=DistributedSampler(dataset), or "
         "process_group=torch.distributed.group.WORLD, or the path of the packed set instead of an opened "
         "dataset.",
