@@ -188,7 +188,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             unscaled ones ("full"), and keep those pictures in the node cache (``docs/guide/cache.md``).
         cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records made during the
             first epoch, whose crops decode about twice as fast, to the same pixels; "auto": these if they
-            pay off, as computed in ``stats()["cache"]`` and the log (``docs/guide/cache.md``).
+            pay off, by figures that ``stats()["cache"]`` and the log show (``docs/guide/cache.md``).
         text: by text field, a callable that turns a batch's list of str into what the batch gets instead, or
             :class:`fastload.Captions`. It runs in separate threads, batches ahead (``docs/guide/text.md``).
             For packed datasets.
