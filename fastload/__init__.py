@@ -1,12 +1,12 @@
 """fastload: image data loading for PyTorch training.
 
-Importing this package imports nothing else: each name is imported when it is first used. So it costs nothing,
-and torch or a shard format's library comes with what needs it only.
+Importing this package imports nothing else: each name is imported when it is first used, and brings torch or
+a shard format's library only if it needs it.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` would be most of what we do here
+TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` would take most of the time here
 if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload._version import __version__ as __version__
@@ -83,7 +83,7 @@ __all__ = [
 #: The label of padding and of skipped samples; torch's ``cross_entropy`` ignores it by default.
 IGNORE_LABEL = -100
 
-# Each name's module. Those that are modules themselves have none.
+# The module of each name; None for names that are modules themselves.
 _LAZY = {
     "Array": "fastload.sample.fields",
     "Block": "fastload.loader.options",
@@ -134,13 +134,13 @@ def _is_main_interpreter() -> bool:
         return bool(asked())
     try:  # up to Python 3.12
         import _xxsubinterpreters as interpreters  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:  # a Python that has none
+    except ImportError:  # a Python without subinterpreters
         return True
     return bool(interpreters.get_current() == interpreters.get_main())
 
 
 def _check_interpreter() -> None:
-    """Raise ImportError in a subinterpreter, before torch or the extension would hang there, or crash."""
+    """Raise ImportError in a subinterpreter, before torch or the extension hangs or crashes there."""
     if not _is_main_interpreter():
         raise ImportError(
             "fastload cannot be imported in a subinterpreter: its threads and torch belong to the process's "
@@ -153,11 +153,11 @@ def _check_interpreter() -> None:
 def _check_built() -> None:
     """Let an installed package take this one's place, if this is a source folder that was not built.
 
-    Python looks into the current folder before it looks for what is installed, so in a checkout ``import
-    fastload`` finds the sources, which have no extension. Whoever types it there means the installed package.
+    Python looks into the current folder first, so in a checkout ``import fastload`` finds the sources, which
+    have no extension. Whoever types it there means the installed package.
 
     Raises:
-        ImportError: there is none; the message says what to do.
+        ImportError: none is installed; the message says what to do.
     """
     import sys
     from importlib.machinery import PathFinder
@@ -176,7 +176,7 @@ _check_interpreter()
 if not TYPE_CHECKING:  # or type checkers would believe that every name exists
 
     def __getattr__(name: str) -> object:
-        """The public name, imported now."""
+        """Import a public name, and return it."""
         if name not in _LAZY:
             raise AttributeError(f"module 'fastload' has no attribute {name!r}")
         from importlib import import_module
@@ -187,8 +187,8 @@ if not TYPE_CHECKING:  # or type checkers would believe that every name exists
         return found
 
     def __dir__() -> list[str]:
-        """What the package has, the names that nobody has used yet among it."""
+        """List all names of the package, including those not imported yet."""
         return sorted({*globals(), *_LAZY})
 
 
-_check_built()  # last: it may put another package's names in place of all these
+_check_built()  # last: it may replace all of these names by another package's

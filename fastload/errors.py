@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 
-# All control characters but tab and line feed, marks that turn the direction of a text, halves of UTF-16
-# pairs.
+# All control characters but tab and line feed, marks that change a text's direction, UTF-16 surrogates.
 _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def harmless(text: str) -> str:
-    """A text for a terminal: what one would obey, or cannot show, is escaped as in a string of Python's.
+    """Escape, as Python does in strings, what a terminal would obey or cannot show.
 
-    Names of classes, files and columns, and what servers say, are a stranger's, and a terminal sets its
-    title, its colours, and the user's clipboard as it is told.
+    Names of classes, files and columns, and servers' answers, come from strangers, and control characters in
+    them could set a terminal's title, its colours and the user's clipboard.
     """
     return _OBEYED.sub(_escaped, text)
 
@@ -39,7 +38,7 @@ class FormatVersionError(FormatError):
 
 
 class ShardError(FastloadError, OSError):
-    """A shard or index file could not be read; the message has the path and the system's reason."""
+    """A shard or index file cannot be read; the message has the path and the system's reason."""
 
 
 class ShardTruncated(ShardError):
@@ -47,11 +46,11 @@ class ShardTruncated(ShardError):
 
 
 class LocationError(FastloadError, ValueError):
-    """A URL, or what is said about its store, has no meaning; the message has what has one."""
+    """A URL, or a setting of its store, is not understood; the message says what would be."""
 
 
 class RemoteError(ShardError):
-    """A store does not do what it was asked for; the message has the URL and what the store said."""
+    """A store refuses or fails a request; the message has the URL and the store's answer."""
 
 
 class ObjectMissing(RemoteError):
@@ -71,7 +70,7 @@ class LimitError(DecodeError):
 
 
 class SampleError(FastloadError):
-    """A sample could not be produced; the message names shard, key and sample id, the cause says why.
+    """A sample cannot be produced; the message names shard, key and sample id, the cause says why.
 
     Attributes:
         sample: sample id.
@@ -85,23 +84,23 @@ class SampleError(FastloadError):
 
 
 class NotDelivered(FastloadError, RuntimeError):
-    """A batch did not come: time ran out, or a worker process died. next() asks for the same batch again."""
+    """A batch did not come: it timed out, or a worker process died. next() asks for the same batch again."""
 
 
 class StateError(FastloadError, RuntimeError):
-    """A call in the wrong state: a closed loader, one used after fork, a state of another dataset."""
+    """A call in the wrong state: on a closed loader, after a fork, or with another dataset's state."""
 
 
 class CacheError(FastloadError):
-    """The node cache cannot be had as asked for; the message has the numbers, the limit and the option."""
+    """The node cache cannot be provided as requested; the message has numbers, limit and option."""
 
 
 class DeviceError(FastloadError, RuntimeError):
-    """The GPU reported an error or was lost while batches were moved to it."""
+    """The GPU reports an error, or is lost, while batches are moved to it."""
 
 
 class BackendError(FastloadError, RuntimeError):
-    """Another library's decoder (NVIDIA DALI) fails, and not because of a bad sample."""
+    """Another library's decoder (NVIDIA DALI) fails for another reason than a bad sample."""
 
 
 class PackError(FastloadError):
@@ -109,19 +108,19 @@ class PackError(FastloadError):
 
 
 class ScriptError(FastloadError, RuntimeError):
-    """A script that was to be watched gave nothing to watch; the message says what it did."""
+    """A script that was to be watched gives nothing to watch; the message says what it did."""
 
 
 class WorldError(FastloadError, ValueError):
-    """Rank and world size contradict each other or are half set."""
+    """Rank and world size contradict each other, or only one of them is set."""
 
 
 class LibraryMissing(FastloadError, ImportError):
-    """What was asked for needs a library that is not installed."""
+    """A feature needs a library that is not installed."""
 
 
 class RankWarning(UserWarning):
-    """Each of several ranks reads a whole dataset, as with torch's DataLoader; the message says of which."""
+    """Each of several ranks reads a whole dataset, as with torch's DataLoader; the message says which."""
 
 
 class SlowPathWarning(UserWarning):

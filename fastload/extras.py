@@ -1,4 +1,4 @@
-"""Libraries that only some jobs need: the extra that brings each, and the words where it is not installed."""
+"""Optional libraries: the extra that brings each, and the error that says so if it is not installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 
 from fastload.errors import LibraryMissing
 
-#: Each library by the name that it is imported by: what it is called, and the extra of pyproject.toml.
+#: By import name: what the library is called, and its extra in pyproject.toml.
 LIBRARIES = {
     "PIL": ("Pillow", "pil"),
     "botocore": ("botocore", "remote"),
@@ -29,22 +29,18 @@ LIBRARIES = {
 
 
 def pip_line(module: str) -> str:
-    """The command that brings a library.
-
-    Args:
-        module: by which it is imported, or one inside of it.
-    """
+    """Return the command that installs a library; ``module``: its import name, or a module inside it."""
     top = module.partition(".")[0]
     return f'pip install "fastload[{LIBRARIES[top][1]}]"' if top in LIBRARIES else f"pip install {top}"
 
 
 def words(module: str, what: str, error: ImportError | None = None) -> str:
-    """That ``what`` needs a library, and how to get it.
+    """Say that ``what`` needs a library, and how to get it.
 
     Args:
-        module: as of :func:`pip_line`.
+        module: see :func:`pip_line`.
         what: begins the sentence.
-        error: of its import; None: it is not there.
+        error: raised by importing it; None: it is not installed.
     """
     name = LIBRARIES.get(module.partition(".")[0], (module,))[0]
     why = "is not installed" if error is None else f"cannot be imported ({error})"
@@ -52,7 +48,7 @@ def words(module: str, what: str, error: ImportError | None = None) -> str:
 
 
 def library_missing(module: str, what: str, error: ImportError | None = None) -> LibraryMissing:
-    """The error with these :func:`words`."""
+    """Return the error with these :func:`words`."""
     return LibraryMissing(f"{words(module, what, error)}.", name=module)
 
 

@@ -1,4 +1,4 @@
-"""What batches of a packed dataset look like, and the memory that they need, before anything is decoded."""
+"""The form of a packed dataset's batches, and the memory that they need, before anything is decoded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fastload.sample.delivery import Delivery
 from fastload.sample.layout import BatchLayout, Measured
 from fastload.transforms.plan import Plan
 
-# ---- Whether a loader delivers pairs of an image and a label, which need nothing of what fields need ---
+# ---- Pairs of an image and a label, or fields -------------------------------------------------------
 
 
 def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, sizes: Any, plan: Plan) -> bool:
-    """Whether batches are (images, labels): of a set of these, where no fields and views are named.
+    """Whether batches are (images, labels): the set has these alone, and no fields or views are named.
 
     Args:
         dataset: what is read.
@@ -33,7 +33,7 @@ def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, sizes: Any, pl
 
 
 def record_streams(dataset: Packed, fields: Sequence[str] | None) -> tuple[str | None, ...]:
-    """The records that a loader of these fields reads: None, the index's, and names of further pictures."""
+    """Return which records a loader reads: None for the index's, and the names of further pictures."""
     if fields is None and dataset.is_plain:
         return (None,)
     from fastload.backends.fields import Streams
@@ -45,38 +45,38 @@ def record_streams(dataset: Packed, fields: Sequence[str] | None) -> tuple[str |
     return first + Streams.of(schema, wanted).pictures
 
 
-# ---- How many worker processes run Python callables, and how many batches they have -----------------
+# ---- Worker processes for Python callables ----------------------------------------------------------
 
 
 def batches_each(workers: int, prefetch: int) -> int:
-    """Batches that each worker process has: two, so that it goes on while one waits for its turn."""
+    """Return the batches per worker process: at least two, so that it goes on while one waits its turn."""
     return max(2, -(-prefetch // workers))
 
 
 def slots_for(workers: int, prefetch: int) -> int:
-    """Shared slots: at the workers, one that comes next, one in decoding, and one just delivered."""
+    """Return the shared slots: the workers', one next, one being decoded, and one just delivered."""
     return workers * batches_each(workers, prefetch) + 3
 
 
 def workers_for(options: Options, threads: int) -> int:
-    """Worker processes for Python callables; 0: the consumer's thread runs them.
+    """Return the number of worker processes for Python callables; 0: the consumer's thread runs them.
 
-    As many as decoding threads, none for ``num_workers=0``, nor in a worker process of somebody's, which may
-    have no children.
+    It equals the decoding threads. It is 0 for ``num_workers=0``, and within somebody's worker process, which
+    may have no children.
     """
     if options.num_workers == 0 or multiprocessing.current_process().daemon:
         return 0
     return threads
 
 
-# ---- shapes -----------------------------------------------------------------------------------------
+# ---- Shapes and memory ------------------------------------------------------------------------------
 
 
 def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
-    """(height, width) of every sample, or None if they may differ and Python callables will see to it.
+    """Return (height, width) of all samples, or None if they may differ and Python callables handle that.
 
     Raises:
-        ValueError: samples of different sizes, and nothing in the transform to make them equal.
+        ValueError: samples differ in size, and nothing in the transform makes them equal.
     """
     if plan.output_size is not None:
         return plan.output_size
@@ -96,29 +96,29 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
 
 
 def _same_sizes(dataset: Packed, plan: Plan) -> bool:
-    """Whether all pictures have one size, which the transform leaves as it is."""
+    """Whether all pictures have one size, which the transform keeps."""
     if not plan.keeps_size:
         return False
     for name in ("width", "height"):
         sizes = [part.records[name] for part in dataset.parts]
-        found = {int(extreme) for size in sizes for extreme in (size.min(), size.max())}
-        if len(found) != 1 or 0 in found:
+        extremes = {int(extreme) for size in sizes for extreme in (size.min(), size.max())}
+        if len(extremes) != 1 or 0 in extremes:
             return False
     return True
 
 
 def runs_python(plan: Plan, options: Options) -> bool:
-    """Whether a part of each batch is made by Python callables."""
+    """Whether Python callables make a part of each batch."""
     return bool(plan.tail) or options.collate_fn is not None
 
 
 @dataclass(frozen=True)
 class Form:
-    """What batches look like.
+    """The form of batches.
 
     Args:
         delivery: which fields, and how the consumer gets them.
-        shape: of pairs of an image and a label.
+        shape: the shape, for pairs of an image and a label.
     """
 
     delivery: Delivery
@@ -126,12 +126,12 @@ class Form:
 
     @classmethod
     def of_pairs(cls, shape: SlotShape, parameters: int = 0) -> Form:
-        """Of an image and a label; ``parameters``: numbers of augmentation on a device, a sample."""
+        """Return the form of pairs; ``parameters``: numbers per sample for augmentation on a device."""
         return cls(Delivery(shape.layout(parameters), True), shape)
 
 
 def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
-    """What batches look like; None if images of pairs may differ in size, so that callables collate them.
+    """Return the form of batches; None if images of pairs may differ in size, and callables collate them.
 
     Raises:
         ValueError: see :func:`output_size`.
@@ -153,7 +153,7 @@ def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
 
 
 def planned_form(dataset: Packed, plan: Plan, options: Options) -> Form:
-    """What batches look like.
+    """Return the form of batches.
 
     Raises:
         ValueError: it is not known before samples are decoded.
@@ -167,7 +167,7 @@ def planned_form(dataset: Packed, plan: Plan, options: Options) -> Form:
 
 
 def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
-    """The shape of batches of pairs.
+    """Return the shape of batches of pairs.
 
     Raises:
         ValueError: see :func:`planned_form`.
@@ -178,10 +178,10 @@ def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
 
 
 def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
-    """The layout of a full batch; where batches differ in size, of one that needs as much as any can.
+    """Return the layout of a full batch; if batches differ in size, of the largest possible one.
 
     Raises:
-        ValueError: that is not known before samples are read.
+        ValueError: its size is not known before samples are read.
     """
     layout, count = planned_form(dataset, plan, options).delivery.layout, options.batch_size
     known: Sequence[Measured] = [None] * len(layout.fields)
@@ -193,12 +193,12 @@ def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
 
 
 def memory_plan(largest: BatchLayout, options: Options, threads: int, workers: int = 0) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any."""
+    """Plan the memory (:meth:`fastload.DataLoader.memory_plan`) of batches on the host."""
     nbytes, ahead = largest.nbytes, options.most_prefetch
     if largest.layout.is_measured:
         nbytes = in_steps(nbytes)
         ahead = options.most_ahead(nbytes, threads)
-    slots = ahead + 2  # in work, at the consumer, and one it has not let go of yet
+    slots = ahead + 2  # in work, at the consumer, and one it has not released yet
     if workers:
         slots = slots_for(workers, options.prefetch_factor)
     pinned = 0
@@ -214,5 +214,5 @@ def memory_plan(largest: BatchLayout, options: Options, threads: int, workers: i
 
 
 def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
-    """Processes that run Python callables; 0: there are none, or the consumer's thread runs them."""
+    """Return the number of processes for Python callables; 0: none, or the consumer's thread runs them."""
     return workers_for(options, threads.threads) if runs_python(plan, options) else 0

@@ -1,8 +1,8 @@
-"""Samples with boxes, masks, points and further pictures, as Python callables get them and give them back.
+"""Samples with boxes, masks, points and further pictures, as Python callables take and return them.
 
-Where something of torchvision's v2 is in the chain, a sample is a dict of ``tv_tensors``, which its steps
-move together. What v2 would leave behind is done here: the rows of dropped boxes, points that trade places in
-a mirror, and points that nobody has labelled.
+If torchvision's v2 is in the chain, a sample is a dict of ``tv_tensors``, which its steps move together. This
+module does what v2 does not: it drops rows along with boxes, swaps paired points in a mirror, and leaves
+unlabelled points in place.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fastload.transforms.compiler import ViewTail, as_picture, takes_generator
 from fastload.transforms.plan import Plan
 from fastload.transforms.recognised import on_tensor, scale_to_float32
 
-_PROBE = ".mirrored"  # the key of three points that say whether a step mirrors
-_ROUNDED = 1e-3  # of a pixel: what lies no further behind the border lies on it
+_PROBE = ".mirrored"  # the key of three points that show whether a step mirrors
+_ROUNDED = 1e-3  # pixels: what lies no further past the border counts as on it
 _CONVERTERS = ("PILToTensor", "ToImage", "ToPureTensor")
 
 
 def tv_tensors() -> Any:
-    """torchvision's module of that name.
+    """Return torchvision's module of that name.
 
     Raises:
         LibraryMissing: this torchvision has none.
@@ -47,12 +47,12 @@ class Part:
     """A field of a sample.
 
     Args:
-        key: under which callables get it; ``name``: under which the batch has it.
-        kind: of the schema.
-        view: of the sample.
-        dense: objects' masks instead of outlines.
-        format: of boxes as the core delivers them; ``becomes``: as they are delivered in the end.
-        leader: the key of the boxes that it has a row for each of; None: of none.
+        key: its name for callables; ``name``: its name in the batch.
+        kind: the schema's kind.
+        view: the number of the sample's view.
+        dense: whether it has objects' masks instead of outlines.
+        format: of boxes as the core delivers them; ``becomes``: as the batch has them.
+        leader: the key of the boxes for each of which it has a row; None: there are none.
     """
 
     key: str
@@ -66,16 +66,16 @@ class Part:
 
     @property
     def visibility(self) -> str:
-        """The key of whether points are visible."""
+        """The key of the points' visibility."""
         return f"{self.key}_visibility"
 
 
 class Scope:
-    """What callables get of a sample: all of it, or one of its views.
+    """The part of a sample that callables get: all of it, or one of its views.
 
     Args:
         parts: the fields.
-        rich: whether they get ``tv_tensors``.
+        rich: whether callables get ``tv_tensors``.
     """
 
     def __init__(self, parts: Sequence[Part], rich: bool) -> None:
@@ -85,11 +85,11 @@ class Scope:
         self.images = [part.key for part in first]
         self.pictures = [part.key for part in parts if isinstance(part.kind, (Image, Mask))]
 
-    # ---- from the core's tensors and back ------------------------------------------------------
+    # ---- From the core's tensors and back ------------------------------------------------------
 
     def given(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        """The sample as callables of it get it."""
-        found: dict[str, Any] = {}
+        """Return the sample as callables get it."""
+        fields: dict[str, Any] = {}
         canvas: dict[int, tuple[int, int]] = {}
         tv = tv_tensors() if self.rich else None
         for part in self.parts:
@@ -98,9 +98,9 @@ class Scope:
             value = sample[part.name]
             if isinstance(part.kind, (Image, Mask)) and isinstance(value, torch.Tensor):
                 canvas.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
-            found[part.key] = value if tv is None else self._wrapped(tv, part, value, canvas, found)
+            fields[part.key] = value if tv is None else self._wrapped(tv, part, value, canvas, fields)
         names = {part.name for part in self.parts}
-        return {**found, **{name: value for name, value in sample.items() if name not in names}}
+        return {**fields, **{name: value for name, value in sample.items() if name not in names}}
 
     def _wrapped(self, tv: Any, part: Part, value: Any, canvas: dict[int, Any], found: dict[str, Any]) -> Any:
         kind = part.kind
@@ -122,21 +122,21 @@ class Scope:
         return value
 
     def tensors(self, sample: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With pictures that are PIL's as tensors."""
-        found: dict[str, Any] = {}
+        """Return the sample with PIL's pictures as tensors."""
+        tensors: dict[str, Any] = {}
         for part in self.parts:
             value = sample.get(part.key)
             if isinstance(part.kind, (Image, Mask)) and value is not None:
                 value = _as_tensor(part, value)
-                if self.rich and isinstance(value, np.ndarray):  # which v2 would leave where it is
+                if self.rich and isinstance(value, np.ndarray):  # v2 would not move it
                     value = _of_array(part, value)
                 rich = self.rich and type(value) is torch.Tensor
                 kind = type(part.kind).__name__
-                found[part.key] = getattr(tv_tensors(), kind)(value) if rich else value
-        return {**sample, **found} if found else sample
+                tensors[part.key] = getattr(tv_tensors(), kind)(value) if rich else value
+        return {**sample, **tensors} if tensors else sample
 
     def taken(self, sample: Any, given: Mapping[str, Any]) -> Any:
-        """The sample as batches are made of it, its fields in the order that they had."""
+        """Return the sample as batches are made from it, with its fields in their original order."""
         if not isinstance(sample, Mapping):
             return sample
         found = self._taken(sample)
@@ -168,7 +168,7 @@ class Scope:
             raise ValueError(
                 f"The transform's callables leave {part.key!r} as {value.format.value}, and batches have "
                 f"them as {part.becomes.upper()}. Convert them back there, or write "
-                "ConvertBoundingBoxFormat into the chain as a step of its own, which says what batches have."
+                "ConvertBoundingBoxFormat into the chain as a separate step, which says what batches have."
             )
         if value.format.value != part.becomes.upper():
             from torchvision.transforms.v2 import functional
@@ -181,55 +181,55 @@ class Scope:
         return rows
 
     def pure(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        """With plain tensors in place of ``tv_tensors``."""
+        """Return the sample with plain tensors in place of ``tv_tensors``."""
         return {key: plain(value) for key, value in sample.items()}
 
     def like(self, made: Any, before: Mapping[str, Any]) -> Any:
-        """What a callable made of ``before``, whose plain tensors are ``tv_tensors`` again."""
+        """Return what a callable made of ``before``, with ``tv_tensors`` in place of plain tensors."""
         if not isinstance(made, Mapping):
             return made
-        found = {**made, **self.tensors({key: made[key] for key in self.pictures if key in made})}
-        canvas = self._canvas(found)
+        sample = {**made, **self.tensors({key: made[key] for key in self.pictures if key in made})}
+        canvas = self._canvas(sample)
         for part in self.parts:
-            value, old = found.get(part.key), before.get(part.key)
+            value, old = sample.get(part.key), before.get(part.key)
             is_plain = type(value) is torch.Tensor
             if is_plain and old is not None and hasattr(old, "canvas_size"):
                 size = canvas.get(part.view, old.canvas_size)
-                found[part.key] = tv_tensors().wrap(value, like=old, canvas_size=size)
+                sample[part.key] = tv_tensors().wrap(value, like=old, canvas_size=size)
             elif is_plain and isinstance(old, torch.Tensor) and type(old) is not torch.Tensor:
-                found[part.key] = tv_tensors().wrap(value, like=old)
-        return found
+                sample[part.key] = tv_tensors().wrap(value, like=old)
+        return sample
 
     def _canvas(self, sample: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
-        """Height and width of each view's picture, or of its mask."""
-        found: dict[int, tuple[int, int]] = {}
+        """Return height and width of each view's picture, or else mask."""
+        sizes: dict[int, tuple[int, int]] = {}
         for part in self.parts:
             value = sample.get(part.key)
             if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
-                found.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
-        return found
+                sizes.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
+        return sizes
 
     def on_canvas(self, made: Any) -> Any:
-        """Give boxes and points of no rows the picture's canvas: v2's rotations leave them the one before."""
+        """Give empty boxes and points the picture's canvas: v2's rotations leave them the previous one."""
         if not isinstance(made, Mapping):
             return made
-        found = dict(made)
-        canvas = self._canvas(found)
+        sample = dict(made)
+        canvas = self._canvas(sample)
         for part in self.parts:
-            value = found.get(part.key)
+            value = sample.get(part.key)
             if isinstance(value, torch.Tensor) and hasattr(value, "canvas_size") and not len(value):
                 size = canvas.get(part.view, value.canvas_size)
-                found[part.key] = tv_tensors().wrap(plain(value), like=value, canvas_size=size)
-        return found
+                sample[part.key] = tv_tensors().wrap(plain(value), like=value, canvas_size=size)
+        return sample
 
-    # ---- what follows boxes ----------------------------------------------------------------------
+    # ---- What follows boxes ----------------------------------------------------------------------
 
     def leaders(self) -> list[Part]:
-        """The boxes that others may follow."""
+        """Return the boxes that other fields may follow."""
         return [part for part in self.parts if isinstance(part.kind, Boxes) and part.leader is None]
 
     def followers(self, leader: str) -> Iterator[str]:
-        """The keys of what has a row for each of these boxes."""
+        """Yield the keys of fields that have a row for each of these boxes."""
         for part in self.parts:
             if part.leader == leader:
                 yield part.key
@@ -237,10 +237,10 @@ class Scope:
                     yield part.visibility
 
     def check_rows(self, sample: Any, before: Mapping[str, int], name: str) -> None:
-        """Refuse what a callable has left behind.
+        """Check that a callable dropped the rows of dropped boxes, too.
 
         Raises:
-            ValueError: boxes went, and what is of them has other numbers of rows.
+            ValueError: a field that follows boxes has another number of rows.
         """
         if not isinstance(sample, Mapping):
             return
@@ -258,28 +258,28 @@ class Scope:
                     )
 
     def counts(self, sample: Any) -> dict[str, int]:
-        """Rows of what has a number of its own."""
+        """Return the number of rows of each field that has rows."""
         if not isinstance(sample, Mapping):
             return {}
-        found = {key: _count(value) for key, value in sample.items()}
-        return {key: count for key, count in found.items() if count is not None}
+        counts = {key: _count(value) for key, value in sample.items()}
+        return {key: count for key, count in counts.items() if count is not None}
 
 
 def _at_border(boxes: Any) -> Any:
-    """Corners of boxes. What float32 has rounded past the border, on the way from centres and from parts of a
-    side, lies on it: v2 drops the boxes that reach over it."""
+    """Return corners of boxes, clamped where float32 rounded them past the border on the way from centres or
+    fractions of a side: v2 drops boxes that reach past it."""
     from torchvision.transforms.v2 import functional
 
-    found = functional.convert_bounding_box_format(boxes, new_format="XYXY")
-    if not found.is_floating_point() or not len(found):
-        return found
-    inside = functional.clamp_bounding_boxes(found)
-    near = (plain(found) - plain(inside)).abs() < _ROUNDED
-    return tv_tensors().wrap(torch.where(near, plain(inside), plain(found)), like=found)
+    corners = functional.convert_bounding_box_format(boxes, new_format="XYXY")
+    if not corners.is_floating_point() or not len(corners):
+        return corners
+    inside = functional.clamp_bounding_boxes(corners)
+    near = (plain(corners) - plain(inside)).abs() < _ROUNDED
+    return tv_tensors().wrap(torch.where(near, plain(inside), plain(corners)), like=corners)
 
 
 def plain(value: Any) -> Any:
-    """A tensor without a type of its own; anything else as it is."""
+    """Return a tensor of a subclass as a plain one; anything else as it is."""
     if isinstance(value, torch.Tensor) and type(value) is not torch.Tensor:
         return value.as_subclass(torch.Tensor)
     return value
@@ -292,18 +292,18 @@ def _count(value: Any) -> int | None:
 
 
 def _as_tensor(part: Part, value: Any) -> Any:
-    """A picture of PIL's as a (C, H, W) tensor, a mask as (H, W); anything else as it is."""
+    """Return a PIL picture as a (C, H, W) tensor, a mask as (H, W); anything else as it is."""
     if not isinstance(part.kind, (Image, Mask)) or not hasattr(value, "getbands"):
         return value
     return _of_array(part, np.array(value))
 
 
 def _of_array(part: Part, value: Any) -> Any:
-    """A picture (H, W, C), as Albumentations and its like leave it, as (C, H, W), and a mask as it is."""
-    found = torch.from_numpy(np.require(value, requirements=["C", "W"]))
+    """Return a picture (H, W, C), as Albumentations leaves it, as (C, H, W), and a mask as it is."""
+    tensor = torch.from_numpy(np.require(value, requirements=["C", "W"]))
     if isinstance(part.kind, Mask):
-        return found
-    return found.permute(2, 0, 1) if found.dim() == 3 else found.unsqueeze(0)
+        return tensor
+    return tensor.permute(2, 0, 1) if tensor.dim() == 3 else tensor.unsqueeze(0)
 
 
 class Step:
@@ -311,9 +311,9 @@ class Step:
 
     Args:
         scope: what it gets.
-        called: what is known of it.
-        run: the callable, for pictures that are PIL's or tensors.
-        behind_image: whether one that gets pictures alone stands before it, whose results it gets untouched.
+        called: what is known about it.
+        run: the callable, for PIL's pictures or tensors.
+        behind_image: whether it follows a callable on pictures alone, whose results it gets unchanged.
     """
 
     def __init__(
@@ -348,7 +348,7 @@ class Step:
         self._scope.check_rows(made, before, self._name)
         return made
 
-    # ---- what kinds of callables get -------------------------------------------------------------
+    # ---- What each kind of callable gets ---------------------------------------------------------
 
     def _of_user(self, run: Callable[..., Any], called: Called) -> Callable[..., Any]:
         scope = self._scope
@@ -364,7 +364,7 @@ class Step:
         return user
 
     def _on_image(self, called: Called, run: Callable[..., Any]) -> Callable[..., Any]:
-        """On one picture of the sample, and nothing else of it."""
+        """Return a function that runs the callable on one picture of a sample, and nothing else of it."""
         scope = self._scope
         key = scope.images[0] if called.field is None and scope.images else called.field
         part = next((one for one in scope.parts if one.name == key or one.key == key), None)
@@ -382,7 +382,7 @@ class Step:
         return on_image
 
     def _of_v2(self, item: Any, called: Called) -> Callable[..., Any]:
-        """On all of the sample, as torchvision's v2 does it."""
+        """Return a function that runs it on all of a sample, as torchvision's v2 does."""
         name, parts = short_name(item), parts_of(item)
         if parts is not None:
             inner = [self._inner(part, called) for part in parts]
@@ -404,7 +404,7 @@ class Step:
         return lambda sample: self._as_tensor(item, sample)
 
     def _inner(self, part: Any, called: Called) -> Callable[..., Any]:
-        """One of a container's callables, which get what it gets."""
+        """Return the function for one of a container's callables, which get what the container gets."""
         known = replace(look(part), state=called.state, pure=called.pure)
         if known.takes == "image":
             run = on_tensor(known.function) if called.state != "pil" else known.function
@@ -415,7 +415,7 @@ class Step:
         return self._of_user(known.function, known)
 
     def _as_tensor(self, item: Any, sample: Any) -> Any:
-        """With the picture as a plain tensor, which v2 takes the first one for."""
+        """Run ``item`` with the picture as a plain tensor: v2 takes the first one as the picture."""
         if not isinstance(sample, Mapping):
             return item(sample)
         (key,) = self._scope.images
@@ -428,15 +428,15 @@ class Step:
         images = {key: scale_to_float32(sample[key]) for key in self._scope.images if key in sample}
         return self._scope.like({**sample, **images}, sample)
 
-    # ---- objects ------------------------------------------------------------------------------------
+    # ---- Objects ------------------------------------------------------------------------------------
 
     def _has_boxes(self, sample: Any) -> bool:
-        """torchvision's RandomIoUCrop waits for boxes for ever, where it has no option to leave all."""
+        """Whether there are boxes: without any, torchvision's RandomIoUCrop may loop for ever."""
         leaders = self._scope.leaders()
         return not isinstance(sample, Mapping) or any(len(sample.get(one.key, ())) for one in leaders)
 
     def _sanitized(self, item: Any, sample: Any) -> Any:
-        """With what is of boxes dropped with them, whatever labels_getter names besides."""
+        """Drop boxes together with the fields that follow them, and with those that labels_getter names."""
         if not isinstance(sample, Mapping):
             return item(sample)
         (leader,) = self._scope.leaders()
@@ -458,7 +458,7 @@ class Step:
         return found
 
     def _with_points(self, sample: Mapping[str, Any], more: dict[str, Any]) -> Any:
-        """With points that change places in a mirror, and those at 0, 0 that nobody labelled left there."""
+        """Run the callable, swap paired points if it mirrors, and leave unlabelled points at (0, 0)."""
         tv = tv_tensors()
         first = next((sample[part.key] for part in self._points if part.key in sample), None)
         if first is None:
@@ -480,7 +480,7 @@ class Step:
 
 
 def _named_by(getter: Any, sample: Mapping[str, Any]) -> list[str]:
-    """The keys of what SanitizeBoundingBoxes' own ``labels_getter`` names."""
+    """Return the keys of what SanitizeBoundingBoxes' ``labels_getter`` returns."""
     if not callable(getter):
         return []
     named = getter(sample)
@@ -497,7 +497,7 @@ def _rows_of(value: Any, rows: torch.Tensor) -> Any:
 
 
 def _is_mirrored(points: torch.Tensor) -> bool:
-    """Whether the corners of a picture have changed their sense."""
+    """Whether the corners of a picture have changed their orientation."""
     (x0, y0), (x1, y1), (x2, y2) = points.tolist()
     return bool((x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0) < 0)
 
@@ -505,7 +505,7 @@ def _is_mirrored(points: torch.Tensor) -> bool:
 def _seen_to(
     part: Part, before: Mapping[str, Any], after: Mapping[str, Any], mirrors: bool
 ) -> dict[str, Any]:
-    """Points behind a step, and whether they are visible."""
+    """Return points after a step, and their visibility."""
     new = after[part.key]
     rows, seen = plain(new).clone(), after.get(part.visibility)
     if seen is not None:
@@ -527,7 +527,7 @@ def _seen_to(
 def _in_scope(
     scope: Scope, callables: Sequence[tuple[Called, Callable[..., Any]]], number: int
 ) -> Callable[..., Any]:
-    """What calls some callables, one after the other; ``number``: of the view, which draws differently."""
+    """Return a function that calls callables in turn; ``number``: of the view, which has its own draws."""
     steps: list[Step] = []
     for called, function in callables:
         behind = bool(steps) and steps[-1].takes == "image"
@@ -553,10 +553,10 @@ def _in_turn(parts: Sequence[Callable[[Any], Any]], sample: Any) -> Any:
 
 
 class HandOver:
-    """Makes the callables of a loader's tail callables of samples that are dicts.
+    """An adapter that lets the callables of a loader's tail take samples that are dicts.
 
     Args:
-        schema: of the dataset.
+        schema: the dataset's.
         layout: of a sample.
         plan: the compiled transform.
         groups: ``objects=`` of the DataLoader.
@@ -570,7 +570,7 @@ class HandOver:
         self._fields = [(field, schema[field.schema_name]) for field in layout.fields if not field.is_origin]
 
     def ready(self) -> Callable[..., Any]:
-        """What calls the callables on a sample, with a ``torch.Generator`` of its own for each."""
+        """Return a function that calls the callables on a sample, each with its own ``torch.Generator``."""
         runs: list[Callable[..., Any]] = []
         whole: list[tuple[Called, Callable[..., Any]]] = []
         for called, function in zip(self._plan.called, self._plan.tail, strict=True):
@@ -591,7 +591,7 @@ class HandOver:
         return run
 
     def as_v2(self, sample: Any) -> Any:
-        """A finished sample as torchvision's v2 takes it, for a ``collate_fn`` that calls it."""
+        """Return a finished sample as torchvision's v2 takes it, for a ``collate_fn`` that calls it."""
         if not isinstance(sample, Mapping):
             return sample
         parts = [self._part(field, kind, None) for field, kind in self._fields]
@@ -599,7 +599,7 @@ class HandOver:
 
     def _of_view_tail(self, tail: ViewTail) -> Callable[..., Any]:
         called = [
-            # It has no name for the others: a view's own callables get its picture alone.
+            # A view's own callables get its picture alone.
             replace(one, takes="image") if one.takes == "sample" else one
             for one in self._plan.of_view(tail.number).called
         ]
@@ -607,11 +607,11 @@ class HandOver:
         return _in_scope(self._of_view(tail.number), pairs, tail.number)
 
     def _whole(self) -> Scope:
-        """All of a sample."""
+        """Return the scope of all of a sample."""
         return Scope([self._part(field, kind, None) for field, kind in self._fields], self._plan.is_v2)
 
     def _of_view(self, number: int) -> Scope:
-        """One of its views, under the names that the set's fields have."""
+        """Return the scope of one view, with the names of the set's fields."""
         found = []
         for field, kind in self._fields:
             seen = bool(field.of) or field.view == number

@@ -1,5 +1,4 @@
-"""Python callables on the pictures that the core has decoded: in the consumer, or in worker processes
-ahead of it."""
+"""Python callables on pictures that the core decoded, run in the consumer or ahead in worker processes."""
 
 from __future__ import annotations
 
@@ -50,20 +49,15 @@ from fastload.sampler import Sampler
 from fastload.transforms.callables import calls_v2
 from fastload.transforms.plan import Plan
 
-# ---- Where Python callables run ---------------------------------------------------------------------
-# In the consumer's thread, or in worker processes ahead of it.
-#
-# Either way the process's random generators are theirs alone while they run
-# (``fastload.machine.generators``), so each sample's draws are the same in every run, and the model's own
-# go on as if there were no callables. Threads cannot have that: the generators belong to the process.
+# ---- Callables in the consumer's thread -------------------------------------------------------------
+# Here as in worker processes, callables have the process's random generators to themselves while they run
+# (``fastload.machine.generators``), so each sample's draws are the same in every run, and the model's draws
+# go on as if there were no callables. Threads cannot do this: the generators belong to the process.
 
 
 @dataclass(frozen=True)
 class TailParts:
-    """What both stages need.
-
-    ``source`` decodes whole batches, or pictures of different sizes one by one.
-    """
+    """What both stages need; ``source`` decodes whole batches, or pictures of different sizes one by one."""
 
     dataset: Packed
     sampler: Sampler
@@ -73,30 +67,30 @@ class TailParts:
     source: NativeBackend | Renderer
 
     def request(self, key: BatchKey) -> Request:
-        """What the renderer shall decode."""
+        """Return what the renderer has to decode."""
         batch = self.sampler.batch(*key)
         return Request(key.epoch, batch.ids, batch.draws, self.policy.substitutes(key, batch))
 
     def following(self, key: BatchKey) -> BatchKey | None:
-        """The batch after ``key`` in its epoch."""
+        """Return the key of the batch after ``key`` in its epoch, or None."""
         after = key._replace(step=key.step + 1)
         return after if self.sampler.has_batch(*after) else None
 
 
 class InlineStage:
-    """The consumer's thread runs the callables, when it asks for a batch: ``num_workers=0``."""
+    """The stage for ``num_workers=0``: the consumer's thread runs the callables when it asks for a batch."""
 
     def __init__(self, parts: TailParts) -> None:
         self._parts = parts
 
     @property
     def waited(self) -> float:
-        """Seconds in which the consumer was blocked by decoding."""
+        """Seconds for which decoding blocked the consumer."""
         source = self._parts.source
         return source.feeder.waited if isinstance(source, NativeBackend) else 0.0
 
     def take(self, key: BatchKey) -> Any:
-        """The batch ``key``."""
+        """Return the batch ``key``."""
         parts = self._parts
         try:
             if isinstance(parts.source, Renderer):
@@ -113,50 +107,47 @@ class InlineStage:
 
     def _rendered(self, key: BatchKey, renderer: Renderer) -> Any:
         request, batch = self._parts.request(key), None
-        images, found = renderer(request)
+        images, rendered = renderer(request)
         try:
             with kept(), suppress(Stopped):  # note() raises then
-                labels = torch.from_numpy(found.labels)
+                labels = torch.from_numpy(rendered.labels)
                 batch = self._parts.tail.batch(images, labels, key.epoch, request.ids, request.draws)
         finally:
-            self._parts.policy.note(key, found.faults)
+            self._parts.policy.note(key, rendered.faults)
         return batch
 
     def cancel(self) -> None:
-        """Nothing is in work here."""
+        """Do nothing: no batches are in work."""
 
     close = cancel
 
 
-# ---- Python callables in worker processes -----------------------------------------------------------
-# Torch's own workers, with our work.
-#
-# The core's threads decode in this process, into memory that the workers share.
+# ---- Callables in worker processes ------------------------------------------------------------------
 
-_PARENT_SECONDS = 5.0  # how often a worker that waits for decoding looks whether its parent lives
+_PARENT_SECONDS = 5.0  # how often a worker that waits for decoding checks that its parent lives
 
 
 class _Work(NamedTuple):
-    """A batch for a worker: of a shared slot, or to be decoded there."""
+    """A batch for a worker: in a shared slot, or to be decoded by the worker."""
 
     request: Request
     slot: int = -1
 
 
 class _Done(NamedTuple):
-    """What a worker made of a batch."""
+    """A worker's result for a batch."""
 
     batch: Any
     faults: list[Fault]
     failure: _Failure | None = None
-    lack: str = ""  # torch's words about what has no room where batches are handed over
+    lack: str = ""  # torch's message if shared memory had no room for the batch
 
 
 class _Failure(NamedTuple):
     """A callable's error, as far as it can be pickled."""
 
     sample: int
-    error: bytes  # pickled; empty where it cannot be
+    error: bytes  # pickled; empty if it cannot be
     name: str
     message: str
     where: str  # traceback
@@ -174,17 +165,17 @@ class _Failure(NamedTuple):
         return cls(error.sample, pickled, type(cause).__name__, str(cause), where)
 
     def cause(self) -> BaseException:
-        """The error, or one that looks like it, raised from its traceback."""
+        """Return the error, or one that looks like it, with its traceback as cause."""
         if self.error:
-            found: BaseException = ForkingPickler.loads(self.error)
+            error: BaseException = ForkingPickler.loads(self.error)
         else:
-            found = type(self.name, (Exception,), {})(self.message)
-        found.__cause__ = RuntimeError(f"in a worker process:\n{self.where}")
-        return found
+            error = type(self.name, (Exception,), {})(self.message)
+        error.__cause__ = RuntimeError(f"in a worker process:\n{self.where}")
+        return error
 
 
 class _Bench(Dataset[Any]):
-    """What the worker processes have: a torch Dataset whose "samples" are whole batches, by their work."""
+    """The torch Dataset of the worker processes, whose "samples" are whole batches, by their work."""
 
     def __init__(self, parts: TailParts, slots: SharedSlots | None, ready: list[Any], parent: Parent) -> None:
         self._parent = parent
@@ -194,13 +185,13 @@ class _Bench(Dataset[Any]):
         self._ready = ready
 
     def __getitem__(self, work: _Work) -> _Done | None:
-        """The batch; None if it has been given up."""
+        """Return the batch; None if it has been given up."""
         faults: list[Fault] = []
         try:
             if work.slot < 0:
                 assert self._renderer is not None
-                images, found = self._renderer(work.request)
-                faults, labels = found.faults, torch.from_numpy(found.labels)
+                images, rendered = self._renderer(work.request)
+                faults, labels = rendered.faults, torch.from_numpy(rendered.labels)
                 batch = self._tail.batch(images, labels, *work.request[:3])
             else:
                 slot = self._wait(work)
@@ -235,14 +226,14 @@ def _as_is(batch: Any) -> Any:
 @contextmanager
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
-        # As many as there are decoding threads, which is the user's number or the CPU budget.
+        # There are as many workers as decoding threads: the user's number, or the CPU budget.
         warnings.filterwarnings("ignore", message="This DataLoader will create")
-        # Our threads hold no lock at a fork that a worker would want: they never run a worker's code.
+        # At a fork our threads hold no lock that a worker would want: they never run a worker's code.
         warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")
         yield
 
 
-# Stages whose worker processes are this process's; a forked child must not end its parent's.
+# Stages whose worker processes belong to this process; a forked child must not end its parent's.
 _stages: weakref.WeakSet[WorkerStage] = weakref.WeakSet()
 
 
@@ -255,14 +246,14 @@ os.register_at_fork(after_in_child=_forget_workers)
 
 
 class WorkerStage:
-    """Worker processes run the callables, ahead of the consumer: torch's own workers, with our work.
+    """The stage with worker processes, torch's own, that run the callables ahead of the consumer.
 
-    The core's threads decode in this process, into shared memory. Workers begin with an epoch and end with
-    it, unless ``persistent_workers``; as torch's do they see callables as they are then.
+    The core's threads decode in this process, into shared memory. Unless ``persistent_workers``, workers live
+    for an epoch; as torch's do, they see callables as they are when the workers start.
 
     Args:
         parts: what to do.
-        workers: processes.
+        workers: number of processes.
         slots: what the feeder's engine writes into.
     """
 
@@ -292,7 +283,7 @@ class WorkerStage:
                 timeout=options.timeout,
                 worker_init_fn=WorkerInit(parent, options.worker_init_fn),
                 multiprocessing_context=context,
-                generator=torch.Generator(),  # else it draws from the model's
+                generator=torch.Generator(),  # else it would draw from the model's
             )
         self._iterator: Iterator[Any] | None = None
         self._next: BatchKey | None = None
@@ -302,7 +293,7 @@ class WorkerStage:
         _stages.add(self)
 
     def take(self, key: BatchKey) -> Any:
-        """The batch ``key``; the ones after it are in work when it returns.
+        """Return the batch ``key``; the next ones are in work by then.
 
         Raises:
             SampleError: a callable failed, or a sample was bad.
@@ -336,14 +327,14 @@ class WorkerStage:
         try:
             with _quiet(), interrupts_kept(), named_shortage():
                 self._iterator = iter(self._loader)
-        except BaseException as error:  # persistent workers are asked whether they are there
-            asked, self._loader._iterator = self._loader._iterator, None  # they would answer to the next one
+        except BaseException as error:  # torch has asked persistent workers whether they are alive
+            asked, self._loader._iterator = self._loader._iterator, None  # the next one would get the answers
             if isinstance(error, Exception):
                 raise_if_not_delivered(asked, error)
             raise
 
     def _end(self) -> None:
-        """The epoch is through: let torch see it, so that it ends workers that do not persist."""
+        """Let torch see the end of the epoch, so that it ends workers that do not persist."""
         assert self._iterator is not None
         next(self._iterator, None)
         self._iterator = None
@@ -359,7 +350,7 @@ class WorkerStage:
         raise failed(done.failure.sample, self._parts.dataset, cause) from cause
 
     def works(self) -> Iterator[_Work]:
-        """What torch asks for when it has room for one more batch."""
+        """Yield work; torch asks for the next when it has room for one more batch."""
         for ready in self._ready:  # what a cancelled epoch left
             while ready.acquire(block=False):
                 pass
@@ -386,7 +377,7 @@ class WorkerStage:
             self._ready[pending.slot.number].release()
 
     def _release(self, key: BatchKey) -> None:
-        """A worker is done with the slot; raises what went wrong while it was filled."""
+        """Give back the slot that a worker is done with; raise what went wrong while it was filled."""
         if key in self._pending:
             pending, watched = self._pending.pop(key)
             assert self._slots is not None
@@ -415,7 +406,7 @@ class WorkerStage:
         self._pending.clear()
 
     def disown(self) -> None:
-        """In a forked child: threads and workers are the parent's, and go on."""
+        """Let go of threads and workers in a forked child: they belong to the parent and go on."""
         for iterator in (self._iterator, getattr(self._loader, "_iterator", None)):
             if iterator is not None:
                 disown(iterator)
@@ -423,7 +414,7 @@ class WorkerStage:
         self._pending.clear()
 
     def close(self) -> None:
-        """End the processes and the thread. Idempotent; nothing after fork()."""
+        """End the processes and the thread. Idempotent; does nothing after fork()."""
         if os.getpid() != self._pid:
             return
         self.cancel()
@@ -437,7 +428,7 @@ class WorkerStage:
 
 
 class _Works:
-    """The sampler of torch's DataLoader."""
+    """The sampler of torch's DataLoader, which yields work."""
 
     def __init__(self, stage: WorkerStage) -> None:
         self._stage = weakref.ref(stage)
@@ -448,15 +439,14 @@ class _Works:
         return stage.works()
 
 
-# ---- The back end of Python callables ---------------------------------------------------------------
-# What they make of the pictures that the core has decoded.
+# ---- The back end -----------------------------------------------------------------------------------
 
 
 class PythonBackend:
-    """Callables and ``collate_fn`` on decoded samples, in worker processes or within :meth:`batch`.
+    """Batches by callables and ``collate_fn`` on decoded samples, in worker processes or in :meth:`batch`.
 
-    Pictures of one size come from a native back end of its own. Where they differ there is no slot to decode
-    them into, and each is decoded where its callables run.
+    Pictures of one size come from its own native back end. If sizes differ, there is no slot to decode
+    into, and each picture is decoded where its callables run.
 
     Args:
         dataset: what to read.
@@ -476,12 +466,12 @@ class PythonBackend:
         if memory is None:
             self._decoding = _OneByOne(dataset, sampler, plan, options)
         else:
-            depth = 1 if workers else None  # the workers have the others
+            depth = 1 if workers else None  # the workers have the other batches
             self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
         delivery = memory.delivery if memory is not None else None
         handed = None
         if delivery is not None and not delivery.is_pair and (plan.tail or calls_v2(options.collate_fn)):
-            from fastload.backends.callable_samples import HandOver  # pairs need nothing of it
+            from fastload.backends.callable_samples import HandOver  # pairs do not need it
 
             handed = HandOver(dataset.schema, delivery.layout, plan, options.objects)
         tail = Tail(plan, options.collate_fn, options.seed, delivery, handed)
@@ -499,13 +489,13 @@ class PythonBackend:
 
     @property
     def goes_on(self) -> bool:
-        """Whether an error leaves what follows in work: without batches each bad sample is an error, and
-        worker processes take longer to begin than to make a sample. An error of a batch mostly ends the
-        program, which leaves no processes behind then."""
+        """Whether work goes on after an error: without batches each bad sample is an error, and worker
+        processes take longer to start than to make a sample. An error of a batch mostly ends the program,
+        which must then leave no processes behind."""
         return self._goes_on
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``: what the callables made of it; blocks.
+        """Return the batch ``key`` as the callables made it; blocks.
 
         Raises:
             SampleError: a callable failed, or as the error policy says.
@@ -519,18 +509,18 @@ class PythonBackend:
         self._decoding.cancel()
 
     def close(self) -> None:
-        """End all threads and processes, and let go of the caches. Idempotent."""
+        """End all threads and processes, and release the caches. Idempotent."""
         self._decoding.end_threads()  # first: the stage's threads then have nothing to wait for
         self._stage.close()
         self._decoding.close()
 
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Return what was counted so far."""
         return self._decoding.counts()
 
 
 class _OneByOne:
-    """Pictures of different sizes, each decoded where it is asked for; in place of a native back end."""
+    """A source of pictures of different sizes, each decoded on request; in place of a native back end."""
 
     def __init__(self, dataset: Packed, sampler: Sampler, plan: Plan, options: Options) -> None:
         self.policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
@@ -539,25 +529,25 @@ class _OneByOne:
         self.renderer = Renderer(self._reading.dataset, plan, options.seed, *limits)
 
     def tuning(self, key: BatchKey) -> AbstractContextManager[None]:
-        """There is nothing to tune."""
+        """Do nothing: there is nothing to tune."""
         return nullcontext()
 
     def cancel(self) -> None:
-        """Nothing is in work here."""
+        """Do nothing: no batches are in work."""
 
     end_threads = cancel
 
     def close(self) -> None:
-        """Let go of the caches. Idempotent."""
+        """Release the caches. Idempotent."""
         self._reading.close()
 
     def counts(self) -> Counts:
-        """What was counted so far: no threads."""
+        """Return what was counted so far, without threads."""
         return Counts(cache=self._reading.counts())
 
 
 def _memory(form: Form, options: Options, workers: int) -> tuple[BatchMemory, SharedSlots | None]:
-    """Where batches are decoded into; where worker processes shall see it, also as that."""
+    """Return the memory that batches are decoded into, and the same as shared slots if there are workers."""
     if not workers:
         return host_memory(form, options), None
     shared = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))

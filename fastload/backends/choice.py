@@ -1,4 +1,4 @@
-"""What delivers batches to a DataLoader, and the choice of it: a back end is imported when it is chosen."""
+"""The choice of the back end that delivers a DataLoader's batches; it is imported when it is chosen."""
 
 from __future__ import annotations
 
@@ -42,19 +42,17 @@ if TYPE_CHECKING:
     from fastload.transfer.streams import Gpu
 
 
-# ---- Where a transform's erasing happens ------------------------------------------------------------
-# In the core behind its store, or on whole batches where they are normalised.
+# ---- Erasing: in the core, or on whole batches ------------------------------------------------------
 
 
 def erases_batches(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> bool:
-    """Whether whole batches are erased of, by torch's operations, because the core's pixels are not the final
-    ones.
+    """Whether torch erases in whole batches, because the core's pixels are not the final ones.
 
     Args:
         plan: the compiled transform.
         options: the loader's.
-        on_gpu: batches go to a device.
-        pairs: batches are images and labels.
+        on_gpu: whether batches go to a device.
+        pairs: whether batches are images and labels.
     """
     if plan.erase is None:
         return False
@@ -74,18 +72,17 @@ def _parts(options: Options) -> tuple[Any, ...]:
 
 
 def batch_parts(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> tuple[Any, ...]:
-    """What is done to whole batches: ``batch_transform``, behind the transform's own erasing, if that is
-    done there."""
+    """Return what is done to whole batches: the transform's erasing, if it is, and ``batch_transform``."""
     parts = _parts(options)
     return (plan.erase, *parts) if erases_batches(plan, options, on_gpu, pairs) else parts
 
 
 def of_core(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> Plan:
-    """The plan without what is done to whole batches."""
+    """Return the plan without what is done to whole batches."""
     return replace(plan, erase=None) if erases_batches(plan, options, on_gpu, pairs) else plan
 
 
-# ---- choice -----------------------------------------------------------------------------------------
+# ---- The choice -------------------------------------------------------------------------------------
 
 
 def make_backend(
@@ -97,16 +94,16 @@ def make_backend(
     threads: ThreadPlan,
     arguments: Mapping[str, Any],
 ) -> Backend:
-    """The back end for ``dataset``.
+    """Make the back end for ``dataset``.
 
     Args:
         dataset: a PackedDataset, several of them mixed, or any torch Dataset.
-        kind: which of these.
+        kind: which of these it is.
         sampler: which samples each batch has.
         plan: the compiled transform (packed datasets).
         options: the loader's options.
         threads: decoding threads (packed datasets).
-        arguments: the DataLoader's arguments as given, for torch's own.
+        arguments: the DataLoader's arguments as given, for torch's own loader.
     """
     if plan.scheduled:
 
@@ -161,7 +158,7 @@ def _moved(
     converter: Converter | None = None,
     origins: bool = False,
 ) -> Backend:
-    """``inner``, and what is done to its batches behind it."""
+    """Wrap ``inner`` in what is done to its batches."""
     if gpu is None and augmenter is None:
         return inner
     from fastload.backends.device import MovedBackend
@@ -171,7 +168,7 @@ def _moved(
 
 @dataclass(frozen=True)
 class _OfOne:
-    """Makes of a batch of one what torch makes of a sample where there are no batches."""
+    """A collate function that turns a batch of one into what torch makes of a single sample."""
 
     collate_fn: Callable[[Any], Any] | None
 
@@ -201,7 +198,7 @@ class _Samples:
 def _augmenter(
     sampler: Sampler, parts: tuple[Any, ...], plan: Plan, options: Options, gpu: Gpu | None, of: Packed | None
 ) -> Augmenter | None:
-    """``of``: what is read, if its batches are dicts of the dataset's fields."""
+    """Make the augmenter; ``of``: the dataset, if batches are dicts of its fields."""
     if not parts:
         return None
     from fastload.backends.fields import named_of
@@ -212,7 +209,7 @@ def _augmenter(
 
 
 def makes_empty_batches(options: Options) -> bool:
-    """Whether a batch may have no samples: the native decoder's on the host, as it comes."""
+    """Whether a batch may have no samples: only the native decoder's on the host, unchanged."""
     plain = options.backend == "native" and options.batch_transform is None and not options.unbatched
     return plain and not goes_to_gpu(options.device)
 
@@ -220,9 +217,9 @@ def makes_empty_batches(options: Options) -> bool:
 def plan_memory(
     dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`."""
+    """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
     workers = python_workers(plan, options, threads)
-    found = _batch_memory(dataset, plan, options, threads.most, workers)
+    memory = _batch_memory(dataset, plan, options, threads.most, workers)
     ahead = plan_read_ahead(dataset, sampler).buffer_bytes
     if options.backend == "dali":
         ahead *= 2  # for each of the two decoders
@@ -244,9 +241,9 @@ def plan_memory(
         from fastload.backends.fields import mosaic_bytes
 
         together = mosaic_bytes(dataset, plan, sampler, options, threads.most)
-    total = found["total"] + ahead + source + together + waiting
-    found = {
-        **found,
+    total = memory["total"] + ahead + source + together + waiting
+    memory = {
+        **memory,
         "read_ahead_bytes": ahead,
         "source_bytes": source,
         **({"mosaic_bytes": together} if together else {}),
@@ -257,8 +254,8 @@ def plan_memory(
     if options.cache.disk is not None:
         from fastload.backends.upcoming import disk_plan
 
-        found |= disk_plan(dataset.parts, sampler, options, streams, found["total"])
-    return found
+        memory |= disk_plan(dataset.parts, sampler, options, streams, memory["total"])
+    return memory
 
 
 def _batch_memory(
@@ -329,18 +326,17 @@ def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, th
     return NativeBackend(dataset, sampler, plan, options, threads, memory)
 
 
-# ---- Batches whose transform changes with the epoch -------------------------------------------------
-# One back end after the other.
+# ---- Transforms that change with the epoch ----------------------------------------------------------
 
 
 class ScheduledBackend:
-    """Batches of a plan that says what holds from which epoch on.
+    """Batches of a plan that changes at certain epochs.
 
-    There is one back end at a time, so its memory is never more than the largest one's. A change costs what
+    There is one back end at a time, so memory is never more than the largest one's. A change costs what
     an epoch's first batch costs after a restart.
 
     Args:
-        make: the back end of one of the plans.
+        make: makes the back end of one of the plans.
         plan: all of them.
     """
 
@@ -359,7 +355,7 @@ class ScheduledBackend:
         return self._errors + now
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``, as its epoch's plan has it."""
+        """Return the batch ``key`` by its epoch's plan."""
         return self._of(key.epoch).batch(key)
 
     def _of(self, epoch: int) -> Backend:
@@ -390,7 +386,7 @@ class ScheduledBackend:
             self._current[1].close()
 
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Return what was counted so far."""
         if self._current is None:
             return self._past
         return Counts.sum([self._past, self._current[1].counts()])

@@ -1,5 +1,4 @@
-"""Back ends whose batches lie on the device: decoded into pinned slots, or moved there from another back
-end."""
+"""Back ends with batches on the device: decoded into pinned slots, or moved there from another back end."""
 
 from __future__ import annotations
 
@@ -40,18 +39,18 @@ from fastload.transfer.pipeline import (
 from fastload.transfer.streams import Gpu, guarded
 from fastload.transforms.plan import Plan
 
-# ---- device -----------------------------------------------------------------------------------------
+# ---- Pairs of an image and a label on the device ----------------------------------------------------
 
 _MOVING = "moving batches to it"
 
 
 def ring_slots(options: Options) -> int:
-    """Host slots: ``prefetch_factor`` in work, and the ones that are being copied."""
+    """Return the number of host slots: ``prefetch_factor`` in work, and those that are being copied."""
     return options.most_prefetch + DEVICE_SLOTS
 
 
 def device_memory_plan(shape: SlotShape, options: Options, parameters: int = 0) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`; ``shape`` is the delivered batch's."""
+    """Plan the memory (:meth:`fastload.DataLoader.memory_plan`); ``shape`` is the delivered batch's."""
     layout = _full(replace(shape, dtype=torch.uint8), parameters)
     slots = ring_slots(options)
     pinned = ring_bytes(layout, slots)
@@ -68,15 +67,15 @@ def device_memory_plan(shape: SlotShape, options: Options, parameters: int = 0) 
 
 
 def _full(shape: SlotShape, parameters: int) -> BatchLayout:
-    """A full batch of one image and one label a sample."""
+    """Return the layout of a full batch with one image and one label per sample."""
     of = shape.layout(parameters)
     return of.of(shape.batch_size, [None] * len(of.fields))
 
 
 class PipelineBackend:
-    """What decodes into a device's slots: its batches come through a pipeline, and are augmented at its end.
+    """A back end that decodes into a device's slots: batches pass a pipeline, and are augmented at its end.
 
-    A subclass makes the host back end and the pipeline, whose ``deliver`` gives a batch and, on the device,
+    A subclass makes the host back end and the pipeline, whose ``deliver`` returns a batch and, on the device,
     what was drawn for its augmentation.
 
     Args:
@@ -97,7 +96,7 @@ class PipelineBackend:
         return self._host.errors
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key`` on the device, for use on the current stream.
+        """Return the batch ``key`` on the device, for use on the current stream.
 
         Raises:
             DeviceError: the device reports an error.
@@ -125,7 +124,7 @@ class PipelineBackend:
         self._pipeline.close()
 
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Return what was counted so far."""
         return replace(self._host.counts(), transfer=self._pipeline.counts())
 
 
@@ -179,7 +178,7 @@ class DeviceBackend(PipelineBackend):
             pending.slot.fields[PARAMETERS].numpy()[:] = drawn
 
     def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
-        """Images and labels; and the parameters, a view of the device slot."""
+        """Return images and labels, and the parameters, a view of the device slot."""
         fields = pending.slot.layout.raw(lambda begin, end: memory[begin:end])
         out = self._outputs.take(len(pending.batch.ids))
         self._gpu.launch(lambda: self._convert(fields, out))
@@ -197,11 +196,11 @@ class MovedBackend:
     """Batches of another back end, moved to the device (unless ``gpu`` is None), and augmented there or here.
 
     Args:
-        inner: whose batches may be any nesting of dicts, lists, tuples and tensors.
+        inner: the other back end; its batches may be any nesting of dicts, lists, tuples and tensors.
         gpu: where to; None: they stay on the host.
         augmenter: augmentation of whole batches, or None.
         sampler: which samples a batch has, for the augmentation's keys.
-        converter: converts uint8 images after a colour jitter; None: they come converted.
+        converter: converts uint8 images after a colour jitter; None: they are converted already.
         origins: see :class:`fastload.backends.options.Options`.
     """
 
@@ -231,14 +230,14 @@ class MovedBackend:
         return len(self._inner)  # type: ignore[arg-type]
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``, on the device.
+        """Return the batch ``key``, on the device.
 
         Raises:
             DeviceError: the device reports an error.
         """
         batch = self._inner.batch(key)
-        found = guarded(_MOVING, lambda: self._finish(batch, key))
-        return {**found, HOST: batch} if self._origins else found
+        moved = guarded(_MOVING, lambda: self._finish(batch, key))
+        return {**moved, HOST: batch} if self._origins else moved
 
     def _finish(self, batch: Any, key: BatchKey) -> Any:
         if self._augmenter is None:
@@ -258,11 +257,11 @@ class MovedBackend:
         return self._augmenter(batch, parameters, key)
 
     def place_state(self, key: BatchKey) -> dict[str, Any]:
-        """See :meth:`fastload.backends.torch_workers.TorchBackend.place_state`."""
+        """Pass on :meth:`fastload.backends.torch_workers.TorchBackend.place_state`."""
         return cast(PlacedBackend, self._inner).place_state(key)
 
     def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
-        """See :meth:`fastload.backends.torch_workers.TorchBackend.load_place_state`."""
+        """Pass on :meth:`fastload.backends.torch_workers.TorchBackend.load_place_state`."""
         cast(PlacedBackend, self._inner).load_place_state(key, state)
 
     def cancel(self) -> None:
@@ -274,17 +273,16 @@ class MovedBackend:
         self._inner.close()
 
     def counts(self) -> Counts:
-        """What was counted so far."""
-        found = self._inner.counts()
-        return replace(found, transfer=self._mover.stats()) if self._mover is not None else found
+        """Return what was counted so far."""
+        counts = self._inner.counts()
+        return replace(counts, transfer=self._mover.stats()) if self._mover is not None else counts
 
 
-# ---- Batches of any fields on the device ------------------------------------------------------------
-# One copy of what lies together in a slot, cut into fields there.
+# ---- Any fields on the device, by one copy of what lies together in a slot --------------------------
 
 
 def fields_memory_plan(dataset: Packed, plan: Plan, options: Options) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`."""
+    """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
     delivered = largest_batch(dataset, plan, options)
     layout = largest_batch(dataset, _Crossing.of(dataset, plan, delivered.layout).plan, options)
     slots, size = ring_slots(options), slot_bytes(layout)
@@ -305,11 +303,11 @@ def fields_memory_plan(dataset: Packed, plan: Plan, options: Options) -> dict[st
 
 @dataclass(frozen=True)
 class _Crossing:
-    """How pixels cross the bus.
+    """The form in which pixels cross the bus.
 
     Args:
         plan: the core's.
-        images: the fields that are converted on the device, with the plans that say to what.
+        images: the fields that are converted on the device, with the plans that they are converted by.
     """
 
     plan: Plan
@@ -317,7 +315,7 @@ class _Crossing:
 
     @classmethod
     def of(cls, dataset: Packed, plan: Plan, layout: SampleLayout) -> _Crossing:
-        """As uint8, where all images have 8 bits; else as they are delivered."""
+        """Choose uint8 if all images have 8 bits; else the form in which they are delivered."""
         fields = [field for field in layout.fields if not field.is_origin]
         kinds = {field.name: dataset.schema[field.schema_name].kind for field in fields}
         images = {name: kind for name, kind in kinds.items() if isinstance(kind, Image)}
@@ -337,7 +335,7 @@ class FieldsOnDevice(PipelineBackend):
     """A packed dataset of any fields, decoded into pinned memory, copied and converted on the device.
 
     Objects (text, JSON, outlines) stay on the host. Pictures of 8 bits cross as uint8. Batches of one size
-    come through a ring; the others through memory of what each of them needs.
+    pass a ring; others pass memory of the size that each needs.
 
     Args:
         dataset: what to read.
@@ -379,14 +377,14 @@ class FieldsOnDevice(PipelineBackend):
         self._pipeline = Pipeline(
             gpu, self._host.feeder, self._slots, self._host, self._prepare, self._deliver
         )
-        self._partial: set[BatchKey] = set()  # batches that have positions without a sample
+        self._partial: set[BatchKey] = set()  # batches with positions without a sample
 
     def _prepare(self, pending: Pending) -> None:
         if not bool(pending.slot.fields[VALID].all()):
             self._partial.add(pending.key)
 
     def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor | None]:
-        """The consumer's own: what is small and rows in one piece, and each field of pictures; and what was
+        """Return the batch in the consumer's memory (pictures by field, all else in one piece), and what was
         drawn for its augmentation."""
         layout = pending.slot.layout
         end = _pictures_begin(layout)
@@ -434,7 +432,7 @@ class FieldsOnDevice(PipelineBackend):
         return out
 
     def _blank(self, pictures: Any, raw: dict[str, Any], field: FieldLayout, key: BatchKey) -> None:
-        """Write 0 where there is no picture, as it is on the host: the uint8 0 became another number."""
+        """Write 0 where there is no picture, as on the host: the uint8 0 has become another number."""
         valid = raw[VALID]
         if field.mode == "pad":
             sizes = raw[sizes_name(field.name)]
@@ -443,7 +441,7 @@ class FieldsOnDevice(PipelineBackend):
             self._gpu.launch(lambda: _clear(pictures, valid.logical_not()))
 
     def _delivered(self, value: Any, field: FieldLayout) -> Any:
-        """In the dtype that is delivered."""
+        """Convert a value to the dtype that is delivered."""
         dtype = field.delivered
         if dtype is None:
             return value
@@ -467,19 +465,19 @@ class FieldsOnDevice(PipelineBackend):
 
 
 def _numbers(slot: Slot) -> dict[str, Any]:
-    """What a batch has on the host besides pixels, in memory of its own: the slot is filled again."""
-    found: dict[str, Any] = {}
+    """Copy a batch's values on the host, except pixels: the slot is filled again."""
+    values: dict[str, Any] = {}
     pixels = {field.name for field in slot.layout.layout.fields if field.form in ("picture", "masks")}
     for name, value in slot.fields.items():
         if isinstance(value, torch.Tensor) and name not in pixels:
-            found[name] = value.clone()
+            values[name] = value.clone()
         elif isinstance(value, Ragged) and name not in pixels:
-            found[name] = value.mapped(torch.clone)
-    return found
+            values[name] = value.mapped(torch.clone)
+    return values
 
 
 def _host_slots(gpu: Gpu, layout: SampleLayout, options: Options) -> tuple[Any, HostSlots]:
-    """Where batches are decoded into: as the feeder and as the pipeline know it."""
+    """Make the slots that batches are decoded into: for the feeder, and for the pipeline."""
     most = ring_slots(options)
     if layout.is_measured:
         pooled = PooledSlots(gpu, SlotPool(keep=most, pin=torch.cuda.is_available()), most)
@@ -490,7 +488,7 @@ def _host_slots(gpu: Gpu, layout: SampleLayout, options: Options) -> tuple[Any, 
 
 
 def _clear(pictures: Any, where: torch.Tensor) -> None:
-    """Fill those of a batch's pictures, one tensor or a list, with 0."""
+    """Fill the selected ones of a batch's pictures, a tensor or a list, with 0."""
     if isinstance(pictures, list):
         for number, picture in enumerate(pictures):
             picture.masked_fill_(where[number], 0)
@@ -499,7 +497,7 @@ def _clear(pictures: Any, where: torch.Tensor) -> None:
 
 
 def _outside(sizes: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """Which pixels (n, 1, height, width) lie beside the pictures of these heights and widths, (n, 2)."""
+    """Return which pixels, (n, 1, height, width), lie outside pictures of these heights and widths (n, 2)."""
     rows = torch.arange(height, device=sizes.device).view(1, height, 1)
     columns = torch.arange(width, device=sizes.device).view(1, 1, width)
     beside = (rows >= sizes[:, 0].view(-1, 1, 1)) | (columns >= sizes[:, 1].view(-1, 1, 1))
@@ -507,7 +505,7 @@ def _outside(sizes: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 
 def _pictures_begin(layout: BatchLayout) -> int:
-    """The first byte of a picture; without any, the end of what a device has."""
+    """Return the first byte of a picture; without any, the end of the device's part."""
     pairs = zip(layout.layout.fields, layout.places, strict=True)
     return min(
         (place.begin for field, place in pairs if field.form == "picture"), default=layout.device_bytes

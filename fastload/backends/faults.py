@@ -1,4 +1,4 @@
-"""What happens to a bad sample: raise, skip or replace; and the report of all of them."""
+"""The handling of bad samples (raise, skip or replace), and the reports of them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ON_ERROR = ("raise", "skip", "replace")
 _MAX_REPORTS = 10_000
 _MAX_TRIES = 16  # substitutes tried for one bad sample
 _SUBSTITUTE_OP = _C.DRAW_OPS["substitute"]
-# Kinds that say something about one record; all others (a missing shard, a wrong size) stop the run.
+# Kinds that concern one record; all others (a missing shard, a wrong size) stop the run.
 SAMPLE_ERRORS = (errors.DecodeError, errors.ChecksumError)
 
 
 @dataclass(frozen=True)
 class SampleReport:
-    """One bad sample."""
+    """The report of one bad sample."""
 
     epoch: int
     step: int  # batch of the iteration
@@ -42,22 +42,22 @@ class SampleReport:
 
 
 class FaultPolicy:
-    """Applies ``on_error`` to the faults of a batch.
+    """The policy ``on_error`` for the faults of a batch.
 
     * ``raise``: :class:`~fastload.errors.SampleError`.
     * ``skip``: the position stays, with a black image and the label -100, which torch's ``cross_entropy``
       ignores; the batch keeps its size.
-    * ``replace``: another sample of the epoch, chosen by Philox from (seed, epoch, sample id), takes its
-      place: the same one in every run.
+    * ``replace``: another sample of the epoch, chosen by Philox from (seed, epoch, sample id) and so the same
+      in every run, takes its place.
 
     Args:
         dataset: names shard and key in messages.
         on_error: one of ``ON_ERROR``.
-        log: path of a JSONL file to append a :class:`SampleReport` a line to, or None. It is made now, so
-            that a path that cannot be written to is known before the first batch.
+        log: path of a JSONL file that gets a line for each :class:`SampleReport`, or None. It is opened at
+            once, so that a path that cannot be written to fails before the first batch.
 
     Raises:
-        ValueError: ``on_error``.
+        ValueError: ``on_error`` is not one of these.
         OSError: the log cannot be opened.
     """
 
@@ -96,8 +96,8 @@ class FaultPolicy:
         """Deal with the faults of a complete batch.
 
         Raises:
-            SampleError: as the policy says, or when no substitute could be decoded.
-            MemoryError: there was none for a sample, whatever the policy.
+            SampleError: as the policy says, or if no substitute could be decoded.
+            MemoryError: memory ran out for a sample, whatever the policy.
         """
         changes: dict[int, Mapping[str, Any] | None] = {}
         for fault in faults:
@@ -119,7 +119,7 @@ class FaultPolicy:
 
         Raises:
             SampleError: the last one is fatal.
-            MemoryError: there was none for a sample.
+            MemoryError: memory ran out for a sample.
         """
         for fault in faults:
             if issubclass(fault.kind, MemoryError):
@@ -130,9 +130,9 @@ class FaultPolicy:
                 raise self._error(fault.sample, fault.message, fault.kind) from cause(fault.message)
 
     def substitutes(self, key: BatchKey, batch: BatchIds) -> npt.NDArray[np.int64] | None:
-        """Sample ids to try for each sample of a batch that turns out to be bad, (n, tries).
+        """Return the sample ids to try for each sample of a batch that turns out to be bad, (n, tries).
 
-        None: bad samples are not replaced. For padding they mean nothing.
+        None: bad samples are not replaced. Rows for padding have no meaning.
         """
         if self._on_error != "replace":
             return None
@@ -179,7 +179,7 @@ class FaultPolicy:
         raise self._error(sample, words, kind)
 
     def _no_memory(self, key: BatchKey, sample: int, message: str) -> MemoryError:
-        """Lack of memory says nothing about the sample, so that no policy is applied."""
+        """Return the error for lack of memory, to which no policy applies: it does not concern the sample."""
         return MemoryError(
             f"Batch {key.step} of epoch {key.epoch}, sample {sample}: {message.rstrip('.')}. Lower "
             f"num_workers, batch_size or prefetch_factor, or give the process more memory (ulimit -v, the "

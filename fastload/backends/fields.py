@@ -1,5 +1,4 @@
-"""Batches of any fields: which fields a loader delivers, how, whose objects they are of, and how large
-they may become."""
+"""Batches of any fields: which fields a loader delivers, in which form, and how large at most."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ from fastload.transforms.callables import calls_v2, is_v2, look
 from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing, MosaicUse, Plan
 
-# ---- What batches that differ in size have at most --------------------------------------------------
-# From the sizes in the index and the lengths of values.
+# ---- Bounds for batches that differ in size ---------------------------------------------------------
 
 SizeArray = npt.NDArray[np.int64]
 
@@ -41,20 +39,20 @@ SizeArray = npt.NDArray[np.int64]
 def most_measured(
     dataset: Packed, plan: Plan, layout: SampleLayout, count: int, decoded: Side
 ) -> list[npt.NDArray[np.int64] | None]:
-    """What the core measures for a batch of which no sample could need more memory; nothing is decoded.
+    """Return what the core would measure for the largest possible batch; nothing is decoded.
 
-    Every sample of it has the longest value of each field and the largest picture. All sizes and lengths are
-    read for it.
+    Each of its samples has the longest value of each field and the largest picture. This reads all sizes and
+    lengths.
 
     Args:
         dataset: what is read.
         plan: the compiled transform; without a tail.
         layout: of a sample.
-        count: samples of the batch.
+        count: samples in the batch.
         decoded: ``cache_decoded``.
 
     Returns:
-        For each field what :meth:`SampleLayout.of` wants.
+        For each field what :meth:`SampleLayout.of` takes.
 
     Raises:
         ValueError: a field's bound is not known before its samples are read.
@@ -66,25 +64,25 @@ def most_measured(
 
 
 def whole_picture_bytes(dataset: Packed, plan: Plan, options: Options, threads: int) -> int:
-    """Bytes at most for the whole pictures that operations before the crop work on: what each thread has of
-    the largest one. 0: there are no such operations.
+    """Return the most bytes that operations before the crop need for whole pictures, in all threads; 0:
+    there are no such operations.
 
     Args:
         dataset: what is read.
         plan: the compiled transform.
         options: the loader's.
-        threads: that decode, at most.
+        threads: the most that decode.
 
     Raises:
-        ValueError: sizes that the index does not know.
+        ValueError: the index does not have all sizes.
     """
     views = [view for _, one in plan.scheduled or ((0, plan),) for view in one.every]
     if not any(view.source for view in views):
         return 0
     sizes = _picture_sizes(dataset, options.cache_decoded, "operations before the crop")
-    copies = 2 + (len(views) > 1)  # the picture and what it becomes, and what several views share
+    copies = 2 + (len(views) > 1)  # the picture, its result, and what several views share
     if any(use.mixes for view in views for use in view.source):
-        copies += 5  # where it began, and sums of float32
+        copies += 5  # the original, and sums of float32
     masks = [field.kind for field in chosen(dataset.schema, options.fields) if isinstance(field.kind, Mask)]
     moved = any(use.moves for view in views for use in view.source)
     ids = max((2 * mask.bits // 8 for mask in masks), default=0) if moved else 0
@@ -110,7 +108,7 @@ def _of_field(
 
 
 def _longest(dataset: Packed, plan: Plan, field: FieldLayout) -> int:
-    """Bytes of a field's longest value."""
+    """Return the bytes of a field's longest value."""
     name = field.schema_name
     if isinstance(dataset.schema[name].kind, Polygons) and (plan.source or plan.geometry or plan.pixels):
         raise ValueError(
@@ -121,62 +119,61 @@ def _longest(dataset: Packed, plan: Plan, field: FieldLayout) -> int:
 
 
 def _sizes(dataset: Packed, plan: Plan, field: FieldLayout, decoded: Side) -> SizeArray:
-    """The heights and widths that pictures come in, each once, (n, 2)."""
+    """Return the distinct heights and widths of delivered pictures, (n, 2)."""
     if plan.output_size is not None:
         return np.array([plan.output_size], np.int64)
     if any(use.drawn for use in plan.geometry if not use.keeps_size):
         raise ValueError(
             f"Batches differ in size, by the sizes that are drawn for {field.name}: memory cannot be planned."
         )
-    found = _picture_sizes(dataset, decoded, field.name)
+    sizes = _picture_sizes(dataset, decoded, field.name)
     spec = plan.geometry_spec()
-    return np.array([_seen(spec, width, height) for width, height in found.tolist()], np.int64).reshape(-1, 2)
+    return np.array([_seen(spec, width, height) for width, height in sizes.tolist()], np.int64).reshape(-1, 2)
 
 
 def _picture_sizes(dataset: Packed, decoded: Side, what: str) -> SizeArray:
-    """The widths and heights of pictures, each once, (n, 2); ``what`` needs them."""
-    found: set[tuple[int, int]] = set()
+    """Return the distinct widths and heights of pictures, (n, 2), which ``what`` needs."""
+    pairs: set[tuple[int, int]] = set()
     for part in dataset.parts:
         records = part.records
         widths, heights = bounded_sizes(records["width"], records["height"], decoded)
-        found.update(map(tuple, np.unique(np.stack((widths, heights), 1), axis=0).tolist()))
-    unknown = [size for size in found if 0 in size]
+        pairs.update(map(tuple, np.unique(np.stack((widths, heights), 1), axis=0).tolist()))
+    unknown = [size for size in pairs if 0 in size]
     if unknown:
         raise ValueError(
             f"Sizes differ, and the index has no sizes of some pictures, as {what} needs: memory cannot be "
             "planned. Pack them in a format that the core decodes."
         )
-    return np.array(sorted(found), np.int64).reshape(-1, 2)
+    return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
 
 def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
-    """Height and width of what a view shows of a picture; nothing of the size is drawn."""
+    """Return height and width of what a view, whose size is not random, shows of a picture."""
     made = _C.draw_view(spec, width, height, 0, 0, 0).made
     return made[1], made[0]
 
 
-# ---- Pictures of mosaics that stay in memory for the samples that follow ----------------------------
-# How many bytes of them.
+# ---- Memory of mosaics ------------------------------------------------------------------------------
 
-#: Bytes at most, of one loader.
+#: The most bytes of pictures that one loader keeps in memory for later mosaics.
 MOST_KEPT = 512 << 20
 
 
 def kept_bytes(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options) -> int:
-    """For the pictures among which a rank's samples find their others, three quarters of a square each."""
+    """Return the bytes of pictures kept for a rank's mosaics, three quarters of a square for each."""
     masks = len(record_streams(dataset, options.fields)) - 1
     return min(MOST_KEPT, reach(sampler) * use.size**2 * (3 + masks) * 3 // 4)
 
 
 def mosaic_bytes(dataset: Packed, plan: Plan, sampler: Sampler, options: Options, threads: int) -> int:
-    """Bytes at most for putting samples together: pictures that are kept, and what each thread works in.
+    """Return the most bytes for making mosaics: pictures that are kept, and each thread's canvases.
 
     Args:
         dataset: what is read.
         plan: the compiled transform.
         sampler: the order of samples.
         options: the loader's.
-        threads: that decode, at most.
+        threads: the most that decode.
     """
     uses = [one.mosaic for _, one in plan.scheduled or ((0, plan),)]
     return max(
@@ -185,13 +182,12 @@ def mosaic_bytes(dataset: Packed, plan: Plan, sampler: Sampler, options: Options
 
 
 def _bytes_of(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options, threads: int) -> int:
-    # A canvas of two by two, the one or two that it becomes, and a picture on its way to those that are kept.
+    # A canvas of two by two squares, its one or two results, and a picture that is to be kept.
     squares = 4 + (2 if use.mixup else 1) + 1
     return kept_bytes(dataset, use, sampler, options) + threads * squares * 3 * use.size**2
 
 
-# ---- Objects of a sample ----------------------------------------------------------------------------
-# Which field's boxes lead them, which fields have a row for each, and what a view does to them.
+# ---- Objects of a sample: the boxes that lead them, and fields with a row for each ------------------
 
 Groups = Mapping[str, Sequence[str]] | None
 
@@ -199,10 +195,10 @@ _OF_OBJECTS = (Keypoints, Labels, Polygons)
 
 
 class Followers:
-    """Which of a loader's fields follow the boxes that lead, and by which plan.
+    """The relation of a loader's fields: which ones follow boxes, and what views do to them.
 
     Args:
-        schema: of the dataset.
+        schema: the dataset's.
         groups: ``objects=`` of the DataLoader.
         fields: what is delivered.
     """
@@ -216,7 +212,7 @@ class Followers:
             self._leader_of.update(dict.fromkeys(names, leader))
 
     def leader(self, plan: Plan) -> Field | None:
-        """The field of boxes that a view's plan works on; None: there is nothing for it to do.
+        """Return the field of boxes that a view's plan works on; None: it has nothing to do.
 
         Raises:
             ValueError: it is not known which field that is.
@@ -232,7 +228,7 @@ class Followers:
         if use.implied:
             leaders = self._delivered()
             if len(leaders) != 1:
-                return None  # said by warn_of_objects
+                return None  # warn_of_objects warns of it
         have = ", ".join(map(str, self._schema.fields))
         if len(leaders) != 1:
             names = " or ".join(repr(field.name) for field in leaders)
@@ -241,7 +237,7 @@ class Followers:
         return leaders[0] if use.draws or self.names(plan, leaders[0]) else None
 
     def names(self, plan: Plan, leader: Field) -> list[str]:
-        """The delivered fields that follow: with a plan that drops nothing the boxes alone."""
+        """Return the boxes and, if the plan drops some, the delivered fields that follow them."""
         use = plan.of_objects
         assert use is not None
         return [
@@ -251,11 +247,11 @@ class Followers:
         ]
 
     def is_led(self, field: Field) -> bool:
-        """Whether it has a row for each of some boxes."""
+        """Whether a field has a row for each of some boxes."""
         return field.name in self._leader_of
 
     def led_in_tail(self, plan: Plan) -> list[str]:
-        """The delivered fields of which a view's callables may drop rows, the boxes among them."""
+        """Return the delivered fields, boxes included, of which a view's callables may drop rows."""
         leaders = self._delivered() if plan.tail_drops else []
         return [field.name for leader in leaders for field in self._fields if self._is_of(field, leader)]
 
@@ -263,11 +259,10 @@ class Followers:
         return field == leader or self._leader_of.get(field.name) == leader.name
 
     def check(self, plan: Plan) -> None:
-        """Refuse a view that would drop boxes and leave what is of them, or rows that may be, or that names
-        what there is not.
+        """Check that all fields can follow the boxes that a view drops.
 
         Raises:
-            ValueError: it does.
+            ValueError: a field that follows cannot, it is not known which fields follow, or one is missing.
         """
         leader, use = self.leader(plan), plan.of_objects
         if leader is None or use is None or not use.drops:
@@ -300,26 +295,26 @@ class Followers:
             )
 
     def is_left(self, plan: Plan) -> bool:
-        """Whether torchvision would cut boxes off that are left whole here, as they are of several fields."""
+        """Whether boxes stay whole here, because they are in several fields, but not with torchvision."""
         use = plan.of_objects
         return use is not None and use.implied and self.leader(plan) is None and len(self._delivered()) > 1
 
     def _leaders(self) -> list[Field]:
-        found = [field for field in self._schema.fields if isinstance(field.kind, Boxes)]
-        return [field for field in found if field.name not in self._leader_of]
+        boxes = [field for field in self._schema.fields if isinstance(field.kind, Boxes)]
+        return [field for field in boxes if field.name not in self._leader_of]
 
     def _delivered(self) -> list[Field]:
         return [field for field in self._leaders() if field in self._fields]
 
     def columns(self, plan: Plan) -> list[str]:
-        """The fields that a view's plan looks at, delivered or not."""
+        """Return the fields that a view's plan reads, delivered or not."""
         leader, use = self.leader(plan), plan.of_objects
         if leader is None or use is None:
             return []
         return [leader.name] if use.without is None else [leader.name, use.without]
 
     def plan(self, plan: Plan, columns: Sequence[str]) -> Any:
-        """``_C.ObjectsPlan`` of a view, or None; ``columns``: names in the order of the engine's."""
+        """Return a view's ``_C.ObjectsPlan``, or None; ``columns``: the engine's, in order."""
         leader, use = self.leader(plan), plan.of_objects
         if leader is None or use is None:
             return None
@@ -354,7 +349,7 @@ def check_objects(schema: Schema, groups: Groups, fields: Sequence[Field], plan:
 
 
 def warn_of_objects(schema: Schema, groups: Groups, fields: Sequence[Field], plan: Plan) -> None:
-    """Say once what a model would learn wrongly and no error shows."""
+    """Warn once of what a model would learn wrongly without any error."""
     plans = [view for one in [one for _, one in plan.scheduled] or [plan] for view in one.every]
     mirrors = any(view.mirrors for view in plans)
     for field in fields:
@@ -378,7 +373,7 @@ _NOT_CUT_OFF = (
 )
 
 
-# ---- fields -----------------------------------------------------------------------------------------
+# ---- Fields of a batch ------------------------------------------------------------------------------
 
 _SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 
@@ -386,13 +381,13 @@ _SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 def fields_layout(
     dataset: Packed, plan: Plan, options: Options, sizes: Sequence[tuple[int, int] | None]
 ) -> SampleLayout:
-    """What a batch holds of each sample.
+    """Return the layout of what a batch holds of each sample.
 
     Args:
         dataset: what is read.
         plan: the compiled transform.
         options: the loader's.
-        sizes: for each view height and width of all pictures; None: they differ, and callables see to it.
+        sizes: for each view height and width of all pictures; None: they differ, and callables handle it.
 
     Raises:
         ValueError: see :func:`viewed`.
@@ -423,19 +418,19 @@ def fields_layout(
 def viewed(
     fields: Sequence[Field], plan: Plan, followers: Followers | None = None
 ) -> list[tuple[str, Field, int]]:
-    """The fields of a batch: their names, what they are of, and which of the sample's views.
+    """Return a batch's fields: name in the batch, the dataset's field, number of the view.
 
-    Where a sample has several views, the first image is called by the view's name alone, and all else that a
-    view changes ``view_field``. What no view changes is there once; rows that follow the boxes of a view that
-    drops some are changed.
+    If a sample has several views, the first image has the view's name, and all else that a view changes is
+    called ``view_field``. What no view changes comes once; a view that drops boxes also changes the rows that
+    follow them.
 
     Args:
         fields: what is delivered.
         plan: the compiled transform.
-        followers: which of them follow; None: none do.
+        followers: which fields follow boxes; None: none do.
 
     Raises:
-        ValueError: a view and a field, or two of them, come to the same name.
+        ValueError: two views or fields would have the same name.
     """
     if not plan.views:
         return [(field.name, field, 0) for field in fields]
@@ -468,7 +463,7 @@ def viewed(
 
 @dataclass(frozen=True)
 class Streams:
-    """Where the fields of a loader come from.
+    """The sources of a loader's fields.
 
     Args:
         pictures: the fields whose records are read besides the index's, in the order of their streams.
@@ -480,13 +475,13 @@ class Streams:
 
     @classmethod
     def of(cls, schema: Schema, fields: Sequence[Field], looked_at: Sequence[str] = ()) -> Streams:
-        """Of these fields of a schema, and of those that the views' objects are looked at by."""
+        """Return the sources of these fields, and of those that views of objects look at."""
         own = [field for _, field in schema.columns if field in fields or field.name in looked_at]
         pictures = tuple(field.name for field in own if field.storage == "record")
         return cls(pictures, tuple(field.name for field in own if field.storage != "record"))
 
     def parts(self, dataset: Packed) -> list[tuple[list[Any], list[Any]]]:
-        """For each source of the engine the readers of further records, and columns."""
+        """Return for each source of the engine the readers of further records, and the columns."""
         return [
             (
                 [part.record_reader(name) for name in self.pictures],
@@ -499,7 +494,7 @@ class Streams:
 def engine_parts(
     dataset: Packed, layout: SampleLayout, plan: Plan, objects: Groups = None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """What the engine of a layout takes: parts, views and fields.
+    """Return what the engine of a layout takes: parts, views and fields.
 
     Args:
         dataset: what is read.
@@ -566,7 +561,7 @@ def _picture_plan(field: Field, streams: Streams, plan: Plan, view: int) -> Any:
 
 
 def _store_of(kind: Image, plan: Plan) -> Any:
-    """How an image's pixels become numbers: of 16 bits, where nothing is asked for, as they are."""
+    """Return how an image's pixels become numbers; 16 bits stay as they are by default."""
     if kind == Image():
         return plan.store_spec()
     return _C.StoreSpec(
@@ -579,10 +574,10 @@ def _store_of(kind: Image, plan: Plan) -> Any:
 
 
 def of_channels(values: Sequence[float], channels: int) -> tuple[float, ...]:
-    """A transform's numbers for three channels as those of another number of channels.
+    """Convert a transform's numbers for three channels to another number of channels.
 
     Raises:
-        ValueError: they differ, so that it is not known which is whose.
+        ValueError: the numbers differ, so it is not known which channel each is for.
     """
     if channels == len(values):
         return tuple(values)
@@ -594,11 +589,11 @@ def of_channels(values: Sequence[float], channels: int) -> tuple[float, ...]:
     return (values[0],) * channels
 
 
-# ---- Which fields of a dataset the transforms of whole batches take, and whether they may -----------
+# ---- Fields for transforms of whole batches ---------------------------------------------------------
 
 
 def named_of(dataset: Packed | None, plan: Plan, options: Options) -> Named:
-    """The image and the label of batches that are dicts: as was said, else the only ones.
+    """Return the names of image and label in batches that are dicts: as given, else the only ones.
 
     Args:
         dataset: what is read, if batches have its fields.
@@ -606,11 +601,11 @@ def named_of(dataset: Packed | None, plan: Plan, options: Options) -> Named:
         options: the loader's.
     """
     given = options.batch_transform
-    said = Named(given.image, given.label) if isinstance(given, OfFields) else Named()
+    named = Named(given.image, given.label) if isinstance(given, OfFields) else Named()
     if dataset is None:
-        return said
+        return named
     fields = viewed(chosen(dataset.schema, options.fields), plan)
-    return Named(said.image or _only(fields, Image), said.label or _only(fields, Label))
+    return Named(named.image or _only(fields, Image), named.label or _only(fields, Label))
 
 
 def _only(fields: list[tuple[str, Field, int]], kind: type) -> str | None:
@@ -631,8 +626,8 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
         options: the loader's.
 
     Raises:
-        ValueError: an image or a label that is needed is not there, or it is not known which; or a transform
-            would make wrong what is said of the pictures.
+        ValueError: a needed image or label is missing or ambiguous, or a transform would make other fields
+            wrong for the pictures.
     """
     parts = tuple(map(known, batch_parts(plan, options, on_gpu=False, pairs=False)))
     fields = viewed(chosen(dataset.schema, options.fields), plan)
@@ -651,35 +646,35 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
             _check_one(fields, which, getattr(named, which), kind, runs_python(plan, options))
     if images:
         _check_pictures(parts, fields, named.image, options)
-        if plan.views and not runs_python(plan, options):  # each of them has a dtype of its own
+        if plan.views and not runs_python(plan, options):  # each view has its own dtype
             view = next(view for name, _, view in fields if name == named.image)
             check_parts(parts_of(options.batch_transform), plan.of_view(view).dtype)
 
 
 def check_moving(where: str, callables: Iterable[Any], places: Sequence[str]) -> None:
-    """Refuse what would move the pictures of a batch and leave what is said of them. Warn of what may.
+    """Refuse callables that would move a batch's pictures but not their boxes; warn of those that may.
 
     Args:
-        where: the argument that has them.
-        callables: of whole batches.
-        places: fields of boxes and their like.
+        where: the argument that has the callables.
+        callables: on whole batches.
+        places: fields of boxes, masks, points and outlines.
 
     Raises:
-        ValueError: one of torchvision's or its like moves pixels.
+        ValueError: a callable is known to move pixels.
     """
     if not places:
         return
     callables, left = list(callables), ", ".join(map(repr, places))
-    moving = next((one for one in callables if look(one).moves), None)
+    moving = next((function for function in callables if look(function).moves), None)
     if moving is not None:
         raise ValueError(
             f"{where} gets whole batches, whose fields are no tv_tensors: {moving!r} would move the pictures "
             f"and leave {left}. Put it into transform=, or leave the fields out by fields=[...]."
         )
-    for one in callables:
-        if calls_v2(one) and not is_v2(one):
+    for function in callables:
+        if calls_v2(function) and not is_v2(function):
             warnings.warn(
-                f"{where} gets whole batches, whose fields are no tv_tensors, and {one!r} calls "
+                f"{where} gets whole batches, whose fields are no tv_tensors, and {function!r} calls "
                 f"torchvision's v2. If that moves the pictures, {left} stay where they are. Put such steps "
                 "into transform=, or leave the fields out by fields=[...].",
                 stacklevel=stacklevel(),
@@ -689,7 +684,7 @@ def check_moving(where: str, callables: Iterable[Any], places: Sequence[str]) ->
 def _check_one(
     fields: list[tuple[str, Field, int]], which: str, name: str | None, kind: type, changed: bool
 ) -> None:
-    """``changed``: callables may have put other fields into the batch."""
+    """Check an image or label field; ``changed``: callables may have put other fields into the batch."""
     have = ", ".join(_names(fields, kind)) or "none"
     if name is None:
         raise ValueError(

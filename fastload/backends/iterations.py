@@ -1,15 +1,15 @@
-"""The back ends of one loader: one for each of the iterations that go on at the same time.
+"""The back ends of one loader: one for each of its simultaneous iterations.
 
-DESIGN. A lane is a back end and the iteration that it works for. Iterations of one loader are independent,
-as torch's are, so two that alternate need two queues of batches. Almost always there is only one, and often
-somebody still holds an older iterator that is never used again (``batch = next(iterator)`` to look at one):
-so a new iteration takes over the lane of the one before, whose batches in work are dropped. Batches of packed
-data are pure functions of their key, so an iteration that comes back (a nested loop, ``zip(loader, loader)``)
-just gets another lane; from then on nothing is taken over before ``MOST_LANES`` are in use.
+A lane is a back end and the iteration that it works for. Iterations of one loader are independent, as torch's
+are, so two that alternate need two queues of batches. Almost always there is only one, and often somebody
+still holds an older iterator that is never used again (``batch = next(iterator)`` to look at one). So a new
+iteration takes over the previous one's lane, whose batches in work are dropped. Batches of packed data are
+pure functions of their key, so an iteration that comes back (a nested loop, ``zip(loader, loader)``) just
+gets another lane; from then on nothing is taken over before ``MOST_LANES`` are in use.
 
-torch's own iterators cannot be made again at their place, so nothing is ever taken from one (each may have
+torch's own iterators cannot be recreated at their place, so nothing is ever taken from one (each may have
 worker processes, as with torch's loader). With ``persistent_workers`` there is one set of workers: the
-iteration before is over then, and says so, which torch's does not.
+previous iteration is then over, and raises, which torch's does not.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ _RESTARTED = (
 
 
 class _BackendSlot:
-    """One back end, and whose batches it makes."""
+    """One back end, and the iteration whose batches it makes."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.lock = ForkSafeLock()
         self.user: weakref.ref[Any] | None = None
         self.is_left = False  # a user went away in the middle of an epoch
-        self.pending: tuple[BatchKey, dict[str, Any]] | None = None  # a state to go on with, and where
-        self.used = 0  # when, in the order of batches
+        self.pending: tuple[BatchKey, dict[str, Any]] | None = None  # where to go on, and with which state
+        self.used = 0  # the number of the last use
 
     def user_now(self) -> Any:
         return self.user() if self.user is not None else None
 
 
 class Iterations:
-    """Hands each iteration a back end of its own.
+    """The loader's iterations, each with its own back end.
 
     Args:
         start: makes a back end.
-        movable: batches are pure functions of their key, so a lane may be taken from an iteration.
-        single: there is one lane, which the newest iteration has.
+        movable: whether batches are pure functions of their key, so that lanes may be taken over.
+        single: whether there is one lane only, which the newest iteration has.
     """
 
     def __init__(self, start: Callable[[], Backend], movable: bool, single: bool = False) -> None:
@@ -79,11 +79,11 @@ class Iterations:
 
     @property
     def backends(self) -> list[Backend]:
-        """All that were started, the first one first."""
+        """All back ends that were started, in order."""
         return [lane.backend for lane in self._lanes]
 
     def first(self) -> Backend:
-        """The first back end; its threads begin now if they have not.
+        """Return the first back end, and start its threads if they have not started.
 
         Raises:
             StateError: after :meth:`close`.
@@ -93,7 +93,7 @@ class Iterations:
             return (self._lanes[0] if self._lanes else self._open()).backend
 
     def take(self, user: Any, key: BatchKey) -> Any:
-        """The batch ``key`` for the iteration ``user``, which is referenced weakly.
+        """Return the batch ``key`` for the iteration ``user``, which is referenced weakly.
 
         Raises:
             StateError: after :meth:`close`, or when another iteration has the only lane.
@@ -132,7 +132,7 @@ class Iterations:
         return next((lane for lane in self._lanes if lane.user_now() is None), None)
 
     def _taken(self) -> _BackendSlot | None:
-        """A lane that is in use, if another one shall not be opened."""
+        """Return a lane that is in use, if no other is to be opened."""
         if not self._lanes or not (self.movable or self._single):
             return None
         if self._single or len(self._lanes) == MOST_LANES:
@@ -148,8 +148,8 @@ class Iterations:
         return self._lanes[-1]
 
     def place_state(self, user: Any, key: BatchKey) -> dict[str, Any]:
-        """What a torch Dataset and its workers know of their place before ``key``, the next batch of ``user``
-        or, if that is None, of whoever comes next."""
+        """Return what a torch Dataset and its workers know of their place before ``key``, the next batch of
+        ``user`` or, if that is None, of the next iteration."""
         with self._lock.held():
             self._check_open()
             own = [lane for lane in self._lanes if user is not None and lane.user_now() is user]
@@ -159,11 +159,11 @@ class Iterations:
             return cast("PlacedBackend", lane.backend).place_state(key)
 
     def go_on_with(self, key: BatchKey, state: dict[str, Any]) -> None:
-        """The iteration that begins next, at ``key``, goes on with a state of :meth:`place_state`."""
+        """Let the next iteration, at ``key``, go on with a state of :meth:`place_state`."""
         self._pending = key, state
 
     def restart(self) -> None:
-        """All iterations are over; those that follow get new back ends."""
+        """End all iterations; later ones get new back ends."""
         with self._lock.held():
             left, self._lanes = self._lanes, []
             for user in self._known:
@@ -173,10 +173,10 @@ class Iterations:
             lane.backend.close()
 
     def drop(self, user: Any, of_batch: bool = False) -> None:
-        """After an error: what is in work for ``user`` is made anew, where it can be.
+        """Drop the work for ``user`` after an error, if it can be made again.
 
         Args:
-            of_batch: the error is a batch of its own, so that what follows it may stay in work.
+            of_batch: whether the error belongs to one batch, so that later ones may stay in work.
         """
         for lane in self._lanes if self.movable else ():
             if lane.user_now() is user and not self._closed:
@@ -186,7 +186,7 @@ class Iterations:
                     lane.backend.cancel()
 
     def release(self, user: Any) -> None:
-        """``user`` has had its epoch's last batch."""
+        """Note that ``user`` has had its epoch's last batch."""
         with self._lock.held():
             lanes = [lane for lane in self._lanes if lane.user_now() is user]
             for lane in lanes:
@@ -198,7 +198,7 @@ class Iterations:
                     lane.backend.cancel()
 
     def counts(self) -> Counts:
-        """What the back ends counted, in all."""
+        """Return the sum of what the back ends counted."""
         return Counts.sum([backend.counts() for backend in self.backends])
 
     def close(self) -> None:

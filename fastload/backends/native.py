@@ -1,5 +1,4 @@
-"""The native back end: batches of a packed dataset that the core alone makes, read through the node's
-caches."""
+"""The native back end: the core alone makes a packed dataset's batches, read through the node's caches."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from fastload.prefetch.autotune import Autotuner
 
 
-# ---- The engine of a loader -------------------------------------------------------------------------
-# Of one image and one label a sample, or of any fields.
+# ---- The engine -------------------------------------------------------------------------------------
 
 
 def make_engine(
@@ -51,14 +49,14 @@ def make_engine(
     delivery: Delivery,
     kept: int = 0,
 ) -> Any:
-    """``_C.Engine``.
+    """Make the ``_C.Engine`` for one image and one label per sample, or for any fields.
 
     Args:
         dataset: what to read, through its caches.
         plan, options, threads, ahead: the loader's.
         pixels: cache files of decoded pictures, for each source; none: [].
         delivery: what batches hold.
-        kept: bytes of pictures of mosaics that stay for other samples.
+        kept: bytes of pictures that are kept for other samples' mosaics.
     """
     common: dict[str, Any] = {
         "sources": dataset.sources,
@@ -92,29 +90,28 @@ def make_engine(
     return _C.Engine(parts=parts, views=views, fields=fields, **common)
 
 
-# ---- A packed dataset as one loader reads it --------------------------------------------------------
-# Through the node's caches.
+# ---- Reading through the node's caches --------------------------------------------------------------
 
 _log = logging.getLogger("fastload")
 
 
 class Reading:
-    """Opens the caches of a dataset, and holds them.
+    """The open caches of a dataset, and the dataset read through them.
 
     Args:
         dataset: what to read.
-        options: the loader's: which caches.
-        by_engine: an engine decodes; else pictures are decoded one by one.
+        options: the loader's, which choose the caches.
+        by_engine: whether an engine decodes; else pictures are decoded one by one.
 
     Raises:
-        CacheError: an explicit ``cache`` that cannot be had.
+        CacheError: an explicit ``cache`` cannot be provided.
     """
 
     def __init__(self, dataset: Packed, options: Options, by_engine: bool = True) -> None:
         self._own = dataset
-        #: The dataset, to be read through caches of records.
+        #: The dataset, read through caches of records.
         self.dataset = dataset
-        #: Files of decoded pictures or of coefficients, one for each part of the dataset; none where records
+        #: Files of decoded pictures or of coefficients, one for each part of the dataset; empty if records
         #: are cached as they are.
         self.pixels: list[_C.CacheFile | None] = []
         streams = record_streams(dataset, options.fields)
@@ -128,7 +125,7 @@ class Reading:
         self._use: CacheUse
         if options.cache_decoded is None:
             if options.cache_format != "jpeg" and self._open_coefficients(options, streams, by_engine):
-                # Of records that lie in memory as they are, coefficients are made without reading the set.
+                # If records are in memory as they are, coefficients are made from these, without the set.
                 self.dataset = self._through_records(streams, files_there(dataset.parts, options.cache))
                 self.pixels = self._use.of(None)
                 return
@@ -152,8 +149,8 @@ class Reading:
         return self._choice is not None and self._choice.format == "coefficients"
 
     def _open_coefficients(self, options: Options, streams: Streams, by_engine: bool) -> bool:
-        """Whether the cache keeps coefficients; opens it then. Where no file can be had, it keeps JPEGs: a
-        file of those may be there."""
+        """Whether the cache keeps coefficients; opens it if so. If it gets no file, it keeps JPEGs, of which
+        there may be a file."""
         from fastload.cache.record_format import Choice, choose
         from fastload.cache.tiers import COEFFICIENTS
 
@@ -177,7 +174,7 @@ class Reading:
         return kept
 
     def _through_records(self, streams: Streams, first: Sequence[_C.CacheFile | None]) -> Packed:
-        """``first``: the files of the index's records, for each part of the dataset; none: []."""
+        """Return the dataset with its caches; ``first``: the parts' files of the index's records, or []."""
         parts = self._own.parts
         fields: list[dict[str, _C.CacheFile]] = [{} for _ in parts]
         for stream in streams:
@@ -192,45 +189,40 @@ class Reading:
         return cached
 
     def counts(self) -> dict[str, Any]:
-        """See :meth:`fastload.cache.opening.CacheUse.stats`."""
-        found = self._use.stats()
+        """Return :meth:`fastload.cache.opening.CacheUse.stats`, and what concerns format and disk."""
+        stats = self._use.stats()
         if self._choice is not None:
             kept, reason, facts = self._choice.format, self._choice.reason, self._choice.facts
-            found = {**found, "format": kept, "format_reason": reason, "format_facts": facts}
-        return found if self.disk is None else {**found, "disk": self.disk.stats()}
+            stats = {**stats, "format": kept, "format_reason": reason, "format_facts": facts}
+        return stats if self.disk is None else {**stats, "disk": self.disk.stats()}
 
     def close(self) -> None:
-        """Let go of the caches. Idempotent."""
+        """Release the caches. Idempotent."""
         self._use.close()
         if self.disk is not None:
             self.disk.close()
         self.dataset = self._own
 
 
-# ---- native -----------------------------------------------------------------------------------------
+# ---- The back end -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class BatchMemory:
-    """What batches look like, and the memory that they are decoded into.
-
-    Args:
-        delivery: of the batches.
-        slots: the memory.
-    """
+    """The form of batches, ``delivery``, and the memory that they are decoded into, ``slots``."""
 
     delivery: Delivery
     slots: Slots
 
 
 def host_memory(form: Form, options: Options) -> BatchMemory:
-    """Memory that the consumer may keep."""
+    """Return memory that the consumer may keep."""
     pin = options.pin_memory and torch.cuda.is_available()
     return BatchMemory(form.delivery, SlotPool(keep=options.most_prefetch + 2, pin=pin))
 
 
 def _partners(plan: Plan, sampler: Sampler, seed: int) -> Callable[[int, BatchIds], IdArray] | None:
-    """What a batch's samples are put together with; None: nothing."""
+    """Return the function that finds the other samples of a batch's mosaics; None: there are no mosaics."""
     use = plan.mosaic
     if use is None:
         return None
@@ -254,10 +246,10 @@ class NativeBackend:
     Args:
         dataset: what to read.
         sampler: which samples each batch has.
-        plan: the compiled transform; its callables are somebody else's.
+        plan: the compiled transform; its callables are run elsewhere.
         options: the loader's options.
         threads: decoding threads.
-        memory: that batches are decoded into.
+        memory: what batches are decoded into.
         depth: batches in work ahead of the consumer; None: ``prefetch_factor``.
     """
 
@@ -291,7 +283,7 @@ class NativeBackend:
         filling = Filling(self._engine, self.delivery.layout, self.delivery.is_pair)
         most = options.ahead_bytes if depth is None else 0
         depth = options.prefetch_factor if depth is None else depth
-        #: The queue of host batches, for whoever takes them before the consumer does.
+        #: The queue of host batches, for stages between it and the consumer.
         partners = _partners(plan, sampler, options.seed)
         bound = least_prefetch(threads.most, sampler.partition.batch_size), most
         self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples, partners, *bound)
@@ -308,10 +300,10 @@ class NativeBackend:
         self.tune_by(lambda: self.feeder.waited)
 
     def tune_by(self, waited: Callable[[], float], moves_depth: bool = True) -> None:
-        """With ``autotune``: move threads, and the queue's depth or not.
+        """With ``autotune``: adapt the threads and, if ``moves_depth``, the queue's depth.
 
         Args:
-            waited: the seconds in which the consumer was blocked, since any fixed moment.
+            waited: returns the seconds for which the consumer was blocked, since any fixed moment.
             moves_depth: whether the queue's depth is the loader's.
         """
         if not self._options.autotune:
@@ -332,7 +324,7 @@ class NativeBackend:
 
     @property
     def cached(self) -> Packed:
-        """The dataset as this loader alone reads it, through its caches."""
+        """The dataset as this loader reads it, through its caches."""
         return self._reading.dataset
 
     @property
@@ -341,17 +333,14 @@ class NativeBackend:
         return self.policy.reports
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``: images and labels.
-
-        Blocks until it is complete; the batches after it are in work when it returns.
-        """
+        """Return the batch ``key``; block until it is complete. The next ones are in work by then."""
         with self.tuning(key):
             pending = self.feeder.take(key)
             self.complete(pending)
             return self.delivery.batch(pending.slot.fields, pending.slot.layout.nbytes)
 
     def tuning(self, key: BatchKey) -> AbstractContextManager[None]:
-        """Around what delivers the batch ``key`` to the consumer: measures for autotune, if that is on."""
+        """Measure, around the delivery of the batch ``key``, for autotune if that is on."""
         if self._tuner is None:
             return nullcontext()
         return self._tuner.waiting(self._options.batch_size, first=key.step == 0)
@@ -361,7 +350,7 @@ class NativeBackend:
         self.resolve(pending, self.wait(pending))
 
     def wait(self, pending: Pending) -> list[Fault]:
-        """Block until it is complete; its faults."""
+        """Block until the batch is complete, and return its faults."""
         return self.feeder.wait(pending, self._options.timeout)
 
     def resolve(self, pending: Pending, faults: list[Fault]) -> None:
@@ -374,22 +363,22 @@ class NativeBackend:
         self.feeder.cancel()
 
     def end_threads(self) -> None:
-        """Nobody waits for a batch any more after this. Idempotent."""
+        """End the threads, so that nobody waits for a batch any more. Idempotent."""
         self._engine.close()
 
     def close(self) -> None:
-        """End all threads, and let go of the caches. Idempotent."""
+        """End all threads, and release the caches. Idempotent."""
         self.end_threads()
         if self._upcoming is not None:
             self._upcoming.close()
         self._reading.close()
 
     def _transcoding(self) -> dict[str, int]:
-        """Of a cache of coefficients: what waits, and who did the rest."""
+        """Return the counts of making coefficients for the cache, if it keeps them."""
         return dict(self._engine.transcoding()) if self._reading.keeps_coefficients else {}
 
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Return what was counted so far."""
         return Counts(
             threads=list(self._engine.stats()),
             read_ahead=dict(self._engine.read_ahead()),

@@ -1,4 +1,4 @@
-"""The DataLoader's options, as back ends know them: checked by fastload.loader.options."""
+"""The DataLoader's options as back ends get them, checked by fastload.loader.options."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 from fastload.cache.settings import CacheSetting
 
 AUTO = CacheSetting()
-#: Of batches in work ahead of the consumer, if they differ in size and nobody asked for a number. With
-#: masks of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.
+#: Bytes of batches in work ahead of the consumer, if they differ in size and no number was given. With masks
+#: of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.
 AHEAD_BYTES = 256 << 20
 
 
 def default_prefetch(threads: int, batch_size: int) -> int:
-    """Batches in work ahead of the consumer where none are asked for: 2 to 8, about 64 samples a thread.
+    """Return the default number of batches in work ahead: 2 to 8, about 64 samples per thread.
 
-    A sample that takes 100 times as long as the others occupies one thread while each other one decodes 100
-    samples; if so many are not in work, the other threads wait (``benchmarks/bench_prefetch.py``).
+    While a sample that takes 100 times as long occupies one thread, each other one decodes 100 samples; if
+    fewer are in work, the other threads wait (``benchmarks/bench_prefetch.py``).
     """
     return min(max(2, -(-64 * threads // batch_size)), 8)
 
 
 def least_prefetch(threads: int, batch_size: int) -> int:
-    """Batches in work however large they are: two, and two samples a thread."""
+    """Return the least number of batches in work, however large: at least two, and two samples per thread."""
     return max(2, -(-2 * threads // batch_size))
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a DataLoader was asked for; see :class:`fastload.DataLoader` for the meanings."""
+    """The options of a DataLoader; see :class:`fastload.DataLoader` for the meanings."""
 
     batch_size: int
     drop_last: bool
@@ -68,17 +68,17 @@ class Options:
     local_ranks: tuple[int, int] = (0, 1)  # rank and number of ranks on this node
     fields: Sequence[str] | None = None  # None: all; else batches are dicts
     sizes: str | tuple[int, int] = "stack"  # of pictures that differ; see fastload.sample.planned.Sizes
-    collate: Any = None  # what is made of each batch, behind everything else
+    collate: Any = None  # what is made of each batch, after everything else
     masks: str = "packed"  # outlines and run lengths: as they were packed, or drawn ("dense")
     text: Mapping[str, Any] | None = None  # what is made of texts, by field
     text_threads: int = 1
-    ahead_bytes: int = 0  # of batches in work, if they differ in size; 0: as prefetch_factor says
-    objects: Mapping[str, Sequence[str]] | None = None  # rows that go together, where the schema is silent
+    ahead_bytes: int = 0  # limit for batches in work, if they differ in size; 0: prefetch_factor alone
+    objects: Mapping[str, Sequence[str]] | None = None  # rows that go together, if the schema does not say
     origins: bool = False  # batches say where samples come from, and have their numbers on the host, too
 
     @property
     def most_prefetch(self) -> int:
-        """Batches that may be in work ahead of the consumer."""
+        """The most batches in work ahead of the consumer."""
         if not self.autotune:
             return self.prefetch_factor
         from fastload.prefetch.autotune import EXTRA_DEPTH
@@ -86,8 +86,8 @@ class Options:
         return self.prefetch_factor + EXTRA_DEPTH
 
     def most_ahead(self, nbytes: int, threads: int) -> int:
-        """The same where they differ in size and have at most ``nbytes``; smaller ones may be more, not
-        in bytes."""
+        """Return ``most_prefetch`` limited by bytes, for batches of at most ``nbytes``; there may be more
+        smaller ones, but not more bytes."""
         if not self.ahead_bytes:
             return self.most_prefetch
         least = least_prefetch(threads, self.batch_size)
@@ -105,7 +105,7 @@ _WHY_IGNORED = {
 
 
 def warn_ignored(given: dict[str, bool]) -> None:
-    """Warn once a process for each torch option that was given and has no meaning here."""
+    """Warn once per process of each given torch option that has no meaning here."""
     for name, is_given in given.items():
         if is_given and name not in _warned:
             _warned.add(name)

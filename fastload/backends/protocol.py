@@ -1,4 +1,4 @@
-"""What a DataLoader asks of whatever delivers its batches."""
+"""The interface of back ends, which deliver a DataLoader's batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.stats import Counts
 from fastload.prefetch.feeder import BatchKey
 
-# ---- protocol ---------------------------------------------------------------------------------------
+# ---- The protocol -----------------------------------------------------------------------------------
 
 
 class Backend(Protocol):
@@ -20,7 +20,7 @@ class Backend(Protocol):
         """Reports of the bad samples met so far."""
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``; blocks. The ones after it are in work when it returns."""
+        """Return the batch ``key``; block until it is complete. The next ones are in work by then."""
 
     def cancel(self) -> None:
         """Drop the batches that are in work."""
@@ -29,28 +29,28 @@ class Backend(Protocol):
         """End all threads. Idempotent."""
 
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Return what was counted so far."""
 
 
 class PlacedBackend(Backend, Protocol):
-    """Batches of a dataset that may know its own place, as torchdata's: not pure functions of their key."""
+    """Batches of a dataset that may know its own place, as torchdata's: not only their key matters."""
 
     def place_state(self, key: BatchKey) -> dict[str, Any]:
-        """What the dataset and its workers know of their place before the batch ``key``."""
+        """Return what the dataset and its workers know of their place before the batch ``key``."""
 
     def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
         """Go on at ``key`` with a state of :meth:`place_state`."""
 
 
-# ---- Batches of which a function makes what the consumer gets ---------------------------------------
+# ---- Collated batches -------------------------------------------------------------------------------
 
 
 class CollatedBackend:
     """Another back end's batches, collated when the consumer takes them.
 
     Args:
-        inner: whose.
-        collate: what is made of a batch.
+        inner: the other back end.
+        collate: makes what the consumer gets of a batch.
     """
 
     def __init__(self, inner: Backend, collate: Callable[[Any], Any]) -> None:
@@ -64,5 +64,5 @@ class CollatedBackend:
         return self._inner.errors
 
     def batch(self, key: BatchKey) -> Any:
-        """What is made of the batch ``key``."""
+        """Return the batch ``key``, collated."""
         return self._collate(self._inner.batch(key))

@@ -1,5 +1,4 @@
-"""The state of a loader's back ends: what they have delivered, and what a torch Dataset knows of its own
-place."""
+"""The state of a loader: what it has delivered, and what a torch Dataset knows of its own place."""
 
 from __future__ import annotations
 
@@ -13,12 +12,11 @@ from torch.utils.data.dataset import IterableDataset
 from fastload.errors import StateError
 from fastload.extras import words
 
-# ---- place state ------------------------------------------------------------------------------------
-# What a torch Dataset knows of its own place, as torchdata's do, and whether anybody can ask for it.
+# ---- A torch Dataset's own place, as torchdata's know it --------------------------------------------
 
 
 def keeps_state(dataset: Any) -> bool:
-    """Whether a torch Dataset, or an iterator of it, may know its own place, and be asked for it."""
+    """Whether a torch Dataset, or an iterator of it, may know its own place and can be asked for it."""
     if isinstance(dataset, IterableDataset):
         return stateful_loader() is not None
     return has_state(dataset)
@@ -39,9 +37,9 @@ def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=1)
 def stateful_loader() -> Any:
-    """torchdata's StatefulDataLoader; None where torchdata is not installed."""
+    """Return torchdata's StatefulDataLoader; None if torchdata is not installed."""
     try:
-        # By its module: a program may put our DataLoader into its package.
+        # Import it from its module: a program may put our DataLoader into its package.
         from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader
     except ImportError:
         return None
@@ -49,12 +47,11 @@ def stateful_loader() -> Any:
 
 
 def has_state(value: Any) -> bool:
-    """Whether ``value`` knows its own place, as torchdata's ``Stateful``."""
+    """Whether ``value`` knows its own place, as torchdata's ``Stateful`` does."""
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
 # ---- A loader's state -------------------------------------------------------------------------------
-# A few integers, the same on all ranks, valid for any number of them.
 
 VERSION = 1
 _OPTIONAL = ("global_batch", "rank")
@@ -63,7 +60,7 @@ _MOST = dict.fromkeys(("length", "epoch", "position", *_OPTIONAL), 2**63) | {"se
 
 @dataclass(frozen=True)
 class LoaderState:
-    """Where the consumer is: what it has received, not what was prefetched.
+    """The consumer's place, by what it has received: a few integers, valid for any number of ranks.
 
     A resumed loader goes on with position ``position`` of epoch ``epoch``; at the same global batch size
     its batches are those that the stopped run would have seen.
@@ -76,20 +73,18 @@ class LoaderState:
     epoch: int
     position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
     version: int = VERSION
-    # Samples of a global batch of the run that began the epoch, where others of it are chosen by that.
+    # Global batch size of the run that began the epoch, if samples are combined by it (mosaics).
     global_batch: int | None = None
-    rank: int | None = (
-        None  # that saved it, of several that do not divide the samples: each has its own order
-    )
+    rank: int | None = None  # the saving rank, if the ranks do not divide the samples: orders differ then
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able, under 1 kB, always the same keys of the same transform."""
+        """Return a JSON-able dict, under 1 kB, whose keys depend only on the transform."""
         state = asdict(self)
         return {name: value for name, value in state.items() if value is not None or name not in _OPTIONAL}
 
     @classmethod
     def divided(cls, state: Any) -> tuple[Any, dict[str, Any]]:
-        """A torch Dataset's state in two: this one's part, and the rest, which is torchdata's."""
+        """Split a torch Dataset's state into this class's part and the rest, which is torchdata's."""
         if not isinstance(state, Mapping):
             return state, {}
         names = {field.name for field in fields(cls)}
@@ -98,10 +93,10 @@ class LoaderState:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
-        """The inverse of :meth:`to_dict`.
+        """Make a state from the dict of :meth:`to_dict`.
 
         Raises:
-            StateError: not such a state, or of another version.
+            StateError: it is not such a dict, or of another version.
         """
         names = {field.name for field in fields(cls)}
         if not isinstance(state, Mapping):
@@ -130,10 +125,10 @@ class LoaderState:
         """Refuse a state (``other``) that was saved with another dataset, seed or order.
 
         Args:
-            same_as: ids of other datasets of the same samples and pixels, in the same order.
+            same_as: ids of other datasets with the same samples and pixels, in the same order.
 
         Raises:
-            StateError: with every difference.
+            StateError: they differ; the message has every difference.
         """
         names = ("dataset", "length", "seed", "shuffle")
         differences = [

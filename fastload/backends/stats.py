@@ -1,4 +1,4 @@
-"""Per-stage clocks of a loader."""
+"""Clocks and counts of a loader, for each stage: what ``stats()`` returns."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from fastload.sample.layout import VALID
 
 _OF_ONE_CACHE_USER = ("hits", "misses", "stored", "damaged", "failed")
 
-
-# Of batches that are dicts: what has a row for each sample, of fields and of ``collate``'s words.
+# Names in batches that are dicts, of fields and by ``collate``, that have a row for each sample.
 _LONG_AS_BATCH = (VALID, "pixel_mask", "img")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What a back end has counted since it was made; empty what it does not have.
+    """The counts of a back end since it was made; empty for what it does not have.
 
     Args:
-        threads: each decoding thread's clocks, as ``_C.Engine.stats()`` gives them.
-        read_ahead: of decoding, as ``_C.Engine.read_ahead()`` gives it.
+        threads: each decoding thread's clocks, from ``_C.Engine.stats()``.
+        read_ahead: from ``_C.Engine.read_ahead()``.
         cache: see :meth:`fastload.cache.opening.CacheUse.stats`.
         transfer: the transfer's clocks; see :func:`stage_stats`.
-        kept: of pictures of mosaics, as ``_C.Engine.kept()`` gives it.
+        kept: pictures kept for mosaics, from ``_C.Engine.kept()``.
         decoders: of several decoders; see :meth:`fastload.backends.dali.backend.DaliBackend.counts`.
     """
 
@@ -40,7 +39,7 @@ class Counts:
 
     @classmethod
     def sum(cls, found: Sequence[Counts]) -> Counts:
-        """Of several back ends of one loader; of the node's cache its own numbers once."""
+        """Add up several back ends of one loader, with the node cache's own numbers only once."""
         caches = [counts.cache for counts in found]
         own = [{name: cache[name] for name in _OF_ONE_CACHE_USER if name in cache} for cache in caches]
         return cls(
@@ -54,7 +53,7 @@ class Counts:
 
 
 def _summed(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers (also in dicts within) added up by name; of anything else the first."""
+    """Add up numbers by name, also in nested dicts; take the first of anything else."""
     total: dict[str, Any] = {}
     for name in dict.fromkeys(name for counts in found for name in counts):
         values = [counts[name] for counts in found if name in counts]
@@ -68,8 +67,8 @@ def _summed(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def batch_length(batch: Any, default: int) -> int:
-    """Samples in a batch: the length of its last tensor or list of dicts, else (a user's collate function)
-    ``default``."""
+    """Return the samples in a batch: the length of its last tensor or list of dicts, else ``default`` (for a
+    user's collate function)."""
     last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
     if isinstance(batch, dict):
         last = next((batch[name] for name in _LONG_AS_BATCH if name in batch), None)
@@ -83,9 +82,9 @@ def batch_length(batch: Any, default: int) -> int:
 
 @dataclass
 class ConsumerClock:
-    """The consumer's side: how long it waited for data, and for how long it kept the batches.
+    """A clock of the consumer: how long it waited for data, and how long in all.
 
-    Threads may share it. Waits of several threads at the same time add up.
+    Threads may share it. Simultaneous waits of several threads add up.
     """
 
     batches: int = 0
@@ -98,7 +97,7 @@ class ConsumerClock:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Counts the time inside as data wait."""
+        """Count the time inside as data wait."""
         start = time.perf_counter()
         if self._began is None:
             self._began = start
@@ -110,7 +109,7 @@ class ConsumerClock:
                 self.wait_seconds += self._ended - start
 
     def delivered(self, samples: int) -> None:
-        """Counts one batch of ``samples``."""
+        """Count one batch of ``samples``."""
         with self._lock.held():
             self.batches += 1
             self.samples += samples
@@ -119,12 +118,12 @@ class ConsumerClock:
 
     @property
     def total_seconds(self) -> float:
-        """From the first next() to the last one's return."""
+        """Seconds from the first next() to the last one's return."""
         return self._ended - self._began if self._began is not None else 0.0
 
 
 def stage_stats(clock: ConsumerClock, counts: Counts, entries_damaged: int = 0) -> dict[str, Any]:
-    """One dict of a loader's clocks since it was made.
+    """Return a loader's clocks and counts since it was made, as one dict.
 
     Args:
         clock: the consumer's.
@@ -133,16 +132,15 @@ def stage_stats(clock: ConsumerClock, counts: Counts, entries_damaged: int = 0) 
 
     Returns:
         ``stages``: for shard, decode and transform the ``seconds`` summed over threads and the ``count`` of
-        samples; for prefetch the seconds in which threads had nothing to do; for transfer the ``seconds`` of
-        the copy engine, the ``count`` of batches and ``bytes`` copied, ``host_copies`` of pixels between
-        decoding and the bus, ``blocked_seconds`` in which the consumer waited for the device to let go of a
-        slot, and ``pinned_bytes`` (each where known). ``data_wait``: the consumer's
-        ``seconds``, their ``share`` of the time since the first batch was asked for, and ``count`` of
-        batches. ``decoded``: records by decoding path; ``entries_damaged`` as given. ``samples``,
-        ``bytes`` (encoded), ``faults``, ``threads``, ``images_per_second`` (over the consumer's whole
-        time), ``first_batch_seconds``. ``read_ahead``, ``cache``; of mosaics ``kept``: pictures
-        ``used_again`` and ``bytes`` of those that are kept now; where there are several decoders,
-        ``decoders``: as counted.
+        samples; for prefetch the ``seconds`` for which threads had nothing to do; for transfer the
+        ``seconds`` of the copy engine, the ``count`` of batches and ``bytes`` copied, ``host_copies`` of
+        pixels between decoding and the bus, ``blocked_seconds`` for which the consumer waited for the device
+        to release a slot, and ``pinned_bytes`` (each if known). ``data_wait``: the consumer's ``seconds``,
+        their ``share`` of the time since the first batch was requested, and the ``count`` of batches.
+        ``decoded``: records by decoding path. ``entries_damaged``, ``samples``, ``bytes`` (encoded),
+        ``faults``, ``threads``, ``images_per_second`` (over the consumer's whole time),
+        ``first_batch_seconds``, ``read_ahead``, ``cache``. For mosaics ``kept``: pictures ``used_again``, and
+        the ``bytes`` kept now. ``decoders``, if there are several.
     """
     threads = counts.threads
     samples = sum(thread["samples"] for thread in threads)

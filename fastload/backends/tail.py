@@ -1,4 +1,4 @@
-"""Python callables on decoded samples, and user collate functions: the part of a batch that is not native."""
+"""The part of a batch that is not native: Python callables on decoded samples, and collate functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fastload.backends.callable_samples import HandOver
 
 
-# ---- tail -------------------------------------------------------------------------------------------
+# ---- Callables on decoded samples -------------------------------------------------------------------
 
 _TAIL_OP = _C.DRAW_OPS["callable"]
 _GENERATOR, _GLOBALS, _COLLATE = 0, 1, 2  # blocks of _TAIL_OP
@@ -38,7 +38,7 @@ _GENERATOR, _GLOBALS, _COLLATE = 0, 1, 2  # blocks of _TAIL_OP
 
 @dataclass(frozen=True)
 class SampleKey:
-    """What a sample's randomness depends on."""
+    """The key of a sample's randomness."""
 
     seed: int
     epoch: int
@@ -46,12 +46,12 @@ class SampleKey:
     draw: int = 0
 
     def words(self, block: int) -> Any:
-        """Four random 32-bit words, the same for this sample in every run."""
+        """Return four random 32-bit words, the same for this sample in every run."""
         sample = max(self.sample, 0)  # -1: padding
         return _C.sample_words(self.seed, self.epoch, sample, self.draw, _TAIL_OP, block)
 
     def generator(self) -> torch.Generator:
-        """A CPU generator that is the same for this sample in every run."""
+        """Return a CPU generator that is the same for this sample in every run."""
         words = self.words(_GENERATOR)
         generator = torch.Generator()
         generator.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
@@ -59,7 +59,7 @@ class SampleKey:
 
 
 class CallableError(Exception):
-    """A callable failed on a sample; the cause says how."""
+    """The failure of a callable on a sample; the cause says how."""
 
     def __init__(self, sample: int) -> None:
         super().__init__(sample)
@@ -67,21 +67,21 @@ class CallableError(Exception):
 
 
 class Tail:
-    """Runs callables one after the other on a decoded sample, then collates the samples of a batch.
+    """A runner of callables on decoded samples, in turn, which then collates a batch's samples.
 
     Before each sample the global generators of torch (CPU), ``random`` and NumPy are set from seed, epoch and
-    sample id; before the batch is collated from those of its first sample. A callable with a parameter
-    ``generator`` gets a ``torch.Generator`` of its own besides.
+    sample id; before a batch is collated, from those of its first sample. A callable with a parameter
+    ``generator`` also gets its own ``torch.Generator``.
 
     Args:
-        plan: the compiled transform, whose callables these are. Of an image and a label they get PIL
-            pictures, mode RGB, or tensors (3, H, W).
-        collate_fn: what makes a batch of [(sample, label)]; None: samples and labels are stacked.
+        plan: the compiled transform, which has the callables. For pairs of an image and a label they get
+            PIL pictures, mode RGB, or tensors (3, H, W).
+        collate_fn: makes a batch of [(sample, label)]; None: samples and labels are stacked.
         seed: the loader's.
-        delivery: of the batches that the samples come from. Where these are dicts, callables and
-            ``collate_fn`` get each sample as a dict, its pictures as tensors; as ``tv_tensors`` where
-            something of torchvision's v2 is in them.
-        handed: hands such dicts to callables.
+        delivery: the form of the decoded batches. If these are dicts, callables and ``collate_fn`` get each
+            sample as a dict with pictures as tensors, or ``tv_tensors`` if the chain has something of
+            torchvision's v2.
+        handed: passes such dicts to callables.
     """
 
     def __init__(
@@ -107,19 +107,19 @@ class Tail:
         ids: npt.NDArray[np.int64],
         draws: npt.NDArray[np.uint32] | None,
     ) -> Any:
-        """The batch of samples that the core has decoded.
+        """Return the batch of samples that the core has decoded.
 
         Args:
-            raw: of :meth:`fastload.sample.layout.BatchLayout.raw`.
-            epoch, ids, draws: what their randomness depends on.
+            raw: from :meth:`fastload.sample.layout.BatchLayout.raw`.
+            epoch, ids, draws: what the samples' randomness depends on.
 
         Raises:
-            CallableError: a callable failed; from its error.
+            CallableError: a callable failed; the cause is its error.
         """
         delivery = self._delivery
         assert delivery is not None
         if delivery.is_pair:
-            # Labels of their own: a worker process sends a tensor with all the memory that it is a view of.
+            # A copy of the labels: a worker process sends a tensor with all the memory that it is a view of.
             return self.batch(iter(raw[IMAGE]), raw[LABEL].clone(), epoch, ids, draws)
         keys = self._keys(epoch, ids, draws)
         samples = [self._made(one, key) for one, key in zip(delivery.samples(raw), keys, strict=True)]
@@ -130,10 +130,10 @@ class Tail:
         origins = [field.name for field in delivery.layout.fields if field.is_origin]
         if not origins:
             return batch
-        found = {name: raw[name].clone() for name in origins}
-        if VIEW in found and self._moves:
-            found[VIEW][:, 2:4] = 0  # where the core has put it is not where it is
-        return {**batch, **found}
+        by_name = {name: raw[name].clone() for name in origins}
+        if VIEW in by_name and self._moves:
+            by_name[VIEW][:, 2:4] = 0  # it may no longer be where the core has put it
+        return {**batch, **by_name}
 
     @property
     def _moves(self) -> bool:
@@ -148,15 +148,15 @@ class Tail:
         ids: npt.NDArray[np.int64],
         draws: npt.NDArray[np.uint32] | None,
     ) -> Any:
-        """The batch of decoded samples.
+        """Return the batch of decoded samples.
 
         Args:
-            images: (3, H, W) each, in channels_last strides; may be made while they are taken.
-            labels: (n,) int64; read when all images have been taken.
-            epoch, ids, draws: what their randomness depends on.
+            images: (3, H, W) each, in channels_last strides; may be made lazily.
+            labels: (n,) int64; read after all images.
+            epoch, ids, draws: what the samples' randomness depends on.
 
         Raises:
-            CallableError: a callable failed; from its error.
+            CallableError: a callable failed; the cause is its error.
         """
         keys = self._keys(epoch, ids, draws)
         given = self._picture()
@@ -166,7 +166,7 @@ class Tail:
         return self._collated(keys, list(zip(samples, labels.tolist(), strict=True)), self._collate_fn)
 
     def _picture(self) -> Callable[[torch.Tensor], Any]:
-        """What makes of the core's tensor what torchvision's chain has there."""
+        """Return the function that turns the core's tensor into what torchvision's chain has there."""
         if self._plan.picture:
             return as_picture
         if self._plan.state == "image":
@@ -191,7 +191,7 @@ class Tail:
             raise CallableError(keys[0].sample) from error
 
     def _made(self, sample: Any, key: SampleKey) -> Any:
-        """What the callables make of a sample."""
+        """Run the callables on a sample."""
         if not self._plan.tail:
             return sample
         if self._functions is None:
@@ -205,7 +205,7 @@ class Tail:
         return sample
 
     def _ready(self) -> list[tuple[Callable[..., Any], bool]]:
-        """The callables, each with whether it takes a generator."""
+        """Return the callables, each with whether it takes a generator."""
         if self._handed is not None:
             return [(self._handed.ready(), True)]
         return [(function, takes_generator(function)) for function in self._plan.tail]
@@ -227,7 +227,7 @@ def _as_is(image: torch.Tensor) -> torch.Tensor:
 
 
 def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleError:
-    """The error of a callable, with the sample it happened on."""
+    """Return the error for a callable that failed on a sample."""
     what = f"the transform or collate function raised {type(error).__name__}: {error}"
     if isinstance(error, (AttributeError, TypeError)) and "dict" in str(error):
         what += _DICTS
@@ -236,17 +236,17 @@ def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleE
     return sample_error(dataset, max(sample, 0), what)
 
 
-# ---- Decoding samples one by one, where they differ in size and no engine can put them into one slot ---
+# ---- Samples that differ in size, decoded one by one ------------------------------------------------
 
 _UNKNOWN_SIDE = 256  # pixels of a black picture whose size the index does not know
 
 
 class Stopped(Exception):
-    """A bad sample is an error; the last fault says which."""
+    """The end of a batch by a bad sample that is an error, described by the last fault."""
 
 
 class Request(NamedTuple):
-    """Which samples: what :class:`fastload.sampler.BatchIds` says, and their substitutes."""
+    """The samples to decode, as in :class:`fastload.sampler.BatchIds`, and their substitutes."""
 
     epoch: int
     ids: npt.NDArray[np.int64]  # (n,); -1: padding
@@ -255,7 +255,7 @@ class Request(NamedTuple):
 
 
 class Rendered:
-    """Labels and faults of a request, complete when all its images have been taken."""
+    """Labels and faults of a request, complete once all its images have been taken."""
 
     def __init__(self, labels: npt.NDArray[np.int64]) -> None:
         self.labels = labels
@@ -263,13 +263,13 @@ class Rendered:
 
 
 class Renderer:
-    """Decodes and transforms samples by themselves; bad ones are blank or replaced, as ``on_error`` says.
+    """A decoder and transformer of single samples; bad ones become blank or are replaced (``on_error``).
 
     Args:
         dataset: what to read.
         plan: the compiled transform.
         seed, max_pixels, on_error: the loader's.
-        side: ``cache_decoded``; such samples are scaled every time.
+        side: ``cache_decoded``; such samples are scaled each time.
     """
 
     def __init__(
@@ -293,12 +293,11 @@ class Renderer:
         self._side = side
 
     def __call__(self, request: Request) -> tuple[Iterator[torch.Tensor], Rendered]:
-        """The images, (3, H, W) of the plan's dtype in channels_last strides, decoded when they are taken;
-        and what is known of them then. A fault that stops the run raises :class:`Stopped` there.
-        """
+        """Return the images, (3, H, W) of the plan's dtype in channels_last strides, and labels and faults,
+        all decoded lazily. A fault that stops the run raises :class:`Stopped` when the image is taken."""
         known = self._dataset.labels[np.maximum(request.ids, 0)]
-        found = Rendered(np.where(request.ids < 0, _C.IGNORE_LABEL, known))
-        return self._images(request, found), found
+        rendered = Rendered(np.where(request.ids < 0, _C.IGNORE_LABEL, known))
+        return self._images(request, rendered), rendered
 
     def _images(self, request: Request, found: Rendered) -> Iterator[torch.Tensor]:
         for position, sample in enumerate(request.ids.tolist()):
@@ -316,7 +315,7 @@ class Renderer:
     def _instead(
         self, request: Request, position: int, key: SampleKey, error: Exception, found: Rendered
     ) -> torch.Tensor:
-        """What comes instead of a bad sample."""
+        """Return what comes instead of a bad sample."""
         fault = Fault(position, key.sample, type(error), str(error))
         if self._on_error == "raise" or not isinstance(error, SAMPLE_ERRORS):
             found.faults.append(fault._replace(fatal=True))
@@ -348,7 +347,7 @@ class Renderer:
         return torch.from_numpy(stored).view(getattr(torch, self._plan.dtype)).permute(2, 0, 1)
 
     def _black(self, key: SampleKey) -> torch.Tensor:
-        """Zeros of the size that the sample would have by the index (padding: the first sample's)."""
+        """Return zeros of the size that the sample would have by the index (padding: the first sample's)."""
         sample = max(key.sample, 0)
         part, own = self._dataset.locate(sample)
         record = part.record(own)
@@ -357,7 +356,7 @@ class Renderer:
         geometry = self._plan.geometry_spec()
         try:
             view = _C.draw_view(geometry, width, height, key.seed, key.epoch, sample, key.draw)
-        except ValueError:  # smaller than RandomCrop: what is asked for
+        except ValueError:  # smaller than RandomCrop's size: take that
             assert self._plan.output_size is not None
             view = _C.View(((0, 0, 1, 1), (1, 1), (0, 0, *self._plan.output_size[::-1]), False))
         width, height = view.made

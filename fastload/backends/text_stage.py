@@ -1,4 +1,4 @@
-"""Texts of batches, drawn and tokenised in threads of their own while the engine decodes."""
+"""Texts of batches, drawn and tokenised in separate threads while the engine decodes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class TextStage:
     batch is one of the next few.
 
     Args:
-        inner: whose batches, dicts without these fields.
+        inner: the other back end; its batches are dicts without these fields.
         dataset: what is read.
         sampler: which samples each batch has.
-        text: by field.
-        threads: that tokenise.
+        text: what to make of texts, by field.
+        threads: number of tokenising threads.
         seed: the loader's.
         ahead: batches that are tokenised ahead of the consumer.
-        move: brings what was made to the device, if there is one.
+        move: moves the results to the device, if there is one.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TextStage:
         return self._inner.errors
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``, with its texts."""
+        """Return the batch ``key``, with its texts."""
         if self._jobs and self._jobs[0].key != key:
             self._forget()
         coming: BatchKey | None = self._jobs[-1].key if self._jobs else None
@@ -89,18 +89,18 @@ class TextStage:
             if coming is None:
                 break
             self._submit(coming)
-        found = self._inner.batch(key)
-        texts = self._replaced(key, found) or self._jobs[0].result()
+        batch = self._inner.batch(key)
+        texts = self._replaced(key, batch) or self._jobs[0].result()
         self._jobs.popleft()
-        return {**found, **(texts if self._move is None else self._move(texts))}
+        return {**batch, **(texts if self._move is None else self._move(texts))}
 
     def _replaced(self, key: BatchKey, found: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The texts of the samples that there are, where some are not those that were to be expected."""
-        there = found.get(HOST, found).get(IDS)
-        if there is None:  # on_error replaces none
+        """Return the texts of the samples in the batch, if some were replaced; else None."""
+        delivered = found.get(HOST, found).get(IDS)
+        if delivered is None:  # on_error replaces none
             return None
         batch = self._sampler.batch(*key)
-        ids = np.where(there.numpy() < 0, batch.ids, there.numpy())
+        ids = np.where(delivered.numpy() < 0, batch.ids, delivered.numpy())
         if np.array_equal(ids, batch.ids):
             return None
         return self._made(key, BatchIds(ids, batch.draws))
@@ -129,7 +129,7 @@ class TextStage:
         self._inner.cancel()
 
     def close(self) -> None:
-        """End all threads; one that tokenises ends behind its batch. Idempotent."""
+        """End all threads; one that tokenises finishes its batch first. Idempotent."""
         for job in self._jobs:
             job.work = None
         for _ in range(self._threads if self._started else 0):
@@ -139,11 +139,11 @@ class TextStage:
 
 
 class _Job:
-    """One batch's texts."""
+    """The job of making one batch's texts."""
 
     def __init__(self, key: BatchKey, work: Callable[[], dict[str, Any]]) -> None:
         self.key = key
-        self.work: Callable[[], dict[str, Any]] | None = work  # None: nobody wants it any more
+        self.work: Callable[[], dict[str, Any]] | None = work  # None: no longer wanted
         self._done = threading.Event()
         self._found: dict[str, Any] = {}
         self._error: BaseException | None = None
@@ -153,12 +153,12 @@ class _Job:
         try:
             if work is not None:
                 self._found = work()
-        except BaseException as error:  # whatever it is, it is the consumer's
+        except BaseException as error:  # of any kind: the consumer gets it
             self._error = error
         self._done.set()
 
     def result(self) -> dict[str, Any]:
-        """What was made, once it is."""
+        """Wait for the texts, and return them."""
         while not self._done.wait(_POLL_SECONDS):  # signal handlers run here
             pass
         if self._error is not None:
@@ -175,10 +175,10 @@ def _work(queue: _Queue) -> None:
 def drawn_texts(
     dataset: Packed, name: str, pick: str, seed: int, epoch: int, batch: BatchIds
 ) -> list[list[str]]:
-    """The texts of each of a batch's positions: of several the one that is drawn, the first, or all.
+    """Return the texts at each of a batch's positions: a random one of several, the first, or all.
 
-    The draw is that of the sample, the epoch and the seed, as all of its others. Without a text, and at
-    positions without a sample: "", or no texts where all are asked for.
+    The draw depends on sample, epoch and seed, as all of a sample's draws. Without a text, and at positions
+    without a sample, the result is "", or no texts with ``pick="all"``.
     """
     several = [_texts(dataset, name, sample) for sample in batch.ids.tolist()]
     if pick == "all":
@@ -196,8 +196,8 @@ def _texts(dataset: Packed, name: str, sample: int) -> list[str]:
     if sample < 0:
         return []
     part, own = dataset.locate(sample)
-    found = part.value(name, own)
-    return [found] if isinstance(found, str) else found or []
+    value = part.value(name, own)
+    return [value] if isinstance(value, str) else value or []
 
 
 def _made(dataset: Packed, name: str, captions: Captions, seed: int, key: BatchKey, batch: BatchIds) -> Any:
@@ -206,15 +206,15 @@ def _made(dataset: Packed, name: str, captions: Captions, seed: int, key: BatchK
     if captions.tokenize is None:
         return several if captions.pick == "all" else flat
     try:
-        made = captions.tokenize(flat)
+        rows = captions.tokenize(flat)
     except Exception as error:
         ids = ", ".join(map(str, batch.ids.tolist()))
         raise RuntimeError(
             f"text: the callable for {name!r} raised {type(error).__name__}: {error}. It had the texts of "
             f"batch {key.step} of epoch {key.epoch}, samples {ids}."
         ) from error
-    _check(name, made, len(flat))
-    return _grouped(made, [len(texts) for texts in several]) if captions.pick == "all" else made
+    _check(name, rows, len(flat))
+    return _grouped(rows, [len(texts) for texts in several]) if captions.pick == "all" else rows
 
 
 def _check(name: str, made: Any, count: int) -> None:
@@ -229,7 +229,7 @@ def _check(name: str, made: Any, count: int) -> None:
 
 
 def _grouped(made: Any, lengths: list[int]) -> Any:
-    """The rows of all texts by the sample that they are of."""
+    """Group the rows of all texts by sample."""
     if isinstance(made, Mapping):
         return {name: _grouped(value, lengths) for name, value in made.items()}
     ends = [0, *accumulate(lengths)]

@@ -1,8 +1,8 @@
-"""The back end for any torch Dataset: its Python code runs in torch's own workers, the rest is ours.
+"""The back end for any torch Dataset: its Python code runs in torch's own workers, the rest is fastload's.
 
 Order, ranks, epochs and state are the same as for a packed dataset, so that changing the import is safe.
-What a dataset knows of its own place (``state_dict``, ``load_state_dict``) lies in the worker processes;
-torchdata's StatefulDataLoader, where it is installed, brings it here.
+A dataset's own state (``state_dict``, ``load_state_dict``) is in the worker processes; torchdata's
+StatefulDataLoader, if it is installed, brings it here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fastload.sampler import Sampler
 
 
 def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of our DataLoader that torch's own takes over for a torch Dataset."""
+    """Return the arguments of our DataLoader that torch's loader gets for a torch Dataset."""
     names = ("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
     passed = {name: arguments[name] for name in names}
     passed["num_workers"] = arguments["num_workers"] or 0
@@ -54,11 +54,11 @@ def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Steps:
-    """A sampler for torch: what it shall fetch in the steps of one epoch, from ``first`` on.
+    """A sampler for torch: what it is to fetch in the steps of one epoch, from ``first`` on.
 
     Args:
-        sampler: which samples.
-        single: one sample a step, and no list (``batch_size=None``).
+        sampler: which samples each batch has.
+        single: whether a step is one sample instead of a list (``batch_size=None``).
     """
 
     def __init__(self, sampler: Sampler, single: bool) -> None:
@@ -88,8 +88,8 @@ class _Walk:
         if not sampler.has_batch(*key):
             raise StopIteration
         self._key = key._replace(step=key.step + 1)
-        found = sampler.keys(*key)
-        return found[0] if self._steps.single else found
+        keys = sampler.keys(*key)
+        return keys[0] if self._steps.single else keys
 
     def state_dict(self) -> dict[str, int]:
         return self._key._asdict()
@@ -99,7 +99,7 @@ class _Walk:
 
 
 class _Passes:
-    """Steps through a torch DataLoader's iterators; a new one when the wanted batch is not its next."""
+    """Passes over a torch DataLoader: a new iterator if the wanted batch is not the current one's next."""
 
     def __init__(self) -> None:
         self._iterator: Iterator[Any] | None = None
@@ -119,10 +119,10 @@ class _Passes:
             try:
                 raise_if_not_delivered(self._iterator, error)
             except NotDelivered:
-                if has_dead_worker(self._iterator):  # torch would leave out what it had in hand
+                if has_dead_worker(self._iterator):  # torch would leave out the batch that it worked on
                     self.cancel()
                 raise
-            self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
+            self._next = key._replace(step=key.step + 1)  # an error of the batch: torch goes on after it
             lack = shared_memory_error(error)
             if lack is not None:
                 raise lack from error
@@ -135,11 +135,11 @@ class _Passes:
 
 
 class _TorchsLoader:
-    """What both kinds of datasets have in common: torch's loader, or torchdata's, and its iterators.
+    """The common part for both kinds of datasets: torch's loader, or torchdata's, and its iterators.
 
     Args:
-        dataset: any.
-        stateful: the dataset, or an iterator of it, may know its own place.
+        dataset: any torch Dataset.
+        stateful: whether the dataset, or an iterator of it, may know its own place.
         every: torchdata's ``snapshot_every_n_steps``.
         arguments: of torch's DataLoader.
     """
@@ -151,9 +151,8 @@ class _TorchsLoader:
         kind = stateful_loader() if stateful else None
         self._is_stateful = kind is not None
         is_single = arguments.get("batch_size", 1) is None and "batch_sampler" not in arguments
-        collate = arguments["collate_fn"] or (
-            default_convert if is_single else None
-        )  # the other one does it itself
+        # torch's own loader applies its default collate function itself.
+        collate = arguments["collate_fn"] or (default_convert if is_single else None)
         if arguments["num_workers"] and collate is not None:
             arguments = {**arguments, "collate_fn": Sharing(collate)}
         if kind is not None:
@@ -166,10 +165,10 @@ class _TorchsLoader:
         self._loses_state = has_state(dataset) and not self._is_stateful
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``, as torch's collate function makes it; StopIteration after the last.
+        """Return the batch ``key``, as torch's collate function makes it; StopIteration after the last.
 
         Raises:
-            StateError: after fork(), where the parent has worker processes.
+            StateError: after fork(), if the parent has worker processes.
         """
         if self._owner not in (0, os.getpid()):
             raise StateError(FORKED)
@@ -177,7 +176,7 @@ class _TorchsLoader:
 
     def _begin(self, key: BatchKey) -> Iterator[Any]:
         if self._prepared is not None and key != self._prepared:
-            self._loader.load_state_dict({})  # another place after all
+            self._loader.load_state_dict({})  # the place has changed after all
             self._prepared = None
         self._aim(key)
         self._forget_dead()
@@ -188,13 +187,13 @@ class _TorchsLoader:
         return iterator
 
     def _begun(self) -> Iterator[Any]:
-        """torch's iterator. Where it forks its workers, and waits for nothing, signals wait."""
+        """Return torch's iterator. Signals are held back while it forks workers, which does not block."""
         forks = self._loader.num_workers and not self._is_stateful and self._loader._iterator is None
         try:
             with interrupts_kept() if forks else nullcontext(), named_shortage():
                 iterator: Iterator[Any] = iter(self._loader)
         except BaseException:
-            # Persistent workers have been told of an epoch, and their answers would be taken for batches.
+            # Persistent workers have been told of an epoch; their answers would be mistaken for batches.
             self._loader._iterator = None
             raise
         if self._loader.num_workers:
@@ -203,21 +202,21 @@ class _TorchsLoader:
         return iterator
 
     def _aim(self, key: BatchKey) -> None:
-        """The next iterator of torch's loader begins at ``key``."""
+        """Let the next iterator of torch's loader begin at ``key``."""
 
     def _skip(self, iterator: Iterator[Any], key: BatchKey) -> None:
-        """Consume what comes before ``key``, where it cannot be left out."""
+        """Consume what comes before ``key``, if it cannot be left out."""
 
     def place_state(self, key: BatchKey) -> dict[str, Any]:
-        """What the dataset and its workers know of their place, before the batch ``key``: torchdata's state.
+        """Return what dataset and workers know of their place before the batch ``key``: torchdata's state.
 
-        Empty where none of them has a state of its own. Workers begin for it if they have not.
+        It is empty if none of them has a state. Starts the workers if needed.
         """
         if not self._is_stateful:
             return self._no_state()
         if self._loader._iterator is None and self._prepared is None:
             if key.start + key.step:
-                return {}  # a place without a state: what comes before it will be skipped
+                return {}  # a place without a state: what comes before will be skipped
             self._aim(key)
             self._prepared = key
         state: dict[str, Any] = self._loader.state_dict()
@@ -248,7 +247,7 @@ class _TorchsLoader:
         self._loader._iterator = None
 
     def counts(self) -> Counts:
-        """Nothing is known about torch's workers."""
+        """Return no counts: nothing is known about torch's workers."""
         return Counts()
 
 
@@ -259,7 +258,7 @@ class TorchBackend(_TorchsLoader):
         dataset: any map-style dataset.
         sampler: which samples each batch has.
         arguments: of torch's DataLoader.
-        single: samples instead of batches (``batch_size=None``).
+        single: whether to deliver samples instead of batches (``batch_size=None``).
         every: torchdata's ``snapshot_every_n_steps``.
     """
 
@@ -298,7 +297,7 @@ class StreamBackend(_TorchsLoader):
         super().__init__(dataset, True, every, arguments)
         if self._loses_state and not isinstance(dataset, IterDataPipe):
             warnings.warn(
-                f"{type(dataset).__name__} has a state_dict of its own, which torch's loader does not ask "
+                f"{type(dataset).__name__} has its own state_dict, which torch's loader does not ask "
                 "for: resuming will read and skip what was consumed. "
                 f"{words('torchdata', 'Keeping the state')}.",
                 stacklevel=2,

@@ -1,4 +1,4 @@
-"""Tells the tiers on disk what the order of this epoch and of the next ones is."""
+"""The order of this and the next epochs, which the cache's tiers on disk are told."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fastload.shard.dataset import PackedFiles
 
 _log = logging.getLogger("fastload")
 
-_ORDER_BYTES = 4 + 2 + 2  # a sample: what the tiers know, and what is being computed
-_LEAST_EPOCHS, _MOST_EPOCHS = 4, 16  # that are looked at
+_ORDER_BYTES = 4 + 2 + 2  # per sample: what the tiers know, and what is being computed
+_LEAST_EPOCHS, _MOST_EPOCHS = 4, 16  # epochs to look at
 
 
 def node_ranks(rank: int, world_size: int, local: tuple[int, int]) -> range:
-    """The ranks of this node.
+    """Return the ranks of this node.
 
     Args:
-        local: rank and number of ranks on this node; the number may not be known to the launcher.
+        local: rank and number of ranks on this node; the launcher may not know the number.
     """
     first = max(0, rank - local[0])
     return range(first, min(world_size, max(first + local[1], rank + 1)))
@@ -39,9 +39,9 @@ def node_ranks(rank: int, world_size: int, local: tuple[int, int]) -> range:
 def disk_plan(
     parts: Sequence[PackedFiles], sampler: Sampler, options: Options, streams: Streams, total: int
 ) -> dict[str, int]:
-    """What a loader with disk tiers has besides, for its memory plan whose ``total`` is so far.
+    """Return what disk tiers add to a loader's memory plan, whose ``total`` is given.
 
-    ``disk_bytes``: of disk, once for all processes of the node; ``order_bytes``: of memory, in ``total``.
+    ``disk_bytes``: on disk, once for all processes of the node; ``order_bytes``: in memory, in ``total``.
     """
     assert options.cache.disk is not None
     part, samples = sampler.partition, sum(map(len, parts))
@@ -61,14 +61,14 @@ class _Part(NamedTuple):
 class Upcoming:
     """The epochs in which samples are needed, for the tiers of one loader; a thread computes them.
 
-    The tiers are told nothing, and keep what they have, where that is the best already (each sample is needed
-    in each epoch), and where the order is not known beforehand (a user's sampler).
+    The tiers are told nothing, and keep what they have, if that is already best (each sample is needed in
+    each epoch), or if the order is not known beforehand (a user's sampler).
 
     Args:
         disk: the tiers.
         parts: the packed datasets, in the order of their sample ids.
         sampler: the loader's.
-        ranks: those of this node.
+        ranks: this node's.
         ahead: samples of a rank that may be read before they are needed.
     """
 
@@ -95,7 +95,7 @@ class Upcoming:
         disk.expect(len(ranks) / size)
 
     def at(self, key: BatchKey) -> None:
-        """The consumer asks for a batch."""
+        """Tell the tiers that the consumer asks for a batch."""
         self._disk.warn_if_full()
         if not self._is_of_use:
             return
@@ -116,7 +116,7 @@ class Upcoming:
             self._thread = None
 
     def close(self) -> None:
-        """End the thread, and let go of the tiers. Idempotent."""
+        """End the thread, and release the tiers. Idempotent."""
         self._stop()
         self._parts = []
 

@@ -1,5 +1,4 @@
-"""Worker processes of torch's iterators: which have died, whose they are after a fork, and the memory
-that they share."""
+"""Worker processes of torch's iterators: dead ones, their owner after a fork, and the memory they share."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ from torch._utils import ExceptionWrapper
 from fastload.errors import NotDelivered
 from fastload.machine.sizes import human_bytes
 
-# ---- Worker processes of torch's iterators ----------------------------------------------------------
-# Which have died, and whose they are after a fork.
+# ---- Dead workers, and workers after a fork ---------------------------------------------------------
 
 FORKED = (
     "This loader was created before fork() and its threads live in the parent process. "
@@ -34,10 +32,10 @@ _DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit statu
 
 
 class Parent:
-    """The parent of a worker process, as that sees it. Made in the parent.
+    """The parent of a worker process, as the worker sees it. Made in the parent.
 
     Args:
-        by_server: processes are forked by multiprocessing's fork server, whose children they are.
+        by_server: whether multiprocessing's fork server forks the processes, which are then its children.
     """
 
     def __init__(self, by_server: bool) -> None:
@@ -45,14 +43,14 @@ class Parent:
 
     @classmethod
     def by(cls, context: Any) -> Parent:
-        """For workers that are started by ``context``: a name, one of multiprocessing's, or None."""
+        """Make it for workers started by ``context``: a name, one of multiprocessing's contexts, or None."""
         if not isinstance(context, str):
             context = (context or multiprocessing).get_start_method(allow_none=True)
         return cls((context or multiprocessing.get_all_start_methods()[0]) == "forkserver")
 
     def is_gone(self) -> bool:
-        """Whether it has ended. torch's workers compare their parent with the one that they began with, which
-        may not be theirs any more."""
+        """Whether the parent has ended. torch's workers compare it with their parent at the start, which may
+        have been another process already."""
         parent = multiprocessing.parent_process()
         if parent is None:
             return False
@@ -60,10 +58,10 @@ class Parent:
 
 
 class WorkerInit:
-    """What a worker process does first: ``given``, if it has a parent that could want anything.
+    """The first function of a worker process: calls ``given``, unless the parent has ended.
 
     Args:
-        parent: of the worker.
+        parent: the worker's.
         given: torch's ``worker_init_fn``.
     """
 
@@ -81,16 +79,16 @@ _iterators: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def disown_after_fork(iterator: Any) -> None:
-    """In forked children ``iterator`` is not the one whose worker processes end with it."""
+    """Let forked children disown ``iterator``, so that its workers do not end with their copy."""
     _iterators.add(iterator)
 
 
 def disown(iterator: Any) -> None:
-    """In a forked child: the workers are the parent's, and go on. torch would end them with the iterator."""
+    """Leave the workers to the parent, in a forked child: torch would end them with the iterator."""
     state = vars(iterator)
     state["_shutdown"] = True
     if state.get("_worker_pids_set"):
-        # Torch keeps them by the iterator's address, which an iterator of the child's may get.
+        # torch stores them by the iterator's address, which one of the child's iterators may get.
         _remove_worker_pids(id(iterator))
         state["_worker_pids_set"] = False
 
@@ -104,7 +102,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 def raise_if_not_delivered(iterator: Any, error: Exception) -> None:
-    """Raise NotDelivered from ``error`` where that means that a batch did not come from torch's workers."""
+    """Raise NotDelivered from ``error`` if that means that a batch did not come from torch's workers."""
     lost = _not_delivered(iterator, error)
     try:
         if lost is not None:
@@ -114,14 +112,14 @@ def raise_if_not_delivered(iterator: Any, error: Exception) -> None:
 
 
 def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
-    """The error of a batch that did not come from torch's workers; None: the batch itself is an error."""
+    """Return the error if a batch did not come from torch's workers; None: the batch itself failed."""
     if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
         return NotDelivered(str(error))
     if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
         return None
     try:
         killed = _killed_worker(iterator)
-    except RuntimeError as other:  # of torch's handler of SIGCHLD, which comes when it likes
+    except RuntimeError as other:  # from torch's handler of SIGCHLD, which may run at any time
         return NotDelivered(str(other)) if str(other).startswith(_TORCHS_WORDS) else None
     if killed is None:
         return None
@@ -132,7 +130,7 @@ def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
 
 
 def has_dead_worker(iterator: Any) -> bool:
-    """Whether a worker process of torch's iterator has ended: also persistent ones are of no use then."""
+    """Whether a worker process of torch's iterator has ended: then even persistent ones are useless."""
     return any(worker.exitcode is not None for worker in getattr(iterator, "_workers", []))
 
 
@@ -143,9 +141,9 @@ def _is_reraised(error: Exception) -> bool:
 
 
 def _killed_worker(iterator: Any) -> tuple[int, int] | None:
-    """Process id and exit status (-9: SIGKILL) of a dead worker of torch's iterator, after an error.
+    """Return process id and exit status (-9: SIGKILL) of a dead worker of torch's iterator, after an error.
 
-    torch names a dead worker where it waits for a batch, but not where it fetches the batch's memory from it.
+    torch names a dead worker when it waits for a batch, but not when it fetches the batch's memory from it.
     """
     workers = getattr(iterator, "_workers", [])
     until = time.monotonic() + _DYING_SECONDS
@@ -157,12 +155,10 @@ def _killed_worker(iterator: Any) -> tuple[int, int] | None:
     return None
 
 
-# ---- The file system in memory by which worker processes hand over batches --------------------------
-# What is said where it has no room.
-#
-# torch's workers put tensors there, and multiprocessing its semaphores. Both fail without a file's name,
-# and a tensor that a worker's queue cannot put there leaves its batch out, for which the consumer would
-# wait for ever. So a worker puts tensors there itself, where an error of it can be told.
+# ---- Shared memory, by which workers hand over batches ----------------------------------------------
+# torch's workers put tensors there, and multiprocessing its semaphores. Both fail without a file's name, and
+# if a worker's queue cannot put a tensor there, its batch never comes and the consumer waits for ever. So a
+# worker puts tensors there itself, and can report an error.
 
 PLACE = "/dev/shm"
 _LACKS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOSYS}
@@ -172,7 +168,7 @@ _SHARED_MEMORY_WORDS = re.compile(
 
 
 def no_room_error(number: int) -> OSError:
-    """The error about what cannot be put there, by the system's number for the reason."""
+    """Return the error for a failure to put something there, by the system's error number."""
     size = ""
     if number in (errno.ENOSPC, errno.EDQUOT):
         with suppress(OSError):
@@ -194,10 +190,10 @@ def no_room_error(number: int) -> OSError:
 
 @contextmanager
 def named_shortage() -> Iterator[None]:
-    """For what makes semaphores and starts workers.
+    """Replace errors of making semaphores and starting workers that name no file.
 
     Raises:
-        OSError: as :func:`no_room_error`, in place of one that names no file.
+        OSError: from :func:`no_room_error`.
     """
     try:
         yield
@@ -208,16 +204,16 @@ def named_shortage() -> Iterator[None]:
 
 
 def shared_memory_error(error: BaseException) -> OSError | None:
-    """An error of torch's about that file system, in words; None: it is about something else."""
-    found = _SHARED_MEMORY_WORDS.search(str(error)) if isinstance(error, RuntimeError) else None
-    return None if found is None else no_room_error(int(found[3]))
+    """Return the clear error for one of torch's about that file system; None: it is about something else."""
+    match = _SHARED_MEMORY_WORDS.search(str(error)) if isinstance(error, RuntimeError) else None
+    return None if match is None else no_room_error(int(match[3]))
 
 
 def share(batch: Any) -> None:
-    """Put the tensors of a batch where other processes see them, as torch would when it sends them.
+    """Put the tensors of a batch into shared memory, as torch would when it sends them.
 
     Raises:
-        RuntimeError: torch's, see :func:`shared_memory_error`.
+        RuntimeError: torch's; see :func:`shared_memory_error`.
     """
     if isinstance(batch, torch.Tensor):
         if batch.device.type == "cpu" and batch.layout is torch.strided and not batch.is_nested:
@@ -234,7 +230,7 @@ def share(batch: Any) -> None:
 
 
 class Sharing:
-    """A collate function for torch's workers, whose result is where other processes see it."""
+    """A collate function for torch's workers that puts its result into shared memory."""
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self._collate = collate

@@ -1,5 +1,4 @@
-"""What a loader's arguments come to: dataset, plan, options, threads, order of samples, and the ranks
-bound at the start."""
+"""LoaderPlan, what follows from a loader's arguments: dataset, plan, options, threads, order, ranks."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ if TYPE_CHECKING:
     from fastload.sample.schema import Captions
 
 
-# ---- What is only known when iteration begins -------------------------------------------------------
-# Rank and world size, and a seed that nobody gave.
+# ---- Rank, world size and seed ----------------------------------------------------------------------
 
 _FALLBACK_SEED = 0  # of torch's DistributedSampler
 
@@ -68,14 +66,14 @@ class WorldBinding:
     or in the parent of ``torch.multiprocessing.spawn``.
 
     Args:
-        rank, world_size, group: as given to the loader; see :func:`fastload.ranks.world.find_world`.
-        seed: as given, or None: drawn from torch's generator as torch's own DataLoader draws its seed.
-        generator: where from; None: torch's default one.
-        is_divided: the ranks divide the samples among them; else each reads what its dataset and sampler
-            give, as with torch's loader, and this loader is the only one of its world.
+        rank, world_size, group: the loader's arguments; see :func:`fastload.ranks.world.find_world`.
+        seed: the loader's argument; None: drawn from a generator, as by torch's DataLoader.
+        generator: draws the seed; None: torch's default generator.
+        is_divided: whether the ranks divide the samples among them; else each reads what its dataset and
+            sampler give, as with torch's loader, and this loader is the only one of its world.
 
     Raises:
-        TypeError, WorldError: rank and world size cannot be what they are.
+        TypeError, WorldError: rank and world size are not legal.
     """
 
     def __init__(
@@ -94,7 +92,7 @@ class WorldBinding:
         self._group = group
         self._generator = generator
         self._fixed: World | None = None
-        self._began: World | None = None  # the processes that there were then
+        self._began: World | None = None  # the processes at that time
         self._other: tuple[WorldBinding, Callable[[], Any]] | None = None
         #: The handshake with the other ranks, once they are fixed.
         self.agreement: Handshake | None = None
@@ -118,15 +116,15 @@ class WorldBinding:
             return self.world
         try:
             return find_processes()
-        except WorldError:  # variables that are half set, and nobody needs them
+        except WorldError:  # variables are only partly set, and nobody needs them
             return self.world
 
     def draw_from(self, generator: torch.Generator | None) -> None:
-        """Draw the seed from another generator."""
+        """Let the seed be drawn from another generator."""
         self._generator = generator
 
     def in_words(self) -> str:
-        """Rank and world size, as far as they are known."""
+        """Describe rank and world size, as far as they are known."""
         try:
             world = self.world
         except WorldError:
@@ -134,7 +132,7 @@ class WorldBinding:
         return f"rank {world.rank} of {world.size}"
 
     def go_with(self, other: WorldBinding, begin: Callable[[], Any]) -> None:
-        """Begin when ``other`` does, with its seed. ``begin`` lets that one begin."""
+        """Begin when ``other`` does, with its seed; ``begin`` makes the other one begin."""
         self._other = other, begin
 
     @property
@@ -143,10 +141,10 @@ class WorldBinding:
         return self._fixed is not None
 
     def check(self) -> None:
-        """Before each iteration but the first.
+        """Check the world before each iteration but the first.
 
         Raises:
-            WorldError: this process has another rank or world size than when the loader began.
+            WorldError: the process's rank or world size has changed since the loader began.
         """
         began, now = self._began, self.processes
         if self.is_divided and began is not None and (now.rank, now.size) != (began.rank, began.size):
@@ -160,11 +158,11 @@ class WorldBinding:
         """Fix rank, world size and seed, and return the handshake with the other ranks.
 
         Args:
-            handshake: makes it.
+            handshake: makes the handshake.
             is_random: whether order or augmentation depend on the seed.
 
         Raises:
-            WorldError: rank and world size are half set, the ranks cannot agree on a seed, or were given
+            WorldError: only one of rank and world size is set, or the ranks cannot agree on a seed or have
                 different ones.
         """
         if self._other is not None:
@@ -177,7 +175,7 @@ class WorldBinding:
         world = self._find()
         agreement = handshake(world)
         self.seed = self._agreed(agreement, world, is_random)
-        # At once, also for a signal's handler that raises: who has begun has met.
+        # Set together, even if a signal's handler raises: a loader that has begun has a handshake.
         self.agreement, self._fixed, self._began = agreement, world, self.processes
         return agreement
 
@@ -200,16 +198,15 @@ class WorldBinding:
         return _FALLBACK_SEED
 
 
-# ---- arrangement ------------------------------------------------------------------------------------
+# ---- The plan of a loader ---------------------------------------------------------------------------
 
 _PLAIN = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
 
 
 class LoaderPlan:
-    """The arguments of one DataLoader, checked, and what follows from them.
+    """The checked arguments of one DataLoader, and what follows from them.
 
-    Until iteration begins rank, world size and seed may still change; what depends on them is made when it is
-    asked for.
+    Rank, world size and seed may change until iteration begins; what depends on them is made on request.
 
     Args:
         given: the DataLoader's arguments by name.
@@ -221,7 +218,7 @@ class LoaderPlan:
 
     def __init__(self, given: Mapping[str, Any], site: str) -> None:
         self.given = resolve(_unwrapped(given))
-        self.site = site  # where the loader was made
+        self.site = site
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._said_empty = False
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
@@ -239,10 +236,10 @@ class LoaderPlan:
         self._settle()
 
     def _is_divided(self) -> bool:
-        """Whether the ranks divide the samples: where the loader is told of ranks, else by torch's rule.
+        """Whether the ranks divide the samples: always if the loader is given ranks, else by torch's rule.
 
-        torch's loader reads all of a Dataset on each rank, and what a sampler draws is its rank's own. What
-        torch does not know is divided: a packed set's path or URL, mixes, and our own samplers.
+        torch's loader reads all of a Dataset on each rank, and what a sampler draws belongs to its rank. What
+        torch does not know is divided: a packed set's path or URL, mixes, and fastload's samplers.
         """
         given = self.given
         if given["rank"] is not None or given["process_group"] is not None:
@@ -253,7 +250,7 @@ class LoaderPlan:
         return not has_sampler and is_named(given["dataset"])
 
     def _settle(self) -> None:
-        """What follows from the arguments and the dataset as it is now."""
+        """Work out what follows from the arguments and the dataset as it is now."""
         self._transforms = transforms_of(self.dataset)
         self.plan = self._compiled()
         self._collation: Collation | None = None
@@ -288,7 +285,7 @@ class LoaderPlan:
             from fastload.loader.fitting_fields import warn_of_fields
 
             warn_of_fields(self.dataset, self.plan, self._given_options)
-        self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
+        self.make_sampler(World(), None)  # refuses a sampler that does not fit the dataset
 
     def _compiled(self) -> Plan:
         given, plan = self.given, compile_plan(given_transform(self.dataset, self.given["transform"]))
@@ -297,7 +294,7 @@ class LoaderPlan:
         return replace(plan, picture=True) if of_torch and given["collate_fn"] is not None else plan
 
     def _options(self, prefetch: int) -> Options:
-        """The options, with ``prefetch`` batches in work where none are asked for."""
+        """Return the options, with ``prefetch`` batches in work unless a number was given."""
         given, shuffle = self.given, self.given["shuffle"]
         values = {field.name: given[field.name] for field in fields(Options) if field.name in given}
         wanted = given["prefetch_factor"]
@@ -325,7 +322,7 @@ class LoaderPlan:
 
     @property
     def shown(self) -> Any:
-        """What ``loader.dataset`` is: what was given, opened; where there are targets, pictures and these."""
+        """The value of ``loader.dataset``: the opened dataset, or pictures and targets if there are these."""
         if self._collation is None or self._collation.names is None:
             return self.dataset
         from fastload.dataset.detection import DetectionDataset
@@ -339,12 +336,12 @@ class LoaderPlan:
 
     @property
     def batch_size(self) -> int:
-        """Samples a batch of this rank; 1 where a batch sampler decides."""
+        """Samples per batch on this rank; 1 if a batch sampler decides."""
         return self._given_options.batch_size
 
     @property
     def shuffle(self) -> bool | str:
-        """As given, None being False."""
+        """The argument ``shuffle``, with False for None."""
         return self._given_options.shuffle
 
     @property
@@ -352,20 +349,20 @@ class LoaderPlan:
         """Whether samples come one by one."""
         return self._given_options.unbatched
 
-    # ---- what depends on rank, world size and seed ------------------------------------------
+    # ---- What depends on rank, world size and seed ------------------------------------------
 
     @property
     def options(self) -> Options:
-        """The options; as of now, until iteration has begun."""
+        """The options; they may change until iteration begins."""
         return self._now()[0]
 
     @property
     def threads(self) -> ThreadPlan:
-        """Decoding threads; as of now, until iteration has begun."""
+        """Decoding threads; they may change until iteration begins."""
         return self._fixed[1] if self._fixed is not None else self._found_threads()
 
     def _found_threads(self) -> ThreadPlan:
-        """Looked for in /proc and /sys, once for each place among the node's ranks that is seen."""
+        """Find the CPU budget in /proc and /sys, once for each local rank that this process has had."""
         here = local_ranks()
         if here not in self._threads:
             given = self.given
@@ -381,11 +378,11 @@ class LoaderPlan:
         return self._options(prefetch), threads
 
     def known(self) -> tuple[World, int | None]:
-        """Rank and world size, and the seed, if it is known."""
+        """Return rank and world size, and the seed if it is known."""
         return self.beginning.world, self.beginning.seed
 
     def make_sampler(self, world: World, seed: int | None) -> Sampler:
-        """The order of samples and this rank's share of it.
+        """Make the order of samples and this rank's share of it.
 
         Raises:
             ValueError, TypeError, IndexError: the sampler does not fit the dataset.
@@ -413,7 +410,7 @@ class LoaderPlan:
         )
 
     def gives_lists(self) -> bool:
-        """Whether a batch, or a sample without batches, is [images, labels] that nobody else has made."""
+        """Whether a batch, or a sample without batches, is [images, labels] made by fastload alone."""
         if not self.packed or not self._pairs or self.given["collate_fn"] is not None:
             return False
         if self._collation is not None or self.given["batch_transform"] is None:
@@ -443,7 +440,7 @@ class LoaderPlan:
         )
 
     def start(self, sampler: RankSampler) -> Backend:
-        """A back end."""
+        """Start a back end."""
         backend = make_backend(
             self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
         )
@@ -454,10 +451,10 @@ class LoaderPlan:
         return after_engine(backend, self._collation, self._text, self.dataset, sampler.core, self.options)
 
     def before_iteration(self, sampler: RankSampler) -> Handshake | None:
-        """The handshake with the other ranks, which the first iteration makes.
+        """Return the handshake with the other ranks, which the first iteration makes.
 
         Raises:
-            WorldError: the world is not the one of the first iteration.
+            WorldError: the world has changed since the first iteration.
             StateError, ValueError: see :meth:`_check_epoch`.
         """
         if (agreement := self.beginning.agreement) is None or self._fixed is None:
@@ -477,14 +474,14 @@ class LoaderPlan:
             WorldError: see :meth:`fastload.loader.assembly.WorldBinding.fix`.
         """
         self._see_dataset()
-        agreement = self.beginning.agreement  # one that a signal's handler left behind, which raised below
+        agreement = self.beginning.agreement  # set already if a signal's handler raised below
         agreement = agreement or self.beginning.fix(partial(self._handshake, sampler), self.is_random)
         self._say_whole()
         self._fixed = self._now()
         return agreement
 
     def _see_dataset(self) -> None:
-        """Take the dataset's transforms as they are when the first iteration begins, as torch's loader."""
+        """Take the dataset's transforms as they are at the first iteration, as torch's loader does."""
         now = transforms_of(self.dataset)
         if any(one is not before for one, before in zip(now, self._transforms, strict=True)):
             self.given.update(self._as_given)
@@ -492,7 +489,7 @@ class LoaderPlan:
         self.check_dataset()
 
     def _say_whole(self) -> None:
-        """Where there are several ranks, and each reads all of a dataset: say so, once for each loader."""
+        """Warn if there are several ranks and each reads all of a dataset."""
         processes, order = self.beginning.processes, self.given["sampler"] or self.given["batch_sampler"]
         if self.beginning.is_divided or processes.size == 1 or self.kind is SourceKind.STREAM:
             return
@@ -502,12 +499,12 @@ class LoaderPlan:
 
     @property
     def own_rank(self) -> int | None:
-        """This process's rank, if there are others and each reads in an order of its own; else None."""
+        """This process's rank, if there are several and each has its own order; else None."""
         processes = self.beginning.processes
         return processes.rank if processes.size > 1 and not self.beginning.is_divided else None
 
     def check_rank(self, saved_by: int | None) -> None:
-        """Say so where a state is another rank's, whose order this rank would have from now on."""
+        """Warn if a state is another rank's, whose order this rank would have from now on."""
         own = self.own_rank
         if own is not None and saved_by is not None and saved_by != own and self.is_random:
             warnings.warn(
@@ -519,14 +516,14 @@ class LoaderPlan:
             )
 
     def divide(self) -> None:
-        """Divide the samples among the ranks, as a framework does with torch's loader; before iteration."""
+        """Divide the samples among the ranks, as frameworks do for torch's loader. Only before iteration."""
         self.beginning.is_divided = True
 
     def check_dataset(self) -> None:
-        """Before each iteration.
+        """Check the dataset before each iteration.
 
         Raises:
-            StateError: the dataset's transform or a Subset's indices are not those that the loader found.
+            StateError: the dataset's transform or a Subset's indices have changed since the loader was made.
         """
         check_unchanged(self.dataset, self._transforms)
 
@@ -534,8 +531,8 @@ class LoaderPlan:
         """Refuse an epoch that cannot be delivered before its first batch.
 
         Raises:
-            StateError: a loaded state's position lies behind its end.
-            ValueError: ``drop_padding`` would leave a rank a batch of no samples, which the core alone makes.
+            StateError: a loaded state's position is past the epoch's end.
+            ValueError: ``drop_padding`` would leave a rank an empty batch, which only the core can make.
         """
         if position:
             check_position(sampler, epoch, position)
@@ -559,7 +556,7 @@ class LoaderPlan:
             )
 
     def _say_empty(self, rest: int, ranks: int) -> None:
-        """A batch that is nothing but padding: the mean of no losses is nan."""
+        """Warn of a batch that is nothing but padding: the mean of no losses is nan."""
         if self.packed and self._pairs and not self.unbatched and not self._said_empty:
             self._said_empty = True
             warnings.warn(
@@ -587,19 +584,19 @@ class LoaderPlan:
         return described
 
     def explain(self, sampler: Sampler) -> Explanation:
-        """Each step of the loader."""
+        """Explain each step of the loader."""
         from fastload.loader.explain import explain
 
         return explain(self.dataset, self.kind, sampler, self.plan, self.options, self.threads)
 
     def plan_memory(self, sampler: Sampler) -> dict[str, int]:
-        """See :meth:`fastload.DataLoader.memory_plan`."""
+        """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
         if not self.packed:
             raise ValueError("memory_plan() is for packed datasets.")
         return plan_memory(self.dataset, sampler, self.plan, self.options, self.threads)
 
     def described_in_words(self) -> str:
-        """The loader's ``repr``: what it reads, how, and by which engine."""
+        """Return the loader's ``repr``: what it reads, how, and by which engine."""
         options, given = self.options, self.given
         batches = (
             "batch_sampler" if given["batch_sampler"] is not None else f"batch_size={options.batch_size}"
@@ -620,7 +617,7 @@ class LoaderPlan:
         return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
 
     def amend(self, changes: Mapping[str, Any]) -> None:
-        """Change arguments that a framework decides; before iteration begins.
+        """Change arguments that a framework decides, before iteration begins.
 
         Raises:
             See :class:`fastload.DataLoader`.
@@ -633,7 +630,7 @@ class LoaderPlan:
         self._threads.clear()
 
     def adopt_seed(self, seed: int) -> bool:
-        """Go on with the seed of a saved state, where none was given; True if it began with another."""
+        """Take over a saved state's seed unless one was given; True if iteration began with another."""
         if self.given["seed"] is not None or self.beginning.seed == seed:
             return False
         self.beginning.seed = seed
@@ -644,7 +641,7 @@ class LoaderPlan:
         return True
 
     def arguments_here(self) -> dict[str, Any]:
-        """Arguments with which another process of this rank makes the same batches, one after the other."""
+        """Return arguments by which another process of this rank makes the same batches, one by one."""
         world, seed = self.known()
         fixed = {"rank": world.rank, "world_size": world.size, "process_group": None, "seed": seed}
         once = {"handshake": "off", "num_workers": 1, "prefetch_factor": None, "generator": None}
@@ -653,20 +650,20 @@ class LoaderPlan:
 
 
 def _is_plain(order: Any) -> bool:
-    """Whether a sampler is one of torch's that draw from all of a dataset on each rank."""
+    """Whether a sampler is one of torch's that draws from the whole dataset on each rank."""
     inner = getattr(order, "sampler", order)
     return type(inner).__name__ in _PLAIN and type(inner).__module__.startswith("torch.utils.data.")
 
 
 def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, with what a framework took from another loader of ours as it was given to that one."""
-    found = dict(given)
-    batches = found["batch_sampler"]
+    """Return the arguments, with samplers that a framework took from another fastload loader resolved."""
+    arguments = dict(given)
+    batches = arguments["batch_sampler"]
     if type(batches) is RankBatches:
-        found |= {"batch_sampler": None, "sampler": batches.sampler, "batch_size": batches.batch_size}
-        found["drop_last"] = batches.drop_last
-    if isinstance(found["sampler"], RankSampler):
-        found |= found["sampler"].given_order
-        if found["batch_sampler"] is not None:
-            found |= {"batch_size": 1, "drop_last": False}
-    return found
+        arguments |= {"batch_sampler": None, "sampler": batches.sampler, "batch_size": batches.batch_size}
+        arguments["drop_last"] = batches.drop_last
+    if isinstance(arguments["sampler"], RankSampler):
+        arguments |= arguments["sampler"].given_order
+        if arguments["batch_sampler"] is not None:
+            arguments |= {"batch_size": 1, "drop_last": False}
+    return arguments

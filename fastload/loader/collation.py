@@ -1,4 +1,4 @@
-"""What ``collate=`` and ``text=`` come to for a loader's dataset and transform."""
+"""``collate=`` and ``text=``, fitted to a loader's dataset and transform."""
 
 from __future__ import annotations
 
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 
 def of_pictures_and_targets(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that change where a ``collate_fn`` is to get a detection dataset's samples, which are
-    pictures and targets.
-
-    Args:
-        given: the loader's arguments.
+    """Return the loader's arguments that change if a ``collate_fn`` is to get a detection dataset's samples,
+    which are pictures and targets.
     """
     names = getattr(given["dataset"], "names", None)
     collate_fn = given["collate_fn"]
@@ -42,7 +39,7 @@ def of_pictures_and_targets(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Samples:
-    """What ``collate`` may be: batches by a ``collate_fn`` of pictures and targets."""
+    """A value of ``collate`` that passes pictures and targets to a ``collate_fn``."""
 
     names: Any
     collate_fn: Callable[[list[Any]], Any]
@@ -50,7 +47,7 @@ class _Samples:
     def planned(
         self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
     ) -> Collation:
-        """See :meth:`fastload.collate.detection.Detection.planned`."""
+        """Plan it as :meth:`fastload.collate.detection.Detection.planned` does."""
         from fastload.collate.detection import Detection
 
         fields = {one.name: getattr(self.names, one.name) for one in dataclass_fields(self.names)}
@@ -62,17 +59,17 @@ class _Samples:
                 "with their visibility. Put those steps into transform=, or leave the field out by "
                 "fields=[...]."
             )
-        found = Detection("list", tv_tensors=of_v2, **fields).planned(schema, given, views, one_size)
-        listed = found.collate
+        collation = Detection("list", tv_tensors=of_v2, **fields).planned(schema, given, views, one_size)
+        listed = collation.collate
 
         def collated(delivered: Collated) -> Any:
             return self.collate_fn(list(zip(*listed(delivered), strict=True)))
 
-        return replace(found, collate=collated)
+        return replace(collation, collate=collated)
 
 
 def planned_collation(given: Mapping[str, Any], dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
-    """The collate that a loader was given, fitted to what it reads.
+    """Return a loader's ``collate``, fitted to what the loader reads.
 
     Args:
         given: the loader's arguments; ``collate`` is a word for objects, or a callable.
@@ -80,7 +77,7 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: SourceKind, 
         plan: the compiled transform.
 
     Raises:
-        ValueError: a field that is needed is not there, or an argument does not go with it.
+        ValueError: a needed field is missing, or an argument does not go with ``collate``.
     """
     if kind is not SourceKind.PACKED:
         raise ValueError(
@@ -100,20 +97,20 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: SourceKind, 
     views = [name for one in ([one for _, one in plan.scheduled] or [plan]) for name, _ in one.views]
     sizes = {view.output_size for view in plans}
     fields = [_delivered(field, plan) for field in chosen(dataset.schema, given["fields"])]
-    found: Collation = spec.planned(fields, given, views, one_size=len(sizes) == 1 and None not in sizes)
+    collation: Collation = spec.planned(fields, given, views, one_size=len(sizes) == 1 and None not in sizes)
     tails = [one.tail for _, one in plan.scheduled] or [plan.tail]
-    if found.changes.get("sizes") == "stack" and not any(tails):  # a callable may make them of one size
+    if collation.changes.get("sizes") == "stack" and not any(tails):  # a callable may make them of one size
         loose = next((view for view in plans if view.output_size is None and not view.keeps_size), None)
         if loose is not None:
             raise ValueError(
                 f"collate={given['collate']!r} stacks pictures, and the transform leaves them at different "
                 "sizes. Put in T.Letterbox(size), Resize((height, width)), CenterCrop or RandomResizedCrop."
             )
-    return found
+    return collation
 
 
 def _delivered(field: Field, plan: Plan) -> Field:
-    """A field with the format that its boxes have in a batch."""
+    """Return a field with the format that its boxes have in a batch."""
     formats = [one for view in (plan, *plan.every) for one in (view.tail_format, view.box_format) if one]
     if not isinstance(field.kind, Boxes) or not formats:
         return field
@@ -123,14 +120,14 @@ def _delivered(field: Field, plan: Plan) -> Field:
 def planned_text(
     given: Mapping[str, Any], dataset: Any, kind: SourceKind
 ) -> tuple[dict[str, Captions], dict[str, Any]]:
-    """What is made of texts, by field, and the arguments of the loader that follow.
+    """Return what is made of texts, by field, and the loader's arguments that change.
 
     Raises:
         ValueError: there is no such field of texts.
     """
     if kind is not SourceKind.PACKED:
         raise ValueError(
-            "text is for packed datasets; a torch Dataset makes what it likes of its own. Pack it "
+            "text is for packed datasets; a torch Dataset handles its own texts. Pack it "
             "('fastload pack') to use it."
         )
     schema = dataset.schema
@@ -156,11 +153,11 @@ def after_engine(
     sampler: Sampler,
     options: Options,
 ) -> Backend:
-    """What is done to a back end's batches behind everything else.
+    """Wrap a back end in what is done to its batches after everything else.
 
     Args:
-        backend: whose.
-        collation: what is made of each batch, if anything is.
+        backend: makes the batches.
+        collation: what is made of each batch, or None.
         text: what is made of texts.
         dataset, sampler, options: the loader's.
     """
@@ -193,14 +190,14 @@ def after_engine(
 
 
 def _plain(batch: Any) -> Any:
-    """A batch without what says where its samples come from."""
+    """Return a batch without the fields that say where its samples come from."""
     if not isinstance(batch, dict):
         return batch
     return {name: value for name, value in batch.items() if name not in (IDS, VIEW, HOST)}
 
 
 class _OnDevice:
-    """See :class:`fastload.collate.planned.Device`."""
+    """A device for collate functions; see :class:`fastload.collate.planned.Device`."""
 
     def __init__(self, gpu: Gpu) -> None:
         from fastload.transfer.nested import Mover

@@ -1,4 +1,4 @@
-"""DataLoader: joins sampler, back end, state and clocks. It computes nothing itself."""
+"""The DataLoader class: joins sampler, back end, state and clocks, and leaves the work to them."""
 
 from __future__ import annotations
 
@@ -48,12 +48,11 @@ if TYPE_CHECKING:
     from fastload.loader.rank_sampler import RankSampler
 
 
-# ---- What a loader says of itself -------------------------------------------------------------------
-# Bad samples, clocks, steps, charts, memory.
+# ---- Inspection of a loader -------------------------------------------------------------------------
 
 
 class Introspection:
-    """The part of a DataLoader that only looks."""
+    """The part of a DataLoader that only reports: bad samples, clocks, steps, charts, memory."""
 
     _loader_plan: LoaderPlan
     _epochs: Epochs
@@ -65,178 +64,176 @@ class Introspection:
         return [report for backend in self._epochs.lanes.backends for report in backend.errors]
 
     def stats(self) -> dict[str, Any]:
-        """Clocks and counts since the loader was made; see :func:`fastload.backends.stats.stage_stats`."""
+        """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`)."""
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
         return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
 
     def explain(self) -> Explanation:
-        """Each step: where it runs, and why. To be printed."""
+        """Return a printable list of all steps: where each runs, and why."""
         return self._loader_plan.explain(self._sampler.core)
 
     def report(self, verdict: Any = None, **more: Any) -> ReportView:
-        """Where the time goes, as charts, for a notebook or ``.save("report.html")``; takes some ten seconds.
+        """Draw charts of where the time goes, for a notebook or ``.save("report.html")``; takes about 10 s.
 
         Args:
-            verdict: of the doctor, to be on top; None: what the clocks say.
+            verdict: the doctor's verdict, shown at the top; None: a verdict from the clocks.
             more: see :class:`fastload.diagnose.report.Report`, which needs ``fastload[report]``.
         """
 
         return reported(self, verdict, more)
 
     def memory_plan(self) -> dict[str, int]:
-        """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
-        ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
-        pictures that operations before the crop work on, in all threads, ``mosaic_bytes`` at most for what
-        mosaics keep and are made in, where there are any, ``waiting_bytes`` at most for records that wait to
-        become coefficients, where the cache keeps those, and ``total``.
+        """Return the bytes that iterating allocates, as upper bounds, and their ``total``.
 
-        Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
-        pictures, whose sizes are all looked at. Batches take what they need; smaller ones may be more, but
-        not in bytes.
-        ``pinned_bytes`` of these are page-locked. On a device, for the loader's whole life: ``device_slots``
-        and ``device_bytes``; ``batch_bytes`` is what each batch takes besides, of torch's allocator.
-        ``cache_bytes``: of the node cache, once for all processes of the node, and not in ``total``.
+        ``slots`` batches take ``slot_bytes`` each. ``read_ahead_bytes`` are for records that are not in
+        memory, ``source_bytes`` for whole pictures that operations before the crop work on (in all threads),
+        ``mosaic_bytes`` for mosaics, ``waiting_bytes`` for records that wait to become coefficients.
+        If batches differ in size, ``slot_bytes`` is computed from the set's longest values and largest
+        pictures; there may be more batches than ``slots`` if they are smaller, but not more bytes.
+        ``pinned_bytes`` of these are page-locked. ``device_slots`` and ``device_bytes`` are held on a device
+        for the loader's whole life; each batch takes ``batch_bytes`` more from torch's allocator.
+        ``cache_bytes`` are the node cache's, once for all processes of the node, and not in ``total``.
 
         Raises:
-            ValueError: for a torch Dataset, whose workers allocate as they like; a bound is not known.
-            CacheError: an explicit ``cache`` that cannot be had.
+            ValueError: for a torch Dataset, whose workers allocate as they like.
+            CacheError: an explicit ``cache`` cannot be provided.
         """
         return self._loader_plan.plan_memory(self._sampler.core)
 
 
-# ---- data loader ------------------------------------------------------------------------------------
+# ---- DataLoader -------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from typing_extensions import Self
     from typing_extensions import TypeVar as DefaultingTypeVar
 
-    # Or every loader would need an annotation.
+    # Without the default every loader would need an annotation.
     T_co = DefaultingTypeVar("T_co", covariant=True, default=Any)
 else:
     T_co = TypeVar("T_co", covariant=True)
 
 
 class DataLoader(Introspection, TorchDataLoader[T_co]):
-    """Feeds a training loop with batches: ``torch.utils.data.DataLoader``'s parameters, packed data, threads.
+    """Batches for a training loop, with ``torch.utils.data.DataLoader``'s parameters and more, from threads.
 
     Args:
-        dataset: a folder made by ``fastload pack``, or its URL in a store (or an open ``PackedDataset``),
-            several by :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
+        dataset: a folder made by ``fastload pack``, its URL in a store, an open ``PackedDataset``, several of
+            these joined by :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's workers.
         batch_size: samples per batch, on this rank.
-        shuffle: a new uniform order every epoch; or :class:`fastload.Block`, for storage that is slow at
-            random reads. "block" with ``shuffle_block`` and ``shuffle_window`` is short for that.
+        shuffle: True: a new uniform order every epoch; :class:`fastload.Block`: for storage that is slow at
+            random reads. "block" with ``shuffle_block`` and ``shuffle_window`` is short for the latter.
         sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
-            torch Sampler), asked once an epoch; divided among ranks unless it is a rank's share already
+            torch Sampler), read once per epoch; divided among the ranks unless it already is a rank's share
             (``DistributedSampler``).
         batch_sampler: any iterable of lists of sample ids; excludes batch_size, shuffle, sampler, drop_last.
-        num_workers: decoding threads at once, of the pool that all loaders of the process share; None: this
-            rank's CPU budget (:func:`fastload.machine.cpu.find_budget`); 0 counts as 1. For a torch
-            Dataset: torch's worker processes.
-        collate_fn: called with the list of (image, label) of a batch instead of stacking them.
-        pin_memory: batches lie in pinned memory, where there is CUDA.
+        num_workers: decoding threads to use at once, from the pool that all loaders of the process share;
+            0 counts as 1. None: this rank's CPU budget (:func:`fastload.machine.cpu.find_budget`). For a
+            torch Dataset: torch's worker processes.
+        collate_fn: called with a batch's list of (image, label), instead of stacking them.
+        pin_memory: put batches into pinned memory, if there is CUDA.
         drop_last: leave out an epoch's last, partial batch.
-        timeout: seconds to wait for a batch before RuntimeError; 0: no bound.
+        timeout: seconds to wait for a batch before raising RuntimeError; 0: no limit.
         worker_init_fn: called in each worker process; a warning if there are none.
         multiprocessing_context: how worker processes start; a warning if there are none.
-        generator: where the seed is drawn from, if ``seed`` is None; None: torch's default generator.
+        generator: draws the seed if ``seed`` is None; None: torch's default generator.
         prefetch_factor: batches prepared ahead, in total (not per thread). None: 2 to 8, chosen by
             :func:`fastload.backends.options.default_prefetch`; 2 with a batch_sampler. If batches vary in
             size, as many as fit in 256 MiB, at least two.
         persistent_workers: keep worker processes between epochs. Threads are always kept.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
-        snapshot_every_n_steps: torchdata's, for torch Datasets that know their own place: how often workers
-            send it. The state is exact after each batch, whatever it is.
-        transform: ``fastload.transforms`` (also torchvision's, where they are the same); None decodes to
-            uint8. Other callables run afterwards, in worker processes, as after torchvision's.
-        seed: order and augmentation depend on it, on the epoch and on the sample, and on nothing else. None:
-            drawn from torch's generator when the first iteration begins, once, as torch's own loader draws
-            one; the ranks of a process group take that of its first rank, and states keep it.
-        rank, world_size: default: the process group, torchrun's or SLURM's variables, else one process;
-            looked up when the first iteration begins.
-        process_group: rank and world size are those in this group of torch.distributed (where tensor or
-            pipeline parallelism leaves data parallelism to a part of the ranks).
-        handshake: the ranks of a process group compare dataset, options and version before the first batch,
-            and all raise WorldError where they differ. If some have not come after 60 s (or the group's
-            timeout, if less): "warn" and go on, "raise" WorldError; "off": compare nothing.
-        on_error: a bad sample is an error ("raise"), a black image with label -100, which torch's
-            cross_entropy ignores ("skip"), or replaced by another sample of the epoch ("replace").
+        snapshot_every_n_steps: how often torchdata's workers send their place, for torch Datasets that know
+            their own. The state is exact after each batch in any case.
+        transform: ``fastload.transforms``, or torchvision's equivalents; None decodes to uint8. Other
+            callables run after these, in worker processes.
+        seed: order and augmentation depend only on it, on the epoch and on the sample. None: drawn from
+            torch's generator once, when the first iteration begins; the ranks of a process group use its
+            first rank's seed, and states keep it.
+        rank, world_size: default: those of the process group, of torchrun's or SLURM's variables, else one
+            process; looked up when the first iteration begins.
+        process_group: take rank and world size from this group of torch.distributed (for tensor or pipeline
+            parallelism, where only some of the ranks have different data).
+        handshake: before the first batch the ranks of a process group compare dataset, options and version,
+            and all raise WorldError if they differ. If some are missing after 60 s (or the group's timeout,
+            if shorter): "warn" and go on, or "raise" WorldError; "off": compare nothing.
+        on_error: "raise" for a bad sample; "skip": deliver a black image with label -100, which torch's
+            cross_entropy ignores; "replace": deliver another sample of the epoch.
         error_log: path of a JSONL file that gets a line for each bad sample.
-        padding: the last batch of several ranks is filled with marked entries, label -100 ("mark", the
-            default without shuffle: every sample counts once) or with samples from the epoch's beginning
-            ("repeat", the default with shuffle, torch's rule). "end": marked, all of them behind the real
-            ones of all ranks, for code that gathers batches and cuts the end off.
-        drop_padding: the last batch of several ranks is not filled: some ranks get one sample less in it, all
-            ranks the same number of batches. :func:`fastload.valid` drops marked entries from a batch.
+        padding: what fills the last batch of several ranks: "mark": marked entries with label -100 (default
+            without shuffle: every sample counts once); "repeat": samples from the epoch's beginning (default
+            with shuffle, torch's rule); "end": marked entries after all ranks' real ones, for code that
+            gathers batches and cuts off the end.
+        drop_padding: do not fill the last batch of several ranks: all ranks get the same number of batches,
+            some one sample fewer. :func:`fastload.valid` drops marked entries from a batch.
         max_pixels: larger pictures are bad samples.
         device: where batches are delivered: None or "cpu", or a CUDA device. Packed data are decoded into
-            pinned slots, cross the bus as uint8 on the loader's own stream, and are normalised on the device;
-            batches of a torch Dataset, or of Python callables, are moved. Without CUDA: a warning, and the
-            CPU. ``docs/guide/transfer.md`` has the details.
-        device_memory: "fresh": tensors that may be kept. "reuse": always the same device memory, valid until
-            the next batch. "poison": as "reuse", and what is no longer valid is overwritten, for tests.
-        batch_transform: of ``fastload.transforms.batch``, or a callable (images, labels), or (dict), or a
-            sequence of them: augmentation of whole batches, on the device.
-        autotune: move threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) by what is
-            measured; the logger "fastload" says why (INFO). Batches stay the same. For packed datasets.
-        cache: keep the set, or the part that fits, once in the node's memory, for all processes and later
-            jobs (``docs/guide/cache.md``): "auto": where it is useful; "off"; a size, "64GB"; a share of the
+            pinned memory, copied as uint8 on the loader's own stream, and normalised on the device; batches
+            of a torch Dataset or of Python callables are moved. Without CUDA, warns and uses the CPU
+            (``docs/guide/transfer.md``).
+        device_memory: "fresh": tensors that may be kept; "reuse": the same device memory each time, valid
+            until the next batch; "poison": as "reuse", but invalid memory is overwritten, for tests.
+        batch_transform: augmentation of whole batches, on the device: from ``fastload.transforms.batch``, a
+            callable on (images, labels) or on the dict, or a sequence of these.
+        autotune: adapt threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) to
+            measurements, logged by "fastload" (INFO). Batches stay the same. For packed datasets.
+        cache: keep the set, or the part that fits, once in the node's memory for all processes and later
+            jobs (``docs/guide/cache.md``). "auto": if it is useful; "off"; a size, "64GB"; a share of the
             available memory, "50%"; a folder in memory: all that fits there; or :class:`fastload.Cache`,
-            whose ``decoded`` is ``cache_decoded``, and ``format`` ``cache_format``. Ranks may differ in it.
-            What happens is in ``stats()["cache"]``. For packed datasets.
+            which can also set ``cache_decoded`` and ``cache_format``. Ranks may differ in it.
+            ``stats()["cache"]`` says what happens. For packed datasets.
         backend: what decodes packed data: "native", or :class:`fastload.Dali` (NVIDIA DALI). "dali" with
-            ``decode_share`` and ``gpu_memory_limit`` is short for that. Samples, crops, flips, labels, state
-            and error policy are the same, pixels nearly so.
-        cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
-            or that are not scaled ("full"), and the node cache keeps those (``docs/guide/cache.md``).
-        cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records of which crops are
-            decoded about twice as fast, to the same pixels, made while the first epoch runs; "auto": these
-            where they pay, by arithmetic that ``stats()["cache"]`` and the log show (docs/guide/cache.md).
-        text: of fields of texts, by name: a callable that is given a batch's texts, a list of str, and
-            returns what the batch has of them; or :class:`fastload.Captions`. It runs in separate threads,
-            batches ahead (``docs/guide/text.md``). For packed datasets.
+            ``decode_share`` and ``gpu_memory_limit`` is short for the latter. Samples, crops, flips, labels,
+            state and error policy are the same; pixels differ slightly.
+        cache_decoded: cut crops from pictures scaled to at most this many pixels on the longer side, or from
+            unscaled ones ("full"), and keep those pictures in the node cache (``docs/guide/cache.md``).
+        cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records made during the
+            first epoch, whose crops decode about twice as fast, to the same pixels; "auto": these if they
+            pay off, by figures that ``stats()["cache"]`` and the log show (``docs/guide/cache.md``).
+        text: by text field, a callable that turns a batch's list of str into what the batch gets instead, or
+            :class:`fastload.Captions`. It runs in separate threads, batches ahead (``docs/guide/text.md``).
+            For packed datasets.
         text_threads: the number of these threads.
-        storage_options: for a dataset given by its URL: credentials and so on (``docs/guide/remote.md``).
-        fields: which fields batches have; None: all. The others are not read. Batches are dicts then
-            (``docs/guide/fields.md``). For packed datasets.
-        sizes: for pictures that differ in size behind the transform: "stack" takes none; "pad": one
-            tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
-            always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
-        collate: what batches are: "list": pictures and targets as torchvision's detection models take them
-            (``docs/guide/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`:
-            one of them, with names of fields; :class:`fastload.Patches`: rows of patches;
-            "stack", "pad": what these ``sizes`` say; or a callable that is given each batch (a dict by field,
-            or the pair) and returns what is delivered. For packed datasets.
-        masks: form of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects,
-            height, width) of the picture's size in the batch.
-        objects: for sets whose schema does not say which fields have a row for each row of another one:
+        storage_options: credentials and other settings of a dataset's URL (``docs/guide/remote.md``).
+        fields: names of the fields to read; None: all. Batches become dicts (``docs/guide/fields.md``). For
+            packed datasets.
+        sizes: what to do if pictures differ in size after the transform: "stack": refuse them; "pad": one
+            tensor, padded to the batch's largest height and width, rounded up to 32; (height, width): padded
+            to these; "list": a tensor each. Batches are dicts, except with "stack". For packed datasets.
+        collate: form of the batches: "list": pictures and targets for torchvision's detection models
+            (``docs/guide/detection.md``); "detr", "yolo": for these trainers; :class:`fastload.Detection`:
+            one of these, with names of fields; :class:`fastload.Patches`: rows of patches; "stack", "pad": as
+            for ``sizes``; or a callable that turns each batch (a dict by field, or the pair) into what is
+            delivered. For packed datasets.
+        masks: form of outlines and run lengths: "packed": as they were packed; "dense": drawn as (objects,
+            height, width) at the picture's size in the batch.
+        objects: fields with a row for each row of another field, if the schema does not name them:
             ``{"boxes": ["labels", "area"]}``.
 
-    It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
-    its code. ``docs/guide/drop-in.md`` says what is the same and what is not.
+    It passes ``isinstance`` as a ``torch.utils.data.DataLoader`` and has its attributes, but runs none of its
+    code. ``docs/guide/drop-in.md`` says what is the same and what is not.
 
     Iterating gives ``[images, labels]``: images (batch, 3, height, width) in the transform's dtype, with
-    channels_last strides; labels (batch,) int64. Of sets with other fields, and with ``fields`` or
-    ``sizes``, it gives dicts by field name; "valid" says of each position whether it is a sample.
+    channels_last strides; labels (batch,) int64. For sets with other fields, and with ``fields`` or
+    ``sizes``, it gives dicts by field name; "valid" says which positions are samples.
 
     Raises:
         ValueError, TypeError: options out of range.
         LibraryMissing: backend="dali", and DALI is not installed.
         FormatError, ShardError: the dataset cannot be opened.
-        WorldError: rank and world size contradict each other. At the first batch: they are half set, or the
-            ranks cannot agree on a seed. Later: they are not those that the loader began with.
-        CacheError: at the first batch: an explicit ``cache`` that cannot be had.
+        WorldError: rank and world size contradict each other. At the first batch: only one of them is set, or
+            the ranks cannot agree on a seed. Later: they have changed since the loader began.
+        CacheError: an explicit ``cache`` cannot be provided (at the first batch).
     """
 
-    _companion: Any = None  # of fastload.integrations, where a framework follows the iterations
+    _companion: Any = None  # from fastload.integrations, if a framework follows the iterations
     _told_accelerate = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """A new loader; torch's own around another loader's batches: see :func:`rebuilt.wraps_ours`."""
+        """Make a loader: torch's own if it is to wrap another loader's batches (:func:`wraps_ours`)."""
         own: dict[str, Any] = {name: named.get(name) for name in ("batch_sampler", "collate_fn")}
         if wraps_ours(**own):
             return TorchDataLoader(named["dataset"], **own)  # type: ignore[return-value]
-        if cls.__init__ is DataLoader.__init__:  # a subclass may take others
+        if cls.__init__ is DataLoader.__init__:  # a subclass may take more arguments
             refuse_unknown(DataLoader.__init__, named)
         return super().__new__(cls)
 
@@ -303,7 +300,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         lightning_made(self)
 
     def _arrange(self, arranged: LoaderPlan) -> None:
-        """Become the loader of these arguments."""
+        """Set up this loader by a plan."""
         self._loader_plan = arranged
         self._number = secrets.token_hex(8)
         source = partial(source_of, weakref.ref(self)) if arranged.packed else None
@@ -325,19 +322,19 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
     @property
     def _is_accelerate_prepared(self) -> bool:
-        """Accelerate's mark for loaders that it must not rebuild: ranks, order and state are ours."""
+        """Accelerate's mark for loaders that it must not rebuild: fastload handles ranks, order and state."""
         return accelerate_asks(self)
 
     @_is_accelerate_prepared.setter
     def _is_accelerate_prepared(self, value: bool) -> None:
-        """Accelerate sets it, too, on what it has prepared."""
+        """Ignore that Accelerate sets it on what it has prepared."""
 
     @property
     def sampler(self) -> Any:
-        """The sampler that was given; else this rank's sample ids in the epoch that comes next.
+        """The sampler that was passed, or else this rank's sample ids in the next epoch.
 
-        A ``DistributedSampler`` where the ranks divide the samples, else a ``RandomSampler`` or a
-        ``SequentialSampler``. Before the first batch a subclass may set it, as it may torch's.
+        These are a ``DistributedSampler`` if the ranks divide the samples, else a ``RandomSampler`` or a
+        ``SequentialSampler``. A subclass may set it before the first batch, as with torch's loader.
         """
         given = None if self._loader_plan.beginning.is_divided else self._loader_plan.given["sampler"]
         return self._sampler if given is None else given
@@ -348,8 +345,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
     @property
     def batch_sampler(self) -> Any:
-        """The batch sampler that was given; else this rank's batches of sample ids in the epoch that comes
-        next; None without batches. Before the first batch a subclass may set it, as it may torch's."""
+        """The batch sampler that was passed, or else this rank's batches of sample ids in the next epoch;
+        None without batches. A subclass may set it before the first batch, as with torch's loader."""
         arranged = self._loader_plan
         given = None if arranged.beginning.is_divided else arranged.given["batch_sampler"]
         if given is not None or arranged.unbatched:
@@ -362,8 +359,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         self._replace_order("batch_sampler", batch_sampler)
 
     def _replace_order(self, name: str, value: Any) -> None:
-        """Let ``value`` say which samples come, as subclasses of torch's loader do (timm's
-        ``MultiEpochsDataLoader``, Ultralytics' ``InfiniteDataLoader``). It may go over the former order.
+        """Let ``value``, which may iterate over the former order, choose the samples. Subclasses of torch's
+        loader do this (timm's ``MultiEpochsDataLoader``, Ultralytics' ``InfiniteDataLoader``).
 
         Raises:
             StateError: iteration has begun.
@@ -389,21 +386,21 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         return self._loader_plan.described_in_words()
 
     def __len__(self) -> int:
-        """Batches of this rank in an epoch; the same on all ranks."""
+        """Return the number of this rank's batches in an epoch, which is the same on all ranks."""
         if self._loader_plan.kind is SourceKind.STREAM:
             return len(self._epochs.started())  # type: ignore[arg-type]
         return int(self._sampler.num_batches(self._sampler.epoch))
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        """The batches of the next epoch. Nothing starts before the first ``next()``."""
+        """Iterate over the batches of the next epoch. Nothing starts before the first ``next()``."""
         return self._iterate()
 
     def _get_iterator(self) -> Iterator[Any]:  # type: ignore[override]
-        """What subclasses of torch's loader call for a new iterator."""
+        """Return a new iterator; subclasses of torch's loader call this."""
         return self._iterate()
 
     def _iterate(self, skip: int | None = None) -> Iterator[Any]:
-        """The batches of the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
+        """Iterate over the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
         iterator = EpochIterator(self._epochs, self.__len__, skip)
         if self._companion is None:
             look_for_accelerate(self)
@@ -412,21 +409,21 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         return watched
 
     def _amend(self, changes: Mapping[str, Any]) -> None:
-        """Change arguments that a framework decides; before iteration begins."""
+        """Change arguments that a framework decides, before iteration begins."""
         self._loader_plan.amend(changes)
         self._sampler.remake()
         shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
         self.__dict__.update(shown)  # torch refuses to set them
 
     def set_epoch(self, epoch: int) -> None:
-        """Run ``epoch`` next; not needed, epochs advance by themselves."""
+        """Run ``epoch`` next. This is not needed: epochs advance by themselves."""
         self._sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the consumer has received so far; see :class:`fastload.backends.state.LoaderState`.
+        """Return what the consumer has received so far (:class:`fastload.backends.state.LoaderState`).
 
-        It describes the iteration that was asked for a batch last. Where a torch Dataset knows its own place
-        and torchdata is installed, the state has torchdata's keys besides, and workers begin for it.
+        It describes the iteration that was last asked for a batch. If a torch Dataset knows its own place and
+        torchdata is installed, it also has torchdata's keys, for which workers are started.
         """
         kept = self._epochs.place_state() if self._keeps_state else {}
         place = self._epochs.place
@@ -434,10 +431,10 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         return {**self._state(*place).to_dict(), **kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` was saved, on this or any other number of ranks; O(1).
+        """Continue where ``state`` was saved, on this or any other number of ranks, in O(1).
 
         Raises:
-            StateError: not a loader state, one of another dataset, seed or order, or a position behind the
+            StateError: not a loader state, one of another dataset, seed or order, or a position past the
                 epoch's end.
         """
         own, kept = (state, {}) if self._loader_plan.packed else LoaderState.divided(state)
@@ -454,20 +451,20 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         self._epochs.resume_at(loaded.epoch, loaded.position, kept)
 
     def on_preemption(self, callback: Callable[[], Any]) -> None:
-        """After SIGTERM call ``callback``, once, when the next batch is asked for; then end by the signal.
+        """After SIGTERM, call ``callback`` once when the next batch is requested; then end by the signal.
 
-        All batches received so far have been trained on then, so that ``state_dict()`` and the model belong
-        together. Handlers that were installed before are called when the signal arrives; where there is one,
-        the process goes on after the callback. A second SIGTERM ends it at once. No collective may be called:
-        other ranks may be a batch behind.
+        By then all batches received so far have been trained on, so ``state_dict()`` matches the model. A
+        handler that was installed before is called when the signal arrives, and then the process goes on
+        after the callback. A second SIGTERM ends it at once. ``callback`` must not call a collective: other
+        ranks may be a batch behind.
 
         Raises:
-            RuntimeError: not in the main thread.
+            RuntimeError: called outside the main thread.
         """
         self._callbacks.add(callback)
 
     def close(self) -> None:
-        """End all threads and let go of the cache now; the loader cannot be used afterwards. Idempotent."""
+        """End all threads and release the cache now; the loader cannot be used afterwards. Idempotent."""
         self._callbacks.clear()
         self._epochs.close()
 
@@ -478,7 +475,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy begins where a new iteration of this loader would, not in the middle of one that is left."""
+        """Let a copy begin where a new iteration of this loader would, not in the middle of one."""
         kept = self._epochs.pending_state() if self._keeps_state else {}
         return {
             "arguments": self._arguments,
@@ -495,16 +492,16 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         return not self._loader_plan.packed and keeps_state(self._loader_plan.dataset)
 
     def _fetch(self, key: BatchKey) -> Any:
-        """The batch ``key``, for a loader that a framework built from this one's attributes."""
+        """Return the batch ``key``, for a loader that a framework built from this one's attributes."""
         return self._epochs.fetch(key)
 
     def _go_on_by(self, loaded: LoaderState) -> None:
-        """Choose a sample's others in the rest of the epoch as the run did that began it."""
+        """In the rest of the epoch, combine samples (mosaics) as the run that began the epoch did."""
         size = loaded.global_batch if loaded.position else None
         before = self._sampler.global_batch(loaded.epoch)
         self._sampler.begun = None if size is None else (loaded.epoch, size)
         if self._sampler.global_batch(loaded.epoch) != before:
-            self._epochs.lanes.restart()  # what is in work is put together otherwise
+            self._epochs.lanes.restart()  # batches in work have other combinations
 
     def _state(self, epoch: int, position: int) -> LoaderState:
         arranged, sampler = self._loader_plan, self._sampler
@@ -521,23 +518,23 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
 
 def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
-    found = epochs()
-    return found.upcoming() if found is not None else None
+    alive = epochs()
+    return alive.upcoming() if alive is not None else None
 
 
-# ---- From a loader to its report, which stands above the loader and is named here, not imported -----
+# ---- A loader's report, whose layer is above: imported by name --------------------------------------
 
 
 class ReportView(Protocol):
-    """What is shown as the last value of a notebook's cell."""
+    """A report that a notebook shows as the last value of a cell."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as one HTML file; where that lies."""
+        """Write it as one HTML file, and return its path."""
 
     def _repr_html_(self) -> str: ...
 
 
 def reported(loader: Any, verdict: Any, more: Mapping[str, Any]) -> ReportView:
-    """See :meth:`fastload.DataLoader.report`."""
+    """Make the report of :meth:`fastload.DataLoader.report`."""
     shown: ReportView = import_module("fastload.diagnose.report").Report(verdict, loader, **more)
     return shown

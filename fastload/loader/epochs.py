@@ -21,23 +21,23 @@ from fastload.ranks.preemption import Callbacks
 from fastload.sampler import Sampler
 
 _LABEL = "enumerate(DataLoader)#fastload.DataLoader.__next__"  # torch.profiler files it under DataLoader
-# Errors that say nothing about the batch: the next next() asks for the same one.
+# Errors that say nothing about the batch: after them next() asks for the same batch again.
 _NOT_OF_THE_BATCH = (BackendError, DeviceError, NotDelivered, StateError, WorldError)
 
 
 class Epochs:
-    """The back ends, started by the first batch, and the place in the epoch that the consumer has reached.
+    """The back ends, started by the first batch, and the consumer's place in the epoch.
 
     Each iteration is an epoch, independent of the others (:mod:`fastload.backends.iterations`). The place is
-    that of the iteration that was asked for a batch last.
+    that of the iteration that was last asked for a batch.
 
     Args:
         sampler: its ``epoch`` is the one that the next iteration runs.
         lanes: the back ends.
-        stream: the dataset decides itself when an epoch ends.
-        batch_size: samples in a batch whose length cannot be seen.
-        begin: called before each iteration; gives the handshake with the other ranks the first time.
-        lists: batches that are tuples reach the consumer as lists, which torch's collate function makes.
+        stream: whether the dataset itself decides when an epoch ends.
+        batch_size: samples in a batch whose length cannot be determined.
+        begin: called before each iteration; returns the handshake with the other ranks the first time.
+        lists: whether batches that are tuples reach the consumer as lists, as torch's collate makes them.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Epochs:
         return started[0] if started else None
 
     def started(self) -> Backend:
-        """The back end; its threads begin now if they have not.
+        """Return the back end, and start its threads if they have not started.
 
         Raises:
             StateError: after :meth:`close`.
@@ -92,7 +92,7 @@ class Epochs:
         return epoch, start + step if self._stream else self._sampler.consumed(epoch, start, step)
 
     def place_state(self) -> dict[str, Any]:
-        """What a torch Dataset and its workers know of the place; they begin for it if they have not."""
+        """Return what a torch Dataset and its workers know of the place; starts the workers if needed."""
         if self._place_state:
             return dict(self._place_state)
         with self._lock.held():
@@ -101,11 +101,11 @@ class Epochs:
         return self.lanes.place_state(asked, self._cursor or BatchKey(*self.upcoming(), 0))
 
     def pending_state(self) -> dict[str, Any]:
-        """That part of a loaded state which no iteration has taken yet."""
+        """Return the part of a loaded state that no iteration has taken yet."""
         return dict(self._place_state)
 
     def resume_at(self, epoch: int, position: int, place_state: dict[str, Any]) -> None:
-        """Let the next iteration begin there, with a state of :meth:`place_state` or without."""
+        """Let the next iteration begin there, with a state of :meth:`place_state` or an empty one."""
         self._place_state = place_state
         self._resume = (epoch, position)
         self._cursor = self._asked = None
@@ -117,17 +117,17 @@ class Epochs:
         return None if self._resume is None else self._resume[0]
 
     def upcoming(self) -> tuple[int, int]:
-        """Epoch, and position in it, at which the next iteration begins."""
+        """Return the epoch, and the position in it, at which the next iteration begins."""
         epoch = self._sampler.epoch
         return epoch, self._resume[1] if self._resume is not None and self._resume[0] == epoch else 0
 
     def begin(self, iterator: EpochIterator, skip: int | None = None) -> BatchKey:
-        """A new epoch; its first batch: where a loaded state says, or batch ``skip`` of the epoch.
+        """Begin an epoch, and return its first batch: where a loaded state says, or batch ``skip``.
 
-        What an iteration that was left by ``break`` has in work stays so until the next batch of another one.
-        A ``__del__`` would give it back at once, but a KeyboardInterrupt that comes in one is lost.
+        Batches in work for an iteration that was left by ``break`` stay until another one's next batch.
+        A ``__del__`` would give them back at once, but would lose a KeyboardInterrupt that comes in it.
 
-        A signal's handler may raise in here: the epoch has begun for loader and iterator, or for neither.
+        A signal's handler may raise in here: then the epoch has begun for loader and iterator or neither.
         CPython handles signals when functions are called or have returned, so the last lines call none.
         """
         with self._lock.held():
@@ -139,7 +139,7 @@ class Epochs:
             if fix_length is not None:
                 fix_length(epoch)
             key, asked = BatchKey(epoch, start, 0), weakref.ref(iterator)
-            core = getattr(self._sampler, "core", self._sampler)  # whose epoch is no property
+            core = getattr(self._sampler, "core", self._sampler)  # its epoch is a plain attribute
             if self._place_state:
                 self.lanes.go_on_with(key, self._place_state)
             self._place_state, self._resume = {}, None
@@ -148,11 +148,11 @@ class Epochs:
             return key
 
     def next(self, iterator: EpochIterator, key: BatchKey) -> Any:
-        """The batch ``key``; raises StopIteration after the epoch's last."""
+        """Return the batch ``key``; raise StopIteration after the epoch's last."""
         Callbacks.run_if_signalled()
         self._cursor, self._asked = key, weakref.ref(iterator)
         self._meet(key)
-        # A torch loader's iterator, which has workers to end, finds out by itself.
+        # A torch loader's iterator finds out by itself, as it has workers to end.
         if self.lanes.movable and not self._sampler.has_batch(*key):
             raise StopIteration
         with profiled(_LABEL), self.clock.waiting():
@@ -167,8 +167,8 @@ class Epochs:
             self._handshake.meet(key.epoch, key.start)
 
     def fetch(self, key: BatchKey) -> Any:
-        """The batch ``key`` outside of any iteration; the place moves behind it."""
-        if key[:2] != self._fetched:  # a pass begins; what is looked at then may be of the next epoch later
+        """Return the batch ``key`` outside of any iteration; the place moves past it."""
+        if key[:2] != self._fetched:  # a pass begins; later batches may show the next epoch's state
             with self._lock.held():
                 self._handshake = self._begin() or self._handshake
             self._fetched = key[:2]
@@ -185,7 +185,7 @@ class Epochs:
         return batch
 
     def passed(self, iterator: EpochIterator, key: BatchKey) -> None:
-        """``iterator`` has had all batches before ``key``, or the error that came instead of one."""
+        """Note that ``iterator`` has had all batches before ``key``, or the error in place of one."""
         if self._asked is not None and self._asked() is iterator:
             self._cursor = key
 
@@ -194,34 +194,34 @@ class Epochs:
         self.clock.delivered(batch_length(batch, self._batch_size))
 
     def end(self, iterator: EpochIterator) -> None:
-        """``iterator`` has had its last batch."""
+        """Note that ``iterator`` has had its last batch."""
         if self._asked is not None and self._asked() is iterator:
             self._cursor = self._asked = None
         self.lanes.release(iterator)
 
 
 def _is_of_the_batch(error: BaseException) -> bool:
-    """Whether the batch itself is an error, so that the next one follows."""
+    """Whether the error belongs to the batch itself, so that the next batch follows."""
     if not isinstance(error, Exception) or isinstance(error, _NOT_OF_THE_BATCH):
         return False
     return not raised_by_a_handler(error)
 
 
 class _Outside:
-    """Stands for whoever asks for batches without an iterator of ours."""
+    """A stand-in for whoever asks for batches without one of our iterators."""
 
 
 class EpochIterator:
     """One pass over an epoch. Threads may share it: each batch goes to one of them.
 
-    After an error of a batch (a bad sample, an exception of a dataset's or a collate function's) the next one
+    After an error of a batch (a bad sample, an exception in a dataset or collate function) the next batch
     follows, as with torch's loader.
     """
 
     def __init__(self, epochs: Epochs, length: Callable[[], int], skip: int | None = None) -> None:
         self._epochs = epochs
         self._length = length
-        self._skip = skip  # batches of the epoch's beginning
+        self._skip = skip  # batches to leave out at the epoch's beginning
         self._lock = ForkSafeLock()
         self._busy = 0  # the process in which a next() is under way
         self._key: BatchKey | None = None  # the next batch, once the first has been asked for
@@ -229,20 +229,20 @@ class EpochIterator:
 
     @property
     def key(self) -> BatchKey | None:
-        """The next batch; None before the first one was asked for."""
+        """The next batch; None before the first one is requested."""
         return self._key
 
     def __iter__(self) -> EpochIterator:
         return self
 
     def __next__(self) -> Any:
-        """The next batch.
+        """Return the next batch.
 
         Raises:
             StateError: the loader is closed; or next() was called from within next(), as a signal handler or
-                a dataset may.
+                a dataset may do.
             NotDelivered: the batch did not come within ``timeout``, or a worker died.
-            SystemExit: the interpreter exits, and this is a daemon thread, which ends by it.
+            SystemExit: the interpreter exits, and this is a daemon thread, which this ends.
         """
         if threading.current_thread() is threading.main_thread():
             return self._next_locked()
@@ -291,7 +291,7 @@ class EpochIterator:
         self._epochs.passed(self, self._key)
 
     def _take_back(self, key: BatchKey) -> None:
-        """The batch has come, but a signal's handler raises before anybody has it: it comes next again."""
+        """Let a batch come again next: a signal's handler raised before anybody had it."""
         with self._lock.held():
             if self._key in (key, key._replace(step=key.step + 1)):  # else another thread has gone on
                 self._key = key

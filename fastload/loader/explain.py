@@ -1,4 +1,4 @@
-"""What ``explain()`` says: which steps run in the core, and which fields of a sample each of them moves."""
+"""The answer of ``explain()``: which steps run in the core, and which fields of a sample each moves."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from fastload.transfer.cuda import goes_to_gpu
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan, Step
 
-# ---- Which fields of a sample each step of a transform moves, changes, or gets ----------------------
+# ---- Fields that a transform's steps reach ----------------------------------------------------------
 
 _PLACED: tuple[type, ...] = (Image, *PLACES)  # what moves with a picture
 
 
 class Reach:
-    """What the steps of a loader's transform reach of a sample.
+    """The fields of a sample that the steps of a loader's transform reach.
 
     Args:
-        schema: of the dataset.
+        schema: the dataset's.
         plan: the compiled transform.
         options: the loader's.
-        pairs: samples are an image and a label.
+        pairs: whether samples are an image and a label.
     """
 
     def __init__(self, schema: Schema, plan: Plan, options: Options, pairs: bool) -> None:
@@ -46,14 +46,14 @@ class Reach:
         self._has_views = bool(plan.views)
 
     def of(self, step: Step) -> tuple[str, tuple[str, ...]]:
-        """What a step does, in words, and the fields that it moves."""
+        """Return what a step does, in words, and the fields that it moves."""
         fields = self._of_view(step.view)
         if step.takes == "image" or (step.view is not None and not step.native and step.takes == "sample"):
             images = _names(fields, Image)
-            one = [step.field] if step.field is not None else images[:1]
+            image_names = [step.field] if step.field is not None else images[:1]
             moved = step.does in ("moves", "unknown")
-            words = f"It gets {_listed(one)} alone"
-            return (words if moved else f"{words}, and moves nothing"), tuple(one) if moved else ()
+            words = f"It gets {_listed(image_names)} alone"
+            return (words if moved else f"{words}, and moves nothing"), tuple(image_names) if moved else ()
         if step.does == "moves":
             names = _names(fields, *_PLACED)
             return f"It moves {_listed(names)}", tuple(names)
@@ -70,10 +70,11 @@ class Reach:
         return f"It moves nothing, and changes {_listed(changed)}" if changed else "It moves nothing", ()
 
     def _of_view(self, view: int | None) -> list[tuple[str, Field, int]]:
-        """The fields that a step of a view reaches."""
+        """Return the fields that a step of a view reaches."""
         if view is None or not self._has_views:
             return self._fields
-        return [one for one in self._fields if one[2] == view and (one[0] != one[1].name or _is_seen(one[1]))]
+        own = [entry for entry in self._fields if entry[2] == view]
+        return [entry for entry in own if entry[0] != entry[1].name or _is_seen(entry[1])]
 
     def _is_of_objects(self, field: Field) -> bool:
         return isinstance(field.kind, Boxes) or self._followers.is_led(field)
@@ -88,26 +89,25 @@ def _names(fields: Sequence[tuple[str, Field, int]], *kinds: type) -> list[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(found[:-1]) + " and " + found[-1] if len(found) > 1 else "".join(found) or "no field"
+    listed = list(names)
+    return ", ".join(listed[:-1]) + " and " + listed[-1] if len(listed) > 1 else "".join(listed) or "no field"
 
 
-# ---- What a loader does, step by step ---------------------------------------------------------------
-# Where each runs, why, and what would keep it in the core.
+# ---- The steps of a loader --------------------------------------------------------------------------
 
 _CORE = "core"
 
 
 @dataclass(frozen=True)
 class Explained:
-    """One step."""
+    """One step of a loader."""
 
     stage: str  # "order", "read", "decode", "field", "transform", "collate", "device", "batch_transform"
     what: str
     where: str  # "core", or in words where else
     why: str = ""
-    keep: str = ""  # what would keep it in the core; empty where it is there, or nothing is known to
-    does: str = ""  # in words, to which fields
+    keep: str = ""  # what would keep it in the core; empty if it is there, or if nothing is known to
+    does: str = ""  # what it does to which fields, in words
     moves: tuple[str, ...] = ()  # the fields whose pixels or places it moves
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All steps in their order; ``str()`` is the text."""
+    """All steps in order; ``str()`` gives the text."""
 
     steps: tuple[Explained, ...]
 
@@ -139,14 +139,14 @@ class Explanation:
 def explain(
     dataset: Any, kind: SourceKind, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> Explanation:
-    """See :meth:`fastload.DataLoader.explain`."""
+    """Explain a loader (:meth:`fastload.DataLoader.explain`)."""
     if kind is not SourceKind.PACKED:
         return Explanation(tuple(_of_torch(dataset, kind, options)))
     return Explanation(tuple(_of_packed(dataset, sampler, plan, options, threads)))
 
 
 def warn_slow_path(slow: Sequence[Step], stacklevel: int) -> None:
-    """Warn of the transforms that run in Python."""
+    """Warn about the transforms that run in Python."""
     kept = ". ".join(f"To keep {step.name} there: {step.keep}" for step in slow if step.keep)
     warnings.warn(
         f"Not in the core but in Python, for each sample: {'; '.join(map(_because, slow))}. "
@@ -165,22 +165,20 @@ def _of_packed(
     dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> Iterator[Explained]:
     drawn = sampler.order.is_drawn
-    order = (
-        "your sampler's, as far as batches are asked for" if drawn else "by arithmetic from seed and epoch"
-    )
-    yield Explained("order", order, "Python, once a batch")
+    order = "your sampler's, read only as batches need it" if drawn else "computed from seed and epoch"
+    yield Explained("order", order, "Python, once per batch")
     count = f"{threads.threads} thread{'s' if threads.threads > 1 else ''}"
     workers = python_workers(plan, options, threads)
     python = (
         f"Python, in {workers} worker processes" if workers else "Python, in the thread that asks for batches"
     )
-    yield Explained("read", "records by their byte ranges", _CORE, "ahead of decoding")
-    whole = any(view.keeps_size for view in plan.every)
-    cut = "whole pictures, because no crop or resize comes first" if whole else "what the crop needs"
+    yield Explained("read", "records by byte range", _CORE, "ahead of decoding")
+    whole_pictures = any(view.keeps_size for view in plan.every)
+    cut = "whole pictures, because no crop or resize comes first" if whole_pictures else "what the crop needs"
     if any(view.source for view in plan.every):
-        cut = "what the crop needs, or the whole picture where an operation before it does"
+        cut = "what the crop needs, or the whole picture, if an operation before the crop needs it"
     if len(plan.views) > 1:
-        cut += " for each view, all of them at once where that is cheaper"
+        cut += " for each view, all of them at once if that is cheaper"
     if options.cache_format != "jpeg":
         when = "" if options.cache_format == "coefficients" else " and where that pays"
         cut += f"; of JPEGs from coefficients, once the node cache has them{when}"
@@ -199,7 +197,7 @@ def _of_packed(
         where, why = _CORE if step.native else python, step.why
         if step.erases and late:
             where = "on the device" if gpu else "Python, on the host"
-            why = "whole batches are erased of, where they are normalised"
+            why = "whole batches are erased together, where they are normalised"
         does, moves = reach.of(step)
         yield Explained("transform", step.name, where, why, step.keep, does, moves)
     if isinstance(options.collate_fn, TargetCollate):
@@ -230,15 +228,14 @@ def _fields(fields: Sequence[Field], plan: Plan) -> Iterator[Explained]:
 
 def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Explained]:
     stream = kind is SourceKind.STREAM
-    yield Explained(
-        "order", "the dataset's own" if stream else "ours, by seed and epoch", "Python, once a batch"
-    )
+    order = "the dataset's own" if stream else "computed from seed and epoch"
+    yield Explained("order", order, "Python, once per batch")
     workers = options.num_workers or 0
     where = (
         f"torch's {workers} worker processes" if workers else "Python, in the thread that asks for batches"
     )
     name = type(dataset).__qualname__
-    why = why_not_native(dataset) or "a torch Dataset runs Python code of its own"
+    why = why_not_native(dataset) or "a torch Dataset runs its own Python code"
     keep = "'fastload pack' the pictures, and pass the folder"
     if why_not_native(dataset):
         keep = "pass the packed dataset itself, or a Subset or ConcatDataset of packed ones"
@@ -252,13 +249,13 @@ def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Expl
 def _behind(options: Options) -> Iterator[Explained]:
     for name, made in (options.text or {}).items():
         what = f"{name}: {made!r}" if isinstance(made, Captions) else f"{name}: {name_of(made)}"
-        where = f"Python, in {options.text_threads} thread(s) of their own"
+        where = f"Python, in {options.text_threads} separate thread(s)"
         yield Explained("text", what, where, "texts need no decoding: they are made batches ahead")
     if options.collate not in (None, "stack", "pad"):
         yield from _behind(replace(options, collate=None, text=None))
         where, name = "Python, in the thread that asks for batches", options.collate
         what = name_of(name) if callable(name) else repr(name)
-        yield Explained("collate", what, where, "once a batch, behind everything else")
+        yield Explained("collate", what, where, "once per batch, after everything else")
         return
     device = options.device
     if device is not None and str(device) != "cpu":
@@ -269,4 +266,4 @@ def _behind(options: Options) -> Iterator[Explained]:
 
         for part in parts_of(options.batch_transform):
             what = repr(part) if "fastload" in type(part).__module__ else name_of(part)
-            yield Explained("batch_transform", what, where, "once a batch")
+            yield Explained("batch_transform", what, where, "once per batch")

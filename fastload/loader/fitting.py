@@ -1,4 +1,4 @@
-"""What of the DataLoader's arguments fits its dataset."""
+"""Checks of the DataLoader's arguments against its dataset."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ def check_fit(dataset: Any, kind: SourceKind, plan: Plan, options: Options, give
     """Check the arguments against the dataset before anything is started.
 
     Args:
-        dataset, kind: an opened one, and how it is read.
+        dataset, kind: the opened dataset, and how it is read.
         plan: the compiled transform.
         options, given: the loader's, as :func:`fastload.loader.options.resolve` left them.
 
     Raises:
         TypeError, ValueError: they do not fit the dataset.
-        LibraryMissing: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow
-            is not installed.
+        LibraryMissing: DALI is needed for backend="dali", or Pillow for Python callables on pictures.
     """
     _check_placement(kind, plan, options)
     _check_fields(dataset if kind is SourceKind.PACKED else None, plan, options)
@@ -75,7 +74,7 @@ def _check_order(dataset: Any, kind: SourceKind, given: Mapping[str, Any]) -> No
 
 
 def _check_mosaic(plan: Plan, options: Options) -> None:
-    """What samples of several pictures do not go with."""
+    """Refuse what does not go with samples of several pictures."""
     if plan.needs_engine and options.cache_decoded is not None:
         raise ValueError(
             "Mosaic and cache_decoded exclude each other: a mosaic decodes what it shows of each picture. "
@@ -88,7 +87,7 @@ def _check_mosaic(plan: Plan, options: Options) -> None:
 
 
 def _beyond_dali(plan: Plan) -> list[str]:
-    """The names of what DALI has no operation for."""
+    """Return the names of the steps for which DALI has no operation."""
     # A centre crop's border is black, as DALI's windows beyond a picture are.
     filled = [use for use in plan.geometry if use.fill is not None and use.name != "center_crop"]
     boxed = plan.geometry if plan.needs_boxes else ()
@@ -98,7 +97,7 @@ def _beyond_dali(plan: Plan) -> list[str]:
 
 
 def _check_kept(kind: SourceKind, options: Options) -> None:
-    """What the node cache is to keep."""
+    """Check what the node cache is to keep."""
     if kind is SourceKind.PACKED:
         return
     if options.cache_decoded is not None:
@@ -139,7 +138,7 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
     if options.device_memory != "fresh" and erases:
         raise ValueError(
             f"device_memory={options.device_memory!r} and RandomErasing in transform exclude each other: it "
-            "makes tensors of its own."
+            "makes its own tensors."
         )
     if options.device_memory != "fresh" and not native:
         raise ValueError(
@@ -175,7 +174,7 @@ def _check_stream(given: Mapping[str, Any], dataset: Any) -> None:
     Raises:
         ValueError: shuffle, sampler or batch_sampler for an IterableDataset.
     """
-    names = ("sampler", "batch_sampler")  # of a DataPipe, torch sets the shuffling
+    names = ("sampler", "batch_sampler")  # torch sets the shuffling of a DataPipe
     for name in names if isinstance(dataset, IterDataPipe) else ("shuffle", *names):
         if given[name] is not None and given[name] is not False:
             raise ValueError(
@@ -185,10 +184,10 @@ def _check_stream(given: Mapping[str, Any], dataset: Any) -> None:
 
 
 def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
-    """Refuse what is for pairs of an image and a label, where batches are dicts.
+    """Refuse what is only for pairs of an image and a label, if batches are dicts.
 
     Args:
-        dataset: a packed one; None: a torch Dataset, which has no fields.
+        dataset: the packed dataset; None: a torch Dataset, which has no fields.
         plan: the compiled transform.
         options: the loader's.
 

@@ -1,5 +1,4 @@
-"""Whether the DataLoader's arguments and callables go with batches of fields: none leaves boxes, masks,
-points or outlines behind where it moves the picture."""
+"""Checks of a loader's arguments and callables for batches of fields: none leaves boxes or masks behind."""
 
 from __future__ import annotations
 
@@ -18,14 +17,13 @@ from fastload.transforms.callables import Called, all_parts, short_name
 from fastload.transforms.compiler import ViewTail
 from fastload.transforms.plan import ObjectsUse, Plan
 
-# ---- Whether Python callables may run on what a loader delivers of each sample ----------------------
-# None leaves boxes, masks, points or outlines behind where it moves the picture.
+# ---- Callables --------------------------------------------------------------------------------------
 
 _BORDERS = ("pad_border", "pad_border_to")
 
 
 def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
-    """Refuse a transform some of whose steps would leave a field behind.
+    """Refuse a transform that would move a picture and leave its boxes, masks, points or outlines behind.
 
     Args:
         dataset: a packed one, whose samples are dicts.
@@ -34,7 +32,7 @@ def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
 
     Raises:
         ValueError: it would; the message names field, step and cure.
-        ImportError: samples are for torchvision's v2, and this torchvision has no tv_tensors.
+        ImportError: steps are torchvision's v2, and this torchvision has no tv_tensors.
     """
     fields = chosen(dataset.schema, options.fields)
     for view in plan.every:
@@ -48,19 +46,19 @@ def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
     else:
         has_points = True
     followers = Followers(dataset.schema, options.objects, fields)
-    whole = _Checked(fields, plan, followers, options.masks == "dense", has_points)
+    whole_sample = _Checked(fields, plan, followers, options.masks == "dense", has_points)
     for called, function in zip(plan.called, plan.tail, strict=True):
         if isinstance(function, ViewTail):
             view = plan.of_view(function.number)
-            checked = replace(whole, plan=view, view=plan.views[function.number][0])
-            for one in view.called:
-                checked.check(one)
+            checked = replace(whole_sample, plan=view, view=plan.views[function.number][0])
+            for inner in view.called:
+                checked.check(inner)
         else:
-            whole.check(called)
+            whole_sample.check(called)
 
 
 def _check_fills(plan: Plan, fields: Sequence[Field], dense: bool) -> None:
-    """Refuse what the core's steps do to fields that cannot follow."""
+    """Refuse steps of the core that some field cannot follow."""
     mask = next((field for field in fields if isinstance(field.kind, Mask)), None)
     fills = set(plan.mask_fills)
     if mask is not None and len(fills) > 1:
@@ -89,12 +87,12 @@ class _Checked:
     """What callables are checked against.
 
     Args:
-        fields: that are delivered.
-        plan: whose callables they are: the loader's, or a view's.
+        fields: the delivered fields.
+        plan: the plan that has the callables: the loader's, or a view's.
         followers: which fields follow boxes.
-        dense: outlines are drawn as masks.
-        has_points: torchvision has KeyPoints.
-        view: the name of the view; None: they get all of the sample.
+        dense: whether outlines are drawn as masks.
+        has_points: whether torchvision has KeyPoints.
+        view: the name of the view; None: the callables get all of the sample.
     """
 
     fields: Sequence[Field]
@@ -105,7 +103,7 @@ class _Checked:
     view: str | None = None
 
     def check(self, called: Called) -> None:
-        """One callable of the tail."""
+        """Check one callable of the tail."""
         if called.takes == "image" or (self.view is not None and called.takes == "sample"):
             self._check_image(called, called.name)
             return
@@ -150,7 +148,7 @@ class _Checked:
         )
 
     def _images(self) -> list[str]:
-        """The pictures that they may get, as ImageOnly names them."""
+        """Return the pictures that the callables may get, as ImageOnly names them."""
         if self.view is not None or not self.plan.views:
             return [field.name for field in self._of(Image)]
         return [name for name, field, _ in viewed(self.fields, self.plan) if isinstance(field.kind, Image)]
@@ -189,7 +187,7 @@ class _Checked:
         return isinstance(field.kind, (Mask, Boxes, Keypoints)) or (self.dense and _is_outline(field))
 
     def _why_left(self, field: Field) -> str:
-        """Why v2 cannot move a field; empty: it can."""
+        """Return why v2 cannot move a field; empty: it can."""
         if _is_outline(field) and not self.dense:
             return f"torchvision's v2 knows no {field.kind.format}; masks='dense' draws them"  # type: ignore[attr-defined]
         if isinstance(field.kind, Keypoints) and not self.has_points:
@@ -226,7 +224,7 @@ class _Checked:
                 )
 
     def _check_filling(self, called: Called, name: str, short: str) -> None:
-        """What torchvision refuses when it runs is refused here."""
+        """Refuse here what torchvision would refuse when it runs."""
         mode = getattr(called.function, "padding_mode", "constant")
         pads = short == "Pad" or getattr(called.function, "padding", None) is not None
         pads = pads or bool(getattr(called.function, "pad_if_needed", False))
@@ -251,7 +249,7 @@ class _Checked:
 
 
 def _is_colour(fill: Any) -> bool:
-    """Whether masks would get several numbers of it."""
+    """Whether masks would get several numbers from this fill."""
     if isinstance(fill, Mapping):
         by_name = {getattr(key, "__name__", key): value for key, value in fill.items()}
         fill = by_name.get("Mask", by_name.get("others"))
@@ -267,14 +265,14 @@ def _name(called: Called) -> str:
     return getattr(called.function, "__qualname__", None) or kind.__qualname__
 
 
-# ---- Whether the DataLoader's arguments go with batches that are dicts ------------------------------
+# ---- Arguments, if batches are dicts ----------------------------------------------------------------
 
 
 def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
-    """Refuse what is for pairs of an image and a label.
+    """Refuse what is only for pairs of an image and a label.
 
     Args:
-        dataset: a packed one.
+        dataset: the packed dataset.
         plan: the compiled transform.
         options: the loader's.
 
@@ -315,12 +313,12 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
 
 
 def warn_of_fields(dataset: Packed, plan: Plan, options: Options) -> None:
-    """Say what a model would learn wrongly of these fields, once a loader."""
+    """Warn once per loader of what a model would learn wrongly from these fields."""
     warn_of_objects(dataset.schema, options.objects, chosen(dataset.schema, options.fields), plan)
 
 
 def _check_rows(dataset: Packed, fields: Sequence[Field], options: Options) -> None:
-    """Refuse ``masks`` and ``objects`` that name what there is not."""
+    """Refuse ``masks`` and ``objects`` for fields that do not exist."""
     if options.masks == "dense" and not any(isinstance(field.kind, Polygons) for field in fields):
         have = ", ".join(map(str, fields))
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Keyword arguments that a DataLoader does not have: the error names the one that was meant."""
+"""The error for keyword arguments that a DataLoader does not have, which names the one that was meant."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def refuse_unknown(init: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Python says which
-    one is close to it from 3.13 on.
+    """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take, and suggest one that
+    is close, as Python does from 3.13 on.
 
-    Somebody may have put a function around ``init``, as Lightning does while it asks for loaders: its own
-    keywords are taken, too. Nothing is refused where such a function does not say what it is around.
+    If ``init`` is wrapped, as by Lightning while it asks for loaders, the wrapper's keywords are accepted,
+    too. Nothing is refused if a wrapper does not say what it wraps.
     """
     names: list[str] = []
     around: Any = init

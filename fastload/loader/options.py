@@ -20,12 +20,11 @@ from fastload.ranks.world import check_given
 from fastload.transfer.cuda import check_device
 from fastload.transforms.compiler import compile_plan
 
-# ---- Checks of the DataLoader's numbers -------------------------------------------------------------
-# Each raises with the legal range.
+# ---- Checks of numbers ------------------------------------------------------------------------------
 
 
 def integer(name: str, value: Any, least: int | None = None) -> None:
-    """Refuse what is not an integer of at least ``least``."""
+    """Raise unless ``value`` is an integer of at least ``least``."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{name} must be an integer. Found: {value!r}.")
     if least is not None:
@@ -33,15 +32,14 @@ def integer(name: str, value: Any, least: int | None = None) -> None:
 
 
 def at_least(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a number of at least ``least``."""
+    """Raise unless ``value`` is a number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number. Found: {value!r}.")
     if value < least:
         raise ValueError(f"{name} must be >= {least}. Found: {value}.")
 
 
-# ---- Arguments of the DataLoader that carry their settings ------------------------------------------
-# ``shuffle=Block(...)``, ``backend=Dali(...)``, ``cache=Cache(...)``.
+# ---- Arguments that carry settings: Block, Dali, Cache ----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Block:
     windows, for storage that is slow at random reads (``docs/guide/reading.md``).
 
     Args:
-        size: records of a block; None: about 1 MiB of them.
+        size: records per block; None: about 1 MiB of them.
         window: records that are mixed at a time; None: about 256 MiB of them.
 
     Raises:
@@ -71,8 +69,8 @@ class Dali:
     """``DataLoader(backend=Dali(...))``: NVIDIA DALI decodes (``docs/guide/dali.md``).
 
     Args:
-        decode_share: the share of samples that the native decoder takes, in [0, 1]; "auto": moved while
-            running to whichever decoder is idle.
+        decode_share: share of the samples that the native decoder takes, in [0, 1]; "auto": adjusted while
+            running, in favour of whichever decoder is idle.
         memory_limit: bytes that DALI may use on a GPU; None: no limit.
 
     Raises:
@@ -90,20 +88,20 @@ class Dali:
 
 @dataclass(frozen=True)
 class Cache:
-    """``DataLoader(cache=Cache(...))``: the set, or the part that fits, once in the node's memory
+    """``DataLoader(cache=Cache(...))``: the set, or the part that fits, kept once in the node's memory
     (``docs/guide/cache.md``).
 
     Args:
-        size: bytes, or as text ("64GB", "50%" of the memory that is available); None: all that fits.
-        folder: of a memory file system; None: ``$FASTLOAD_CACHE_DIR``, else ``/dev/shm``. With neither size
-            nor folder there is a cache where it is of use.
-        decoded: pictures instead of records, the longer side scaled to this many pixels at most, or not
-            scaled ("full"); crops are cut from those. None: records.
+        size: bytes, or a text ("64GB", "50%" of the available memory); None: all that fits.
+        folder: in a memory file system; None: ``$FASTLOAD_CACHE_DIR``, else ``/dev/shm``. With neither size
+            nor folder there is a cache if it is useful.
+        decoded: keep pictures, from which crops are cut, with their longer side scaled to at most this many
+            pixels, or unscaled ("full"); None: keep records.
         disk: a folder on a local disk and the size of a tier below memory, "/nvme/fastload:800GB".
         format: what is kept of JPEGs: "jpeg", "coefficients" or "auto".
 
     Raises:
-        TypeError, ValueError: out of range, or not understood.
+        TypeError, ValueError: a setting is out of range or not understood.
     """
 
     size: int | str | None = None
@@ -117,7 +115,7 @@ class Cache:
         self.setting()
 
     def setting(self) -> CacheSetting:
-        """What the caches know."""
+        """Return the setting as the caches take it."""
         if self.disk is not None:
             below = parse_setting(self.disk).disk if isinstance(self.disk, str) else None
             if below is None:
@@ -140,7 +138,7 @@ class Cache:
 
 
 def check_share(name: str, share: Any) -> None:
-    """Refuse what is neither "auto" nor a share."""
+    """Raise unless ``share`` is "auto" or a number in [0, 1]."""
     if share == "auto":
         return
     if isinstance(share, str):
@@ -150,7 +148,7 @@ def check_share(name: str, share: Any) -> None:
         raise ValueError(f"{name} must be <= 1. Found: {share}.")
 
 
-# Each value's settings by the arguments that say the same, with what these are where nobody gave them.
+# The arguments that say the same as each value's settings, with their defaults.
 _SETTINGS: dict[str, tuple[type, dict[str, tuple[str, Any]]]] = {
     "shuffle": (Block, {"shuffle_block": ("size", None), "shuffle_window": ("window", None)}),
     "backend": (Dali, {"decode_share": ("decode_share", 0.0), "gpu_memory_limit": ("memory_limit", None)}),
@@ -160,12 +158,12 @@ _SHORT: dict[Any, str] = {Block: "block", Dali: "dali"}
 
 
 def unfolded(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with the settings of values as arguments of their own, which mean the same.
+    """Return the arguments with each value's settings as the separate arguments that mean the same.
 
     Raises:
         ValueError: a setting is given twice.
     """
-    found = dict(given)
+    arguments = dict(given)
     for argument, (kind, settings) in _SETTINGS.items():
         value = given[argument]
         if not isinstance(value, kind):
@@ -175,12 +173,12 @@ def unfolded(given: Mapping[str, Any]) -> dict[str, Any]:
                 raise ValueError(
                     f"{argument}={value!r} and {name}={given[name]!r} both set its {field}. Leave {name} out."
                 )
-            found[name] = getattr(value, field)
-        found[argument] = value.setting() if isinstance(value, Cache) else _SHORT[kind]
-    return found
+            arguments[name] = getattr(value, field)
+        arguments[argument] = value.setting() if isinstance(value, Cache) else _SHORT[kind]
+    return arguments
 
 
-# ---- resolve ----------------------------------------------------------------------------------------
+# ---- Checks of the arguments ------------------------------------------------------------------------
 
 _MODES = {
     "on_error": ON_ERROR,
@@ -191,13 +189,13 @@ _MODES = {
     "masks": ("packed", "dense"),
     "cache_format": ("jpeg", "coefficients", "auto"),
 }
-_COLLATES = ("list", "detr", "yolo", "stack", "pad")  # words that ``collate=`` may be
+_COLLATES = ("list", "detr", "yolo", "stack", "pad")  # the words for ``collate=``
 _FLAGS = ("drop_last", "drop_padding", "pin_memory", "persistent_workers", "autotune", "in_order")
 _WAYS = ("__fspath__", "__getitem__", "__getitems__", "__iter__")  # of getting at a dataset's samples
 
 
 def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, values that carry settings as the arguments that mean the same.
+    """Check the arguments, and return them with each value's settings as separate arguments.
 
     Args:
         given: all of the DataLoader's arguments by name.
@@ -207,17 +205,17 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: values out of range, or arguments that exclude each other.
         WorldError: rank and world size contradict each other.
     """
-    found = _sized(unfolded(given))
-    _check_types(found)
-    _check_batching(found)
-    _check_numbers(found)
-    _check_modes(found)
-    check_given(found["rank"], found["world_size"], found["process_group"])
-    _check_backend(found)
-    check_device(found["device"])
-    _check_transforms(found)
-    _check_fields(found)
-    return found
+    arguments = _sized(unfolded(given))
+    _check_types(arguments)
+    _check_batching(arguments)
+    _check_numbers(arguments)
+    _check_modes(arguments)
+    check_given(arguments["rank"], arguments["world_size"], arguments["process_group"])
+    _check_backend(arguments)
+    check_device(arguments["device"])
+    _check_transforms(arguments)
+    _check_fields(arguments)
+    return arguments
 
 
 def _check_types(given: Mapping[str, Any]) -> None:
@@ -297,7 +295,7 @@ def _check_modes(given: Mapping[str, Any]) -> None:
     if given["device_memory"] != "fresh" and given["batch_transform"] is not None:
         raise ValueError(
             f"device_memory={given['device_memory']!r} and batch_transform exclude each other: transforms of "
-            f"batches make memory of their own."
+            f"batches allocate their own memory."
         )
 
 
@@ -336,7 +334,7 @@ def _check_backend(given: Mapping[str, Any]) -> None:
 
 
 def _check_fields(given: Mapping[str, Any]) -> None:
-    """What they are; whether the dataset has them is asked when it is known."""
+    """Check the types only; whether the dataset has these fields is checked once it is known."""
     if given["sizes"] != "stack":
         from fastload.sample.planned import Sizes
 
@@ -359,8 +357,8 @@ def _check_text(given: Mapping[str, Any]) -> None:
 
     text = given["text"]
     known = isinstance(text, Mapping) and all(
-        isinstance(name, str) and (isinstance(made, Captions) or callable(made))
-        for name, made in text.items()
+        isinstance(name, str) and (isinstance(value, Captions) or callable(value))
+        for name, value in text.items()
     )
     if not known:
         raise TypeError(
@@ -394,15 +392,15 @@ def _check_objects(objects: Any) -> None:
 
 
 def _is_collate(given: Any) -> bool:
-    """A callable, or a spec such as Detection."""
+    """Whether it is a callable, or a spec such as Detection."""
     return callable(given) or hasattr(given, "planned")
 
 
 def _sized(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, with ``collate`` as the ``sizes`` that are meant, where it is a word for these.
+    """Return the arguments, with ``sizes`` set if ``collate`` is a word for it.
 
     Raises:
-        TypeError, ValueError: it is something else, or excludes another argument.
+        TypeError, ValueError: ``collate`` is not known, or excludes another argument.
     """
     collate, sizes = given["collate"], given["sizes"]
     if collate is None:
@@ -423,7 +421,7 @@ def _sized(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_transforms(given: Mapping[str, Any]) -> None:
-    """Their own order, whatever the dataset; what they come to is compiled when it is known."""
+    """Check the order of the transforms, whatever the dataset; they are compiled again once it is known."""
     if given["transform"] is not None:
         compile_plan(given["transform"])
     if given["batch_transform"] is not None:

@@ -1,4 +1,4 @@
-"""Leaving out of a batch what is there only to fill it up."""
+"""``fastload.valid``: a batch without padding and without skipped samples."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LABELS = ("labels", "label", "targets", "target")
 
 
 def valid(batch: Batch) -> Batch:
-    """``batch`` without the rows that are no samples: padding of several ranks, and skipped bad samples.
+    """Return ``batch`` without the rows that are not samples: ranks' padding, and skipped bad samples.
 
-    Metrics count every row; these have the label -100 (``fastload.IGNORE_LABEL``), which only losses ignore::
+    These rows have the label -100 (``fastload.IGNORE_LABEL``); losses ignore it, but metrics count them::
 
         for batch in val_loader:
             images, labels = fastload.valid(batch)
             accuracy.update(model(images), labels)
 
-    Ranks may have different numbers of rows afterwards, in an epoch's last batch also none.
-    ``DataLoader(drop_padding=True)`` does not make padding in the first place.
+    Ranks may then have different numbers of rows, even none in an epoch's last batch.
+    ``DataLoader(drop_padding=True)`` makes no padding in the first place.
 
     Args:
         batch: a dict of a set's fields; a tuple or list whose last tensor of shape (n,) holds the labels;
@@ -33,11 +33,11 @@ def valid(batch: Batch) -> Batch:
             first dimension.
 
     Returns:
-        The same kind of batch. Lists of as many strings or numbers lose rows, too; what has another length
-        stays. The very same object where nothing has to go.
+        The same kind of batch, or the same object if all rows stay. Lists with an entry for each row lose
+        entries, too; anything of another length is kept as it is.
 
     Raises:
-        TypeError: no labels are found in it.
+        TypeError: the batch has no labels.
     """
     by_field = isinstance(batch, Mapping) and isinstance(batch.get(VALID), torch.Tensor)
     kept: Any = batch[VALID] if by_field else _labels_of(batch) != _C.IGNORE_LABEL  # type: ignore[index]
@@ -49,7 +49,7 @@ def valid(batch: Batch) -> Batch:
 
 
 def _field_rows(value: Any, kept: torch.Tensor) -> Any:
-    """One field of a batch: a tensor, a Ragged, or a list of what each sample has."""
+    """Select rows of one field of a batch: a tensor, a Ragged, or a list with an entry per sample."""
     if isinstance(value, list) and len(value) == len(kept):
         return [one for one, keep in zip(value, kept.tolist(), strict=True) if keep]
     if isinstance(value, Ragged):
@@ -58,17 +58,17 @@ def _field_rows(value: Any, kept: torch.Tensor) -> Any:
 
 
 def _labels_of(batch: Any) -> torch.Tensor:
-    found: Any = None
+    candidate: Any = None
     if isinstance(batch, Mapping):
-        found = next((batch[name] for name in _LABELS if name in batch), None)
+        candidate = next((batch[name] for name in _LABELS if name in batch), None)
     elif isinstance(batch, (tuple, list)):
-        found = next((part for part in reversed(batch) if _is_labels(part)), None)
-    if not _is_labels(found):
+        candidate = next((part for part in reversed(batch) if _is_labels(part)), None)
+    if not _is_labels(candidate):
         raise TypeError(
             "valid() looks for labels: a tensor of integers of shape (n,), last in a tuple or list or under "
             f"one of {', '.join(_LABELS)}. Found: {_described(batch)}."
         )
-    labels: torch.Tensor = found
+    labels: torch.Tensor = candidate
     return labels
 
 

@@ -1,10 +1,10 @@
-"""``loader.sampler`` and ``loader.batch_sampler``: this rank's sample ids, as frameworks look for them.
+"""``loader.sampler`` and ``loader.batch_sampler``: this rank's sample ids, in the form frameworks expect.
 
-Frameworks leave a loader alone whose sampler is a ``DistributedSampler``, and divide others by giving them
-one. So it is one where the ranks divide the samples; else it is what torch's loader would have there.
+Frameworks leave a loader alone if its sampler is a ``DistributedSampler``, and give other loaders one. So the
+sampler is one if the ranks divide the samples; else it is what torch's loader would have.
 Frameworks also rebuild loaders from their attributes, as ``torch.utils.data.DataLoader(loader.dataset,
-batch_sampler=..., collate_fn=...)``. So that such a loader, too, gets its batches from the engine, ids of
-packed datasets know which batch they belong to (:mod:`fastload.shard.tickets`).
+batch_sampler=..., collate_fn=...)``. Ids of packed datasets know which batch they belong to
+(:mod:`fastload.shard.tickets`), so that such a loader gets its batches from the engine, too.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fastload.shard.tickets import SampleId, Source, Ticket
 
 
 class RankSampler(TorchSampler[int]):
-    """The sample ids of this rank, batch by batch, and the epoch that comes next.
+    """The sample ids of this rank, batch by batch, and the next epoch.
 
-    It has the attributes of :class:`fastload.sampler.Sampler`, to which it leads. That is made when it is
-    asked for, and anew for another rank, world size or seed, until iteration has begun.
+    It has the attributes of the :class:`fastload.sampler.Sampler` behind it, which is made on request, and
+    made again if rank, world size or seed change before iteration begins.
 
     Args:
-        make: makes it.
-        known: rank and world size, and the seed (None: not drawn yet), as they are now.
+        make: makes that sampler.
+        known: returns rank and world size, and the seed (None: not drawn yet), as they are now.
         dataset: the loader's.
         given: the loader's arguments.
-        source: the loader, for the ids' tickets, or None, when it is gone. Without it ids are plain integers.
+        source: returns the loader for the ids' tickets, None once it is gone; without it ids are integers.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class RankSampler(TorchSampler[int]):
         self.dataset = dataset
         #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
         self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
-        #: The epoch that somebody means who sets this one; None: itself.
+        #: Maps the epoch that somebody sets to the one that is meant; None: the same.
         self.meant: Callable[[int], int] | None = None
 
     @property
     def core(self) -> Sampler:
-        """The sampler as of now."""
+        """The sampler for the present rank, world size and seed."""
         known = self._known()
         if self._core is None or known != self._made_for:
-            made = self._make(*known)
+            sampler = self._make(*known)
             if self._core is not None:
-                made.epoch, made.begun = self._core.epoch, self._core.begun
-            self._core, self._made_for = made, known
-            self._own_padding = made.partition.padding
+                sampler.epoch, sampler.begun = self._core.epoch, self._core.begun
+            self._core, self._made_for = sampler, known
+            self._own_padding = sampler.partition.padding
             self._pad_core()
         return self._core
 
@@ -86,7 +86,7 @@ class RankSampler(TorchSampler[int]):
             begin: fixes rank, world size and seed.
 
         Returns:
-            Calls it, once.
+            A function that calls ``begin`` once.
         """
         self._source, self._goes_on = None, True
         for batches in self.batches_over:  # their ids lead nowhere now; they would keep the loader alive
@@ -94,11 +94,11 @@ class RankSampler(TorchSampler[int]):
         return lambda: begin(self).meet(self.core.epoch, 0)
 
     def remake(self) -> None:
-        """The loader's arguments have changed: make the sampler anew when it is asked for."""
+        """Make the sampler anew on the next request: the loader's arguments have changed."""
         self._made_for = None
 
     def pad(self, padding: str) -> None:
-        """Fill the last batch of several ranks so, instead of as the loader was told; see ``Partition``."""
+        """Fill the last batch of several ranks this way, not the loader's; see ``Partition``."""
         self._padding = padding
         self._pad_core()
 
@@ -129,7 +129,7 @@ class RankSampler(TorchSampler[int]):
 
     @property
     def given_order(self) -> dict[str, Any]:
-        """The loader's arguments that its order comes from."""
+        """The loader's arguments that determine its order."""
         names = ("shuffle", "shuffle_block", "shuffle_window", "sampler", "batch_sampler")
         return {name: self._given[name] for name in names}
 
@@ -157,7 +157,7 @@ class RankSampler(TorchSampler[int]):
         self.core.begun = begun
 
     def set_epoch(self, epoch: int) -> None:
-        """Run ``epoch`` next. Not needed: epochs advance by themselves. A sampler that was given hears it."""
+        """Run ``epoch`` next, also in the user's sampler. Not needed: epochs advance by themselves."""
         own = getattr(self._given["sampler"], "set_epoch", None)
         if own is not None:
             own(epoch)
@@ -177,7 +177,7 @@ class RankSampler(TorchSampler[int]):
             yield from batch
 
     def batches(self) -> Iterator[list[int]]:
-        """This rank's batches of sample ids in the epoch that comes next."""
+        """Yield this rank's batches of sample ids in the next epoch."""
         epoch, start = (self.core.epoch, 0) if self._goes_on else self.place
         core = self.core
         if self._goes_on:
@@ -195,7 +195,7 @@ class RankSampler(TorchSampler[int]):
 
 
 class DividedSampler(RankSampler, DistributedSampler[int]):
-    """What the ranks divide among them, with the attributes of torch's ``DistributedSampler``."""
+    """A rank's share of the samples, with the attributes of torch's ``DistributedSampler``."""
 
     @property
     def num_replicas(self) -> int:  # type: ignore[override]
@@ -214,12 +214,12 @@ class DividedSampler(RankSampler, DistributedSampler[int]):
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]
-        """Samples of this rank in an epoch."""
+        """Samples per epoch on this rank."""
         return len(self)
 
     @property
     def total_size(self) -> int:  # type: ignore[override]
-        """Samples of all ranks in an epoch, with those that fill the last batch."""
+        """Samples per epoch on all ranks, including those that fill the last batch."""
         return self.num_samples * self.num_replicas
 
     @property
@@ -246,7 +246,7 @@ class _Random(RankSampler, RandomSampler):
 
     @property
     def num_samples(self) -> int:
-        """Samples in an epoch."""
+        """Samples per epoch."""
         return len(self)
 
 
@@ -260,7 +260,7 @@ class _Sequential(RankSampler, SequentialSampler):
 
 
 def sampler_class(is_divided: bool, given: Mapping[str, Any]) -> type[RankSampler]:
-    """Which sampler a loader with these arguments shows to frameworks."""
+    """Return the kind of sampler that a loader with these arguments shows to frameworks."""
     if is_divided:
         return DividedSampler
     if given["sampler"] is not None or given["batch_sampler"] is not None:
@@ -271,11 +271,11 @@ def sampler_class(is_divided: bool, given: Mapping[str, Any]) -> type[RankSample
 class RankBatches(TorchBatchSampler):
     """The batches of a :class:`RankSampler`; with another sampler, torch's ``BatchSampler``.
 
-    Frameworks make one of the same class around a sampler of theirs.
+    Frameworks make one of the same class around their own sampler.
 
     Args:
-        sampler, batch_size, drop_last: as torch's.
-        owner: what has to live as long as this: the loader that the ids lead to.
+        sampler, batch_size, drop_last: torch's arguments.
+        owner: the loader that the ids lead to, which has to live as long as this.
     """
 
     def __init__(self, sampler: Any, batch_size: int, drop_last: bool, owner: Any = None) -> None:

@@ -1,5 +1,4 @@
-"""torch's DataLoader as frameworks see it on ours: its attributes, and loaders that they rebuild from
-them."""
+"""The attributes of torch's DataLoader on ours, and loaders that frameworks rebuild from them."""
 
 from __future__ import annotations
 
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
 
-# ---- What keeps a loader right that a framework rebuilds from the attributes of ours ----------------
+# ---- Rebuilt loaders --------------------------------------------------------------------------------
 # ``torch.utils.data.DataLoader(loader.dataset, batch_sampler=..., collate_fn=loader.collate_fn)`` asks the
-# dataset for lists of our sample ids, which leads to :class:`LoaderSource`, and hands what comes to the
-# collate function, which is :class:`CollateGuard`: what the engine did not make is an error, because the
+# dataset for lists of our sample ids, which leads to :class:`LoaderSource`, and passes the result to the
+# collate function, :class:`CollateGuard`. That raises unless the engine made the batch, because the
 # transform would be missing from it.
 
 
 class CollateGuard:
-    """``loader.collate_fn`` of a packed dataset: hands on the engine's batches, and refuses anything else.
+    """``loader.collate_fn`` of a packed dataset, which passes on the engine's batches and refuses all else.
 
     It looks like the user's function, if there is one: attributes are read and written there, and its class
-    is that function's, because training loops switch things on it (timm's ``mixup_enabled``).
+    is that function's, because training loops set flags on it (timm's ``mixup_enabled``).
     """
 
     def __init__(self, function: Callable[[list[Any]], Any] | None, owner: Any = None) -> None:
@@ -67,21 +66,21 @@ class CollateGuard:
 
 
 def owner_of(collate_fn: Any) -> Any:
-    """The loader whose guard this is; None: it is no guard, or the loader is gone."""
+    """Return the loader whose guard this is; None: it is no guard, or the loader is gone."""
     known = object.__getattribute__(collate_fn, "__owner__") if type(collate_fn) is CollateGuard else None
     return None if known is None else known()
 
 
 def own_collate(given: Any) -> Any:
-    """The user's collate function, or None, if ``given`` is another loader's guard; else ``given``."""
+    """Return the user's function (or None) within another loader's guard; else ``given`` itself."""
     return object.__getattribute__(given, "__wrapped__") if type(given) is CollateGuard else given
 
 
 def wraps_ours(batch_sampler: Any, collate_fn: Any) -> bool:
     """Whether these are somebody's batch sampler around a packed set's loader, and that loader's guard.
 
-    ignite's DeterministicEngine calls ``type(loader)(batch_sampler=..., **attributes)`` with them and goes on
-    to talk to its batch sampler. It gets torch's loader: the ids lead to the first loader, and its engine.
+    ignite's DeterministicEngine calls ``type(loader)(batch_sampler=..., **attributes)`` with them and keeps
+    using its batch sampler. It gets torch's loader, whose ids lead to the first loader and its engine.
     """
     return (
         type(collate_fn) is CollateGuard
@@ -91,13 +90,13 @@ def wraps_ours(batch_sampler: Any, collate_fn: Any) -> bool:
 
 
 class LoaderSource:
-    """A loader as its sample ids know it. Pickled it is its arguments: a torch worker opens it again.
+    """A loader as its sample ids know it. It is pickled as its arguments: a torch worker opens it again.
 
     Args:
         number: tells loaders apart, in all processes.
-        fetch: the loader's; gives the batch of a key.
-        arguments: with which the same batches are made in another process.
-        open_again: makes a loader of them, and gives its ``fetch``.
+        fetch: the loader's; returns the batch of a key.
+        arguments: returns the arguments that make the same batches in another process.
+        open_again: makes a loader from them, and returns its ``fetch``.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class LoaderSource:
         self._open_again = open_again
 
     def fetch(self, key: Any) -> Any:
-        """The batch ``key``."""
+        """Return the batch ``key``."""
         return self._fetch(key)
 
     def __reduce__(self) -> Any:
@@ -124,7 +123,7 @@ _opened: dict[str, LoaderSource] = {}
 
 
 def _opened_again(number: str, arguments: dict[str, Any], open_again: Any) -> LoaderSource:
-    """One loader a process for each that sent its ids here."""
+    """Open the loader that sent its ids to this process, unless it is open; closes the one before."""
     if number not in _opened:
         _opened.clear()
         fetch = open_again(arguments)
@@ -133,7 +132,7 @@ def _opened_again(number: str, arguments: dict[str, Any], open_again: Any) -> Lo
 
 
 def source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
-    """What a loader's sample ids lead to."""
+    """Return what a loader's sample ids lead to; None once it is gone."""
     loader = owner()
     if loader is None:
         return None
@@ -141,25 +140,24 @@ def source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
 
 
 def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """The same loader in a worker process of torch's; its ``fetch``."""
+    """Open the same loader in one of torch's worker processes, and return its ``fetch``."""
     from fastload.loader.data_loader import DataLoader
 
     return DataLoader(**arguments)._fetch
 
 
-# ---- The attributes that torch's DataLoader has, on ours --------------------------------------------
-# What frameworks read, and rebuild loaders from.
+# ---- Attributes of torch's DataLoader ---------------------------------------------------------------
 
 
 class AutoWorkers(int):
-    """A number of threads that nobody gave: a loader made from this one's attributes looks for it anew."""
+    """A number of threads chosen by fastload: a loader made from these attributes chooses again."""
 
 
 def set_attributes(loader: Any, arranged: LoaderPlan) -> None:
-    """Give ``loader`` every argument as an attribute, under its name, as torch's constructor does.
+    """Give ``loader`` every argument as an attribute of the same name, as torch's constructor does.
 
-    Lightning and Fabric call ``type(loader)(**attributes)`` where they want another sampler: what lies here
-    must make the same loader.
+    Lightning and Fabric call ``type(loader)(**attributes)`` to change the sampler: the attributes must make
+    the same loader.
     """
     given = dict(arranged.given)
     for name in ("sampler", "batch_sampler", "multiprocessing_context"):
@@ -173,7 +171,7 @@ def set_attributes(loader: Any, arranged: LoaderPlan) -> None:
     if not arranged.packed and given["num_workers"] and given["prefetch_factor"] is None:
         given["prefetch_factor"] = 2  # torch's default
     loader.__dict__.update(given)
-    loader.__dict__["sampler"] = loader.sampler  # for who looks at vars(loader)
+    loader.__dict__["sampler"] = loader.sampler  # for those who look at vars(loader)
     context = arranged.given["multiprocessing_context"]
     if arranged.packed:
         loader._DataLoader__multiprocessing_context = context
@@ -210,8 +208,7 @@ def _collate(arranged: LoaderPlan, loader: Any) -> Any:
     return torch.utils.data.default_collate if own is None else own
 
 
-# ---- What the loader answers a framework that asks --------------------------------------------------
-# ``fastload.integrations`` is imported then, not before.
+# ---- Answers to frameworks; imports ``fastload.integrations`` only then -----------------------------
 
 
 def _integration(name: str) -> Any:
@@ -219,31 +216,31 @@ def _integration(name: str) -> Any:
 
 
 def accelerate_asks(loader: Any) -> bool:
-    """The value of ``loader._is_accelerate_prepared``; see :mod:`fastload.integrations.accelerate`."""
+    """Return ``loader._is_accelerate_prepared``; see :mod:`fastload.integrations.accelerate`."""
     return bool(_integration("accelerate").is_prepared(loader))
 
 
 def look_for_accelerate(loader: Any) -> None:
-    """Warn where Accelerate runs several ranks and has not been given ``loader``."""
+    """Warn if Accelerate runs several ranks and has not been given ``loader``."""
     if "accelerate.state" in sys.modules:
         _integration("accelerate").warn_unprepared(loader)
 
 
 def let_skip() -> None:
-    """Before somebody takes ``loader.batch_sampler``: it may be Accelerate's ``skip_first_batches``."""
+    """Prepare for Accelerate's ``skip_first_batches``, which may be what asks for the batch sampler."""
     if "accelerate.data_loader" in sys.modules:
         _integration("skipping").let_skip()
 
 
 def lightning_made(loader: Any) -> None:
-    """At the end of the constructor: Lightning may have noted its arguments, to call it again."""
+    """Name the constructor's arguments if Lightning has noted them, to call it again."""
     if "__pl_saved_args" in loader.__dict__:
         _integration("lightning").name_arguments(loader)
 
 
 def epoch_meant(epochs: weakref.ref[Epochs], epoch: int) -> int:
-    """The epoch that somebody means by ``set_epoch(epoch)``."""
-    found = epochs()
-    if found is None or found.resumed is None or "lightning.fabric.wrappers" not in sys.modules:
+    """Return the epoch that somebody means by ``set_epoch(epoch)``."""
+    alive = epochs()
+    if alive is None or alive.resumed is None or "lightning.fabric.wrappers" not in sys.modules:
         return epoch
-    return int(_integration("lightning").epoch_of_fabric(epoch, found.resumed))
+    return int(_integration("lightning").epoch_of_fabric(epoch, alive.resumed))

@@ -1,1 +1,1 @@
-"""Several processes: who is who, whether they agree, and how they end."""
+"""Several processes: their ranks, whether their loaders agree, and how they end."""

@@ -1,5 +1,4 @@
-"""Before the first batch the ranks compare their loaders: a difference is an error on every rank, not a
-hang."""
+"""The ranks' comparison of their loaders before the first batch: a difference is an error on every rank."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ from fastload.ranks.world import World
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
-# ---- handshake --------------------------------------------------------------------------------------
+# ---- The handshake ----------------------------------------------------------------------------------
 
 WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
-_LOOK_SECONDS = 0.1  # how often a waiting rank looks whether another one was given no seed
-_LOOKED_AT = 64  # positions of the order
+_LOOK_SECONDS = 0.1  # how often a waiting rank checks whether another one has no seed
+_LOOKED_AT = 64  # positions of the order that are compared
 _LONGEST_KEY = 160  # characters; longer ones are hashed
 
 _ALONE = "Where one rank alone makes it, pass rank=0, world_size=1: it gets all samples then."
 
-Membership = tuple[Any, list[int], int]  # a store, global ranks, and which of them is this one's
+Membership = tuple[Any, list[int], int]  # a store, global ranks, and this process's index among them
 
 _met: Counter[str] = Counter()  # handshakes of this process by the place where the loader was made
 
@@ -46,9 +45,9 @@ _met: Counter[str] = Counter()  # handshakes of this process by the place where 
 def describe(
     dataset: Any, length: int, sampler: Sampler, plan: Plan, options: Options, world: World, epoch: int
 ) -> dict[str, Any]:
-    """What must be equal on all ranks: dataset id, options, order and version. JSON-able, about 1 kB.
+    """Return what must be equal on all ranks: dataset id, options, order and version. JSON-able, about 1 kB.
 
-    Threads, prefetching and folders are not in it: they may differ, also between hosts.
+    It leaves out threads, prefetching and folders, which may differ between ranks.
     """
     own = getattr(dataset, "id", None)
     return {
@@ -71,7 +70,7 @@ def describe(
         "sizes": str(options.sizes),
         "text": ""
         if options.text is None
-        else str({name: _collate(one) for name, one in options.text.items()}),
+        else str({name: _collate(tokenizer) for name, tokenizer in options.text.items()}),
         "masks": options.masks,
         "objects": str(options.objects),
         "collate": _collate(options.collate),
@@ -81,7 +80,7 @@ def describe(
 
 
 def _order(sampler: Sampler, epoch: int) -> str:
-    """A hash of some sample ids of the epoch: a user's sampler may draw others on each rank."""
+    """Hash some sample ids of the epoch: a user's sampler may draw different ones on each rank."""
     total = sampler.pool(epoch)
     if total == 0:
         return ""
@@ -91,12 +90,12 @@ def _order(sampler: Sampler, epoch: int) -> str:
 
 
 def _collate(given: Any) -> str:
-    """A callable by its name, a word or a spec as it is written."""
+    """Return a callable's name, or a word or spec as written."""
     return _name(given) if callable(given) else _written(given)
 
 
 def _batch_transform(given: Any) -> str:
-    """fastload's own with their arguments, others by name."""
+    """Describe fastload's steps with their arguments, others by name."""
     steps = given if isinstance(given, (list, tuple)) else [given]
     own = (type(step).__module__.startswith("fastload.") for step in steps)
     return ", ".join(
@@ -105,28 +104,28 @@ def _batch_transform(given: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    """Without the addresses of callables within."""
+    """Return the repr without addresses of callables."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _name(value: Any) -> str:
-    """A callable's name; what it holds (a device, a folder) may differ between ranks."""
+    """Return a callable's name; what it holds (a device, a folder) may differ between ranks."""
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 class Handshake:
     """One loader's comparison with those of the other ranks.
 
-    Loaders are matched by the file and function that make them and, there, by the order of their first
-    batches. Ranks that do not belong to a process group, or were given a rank and world size that are not the
-    group's, compare nothing.
+    Loaders are matched by the file and function that make them and, within these, by the order of their first
+    batches. Ranks without a process group, or with a rank and world size that are not the group's, compare
+    nothing.
 
     Args:
         world: this loader's rank and world size.
-        group: the process group that they are of; None: the default one.
-        policy: when some ranks have not come to their first batch after 60 seconds (or the process group's
-            timeout, if that is less): "warn", and compare when they do; "raise"; or "off": no handshake.
-        description: what to compare in an epoch.
+        group: the process group that these belong to; None: the default one.
+        policy: what to do if some ranks have not reached their first batch after 60 seconds (or the process
+            group's timeout, if shorter): "warn", and compare later; "raise"; or "off": no handshake.
+        description: returns what to compare in an epoch.
         site: where the loader is made; see :func:`site_of_loader`.
     """
 
@@ -144,12 +143,12 @@ class Handshake:
         self._description = description
         self._site = site
         self._exchange: Exchange | None = None
-        self._seeds: Exchange | None = None  # which of the ranks were given a seed
+        self._seeds: Exchange | None = None  # about which ranks were given a seed
         self._settled = policy == "off" or (world.size == 1 and not world.has_peers)
         self._refused = ""  # why this loader gives no batches
 
     def meet(self, epoch: int, position: int) -> None:
-        """Before each batch. The first time it waits for the other ranks; when they are equal, never again.
+        """Wait for the other ranks before the first batch; do nothing once the loaders are known to be equal.
 
         Args:
             epoch, position: where this rank begins.
@@ -176,19 +175,18 @@ class Handshake:
         return self._world.size == 1 and not self._world.has_peers and self._group is None
 
     def agree(self, given: int | None, drawn: Callable[[], int]) -> int | None:
-        """The seed of the first rank of all, on all ranks; None where there is nobody to ask, or nobody shall
-        be asked.
+        """Return the first rank's seed, on all ranks; None if there is nobody to ask, or the policy is "off".
 
-        All ranks of the default group agree, whichever group shares the data: ranks of other dimensions of a
-        mesh get the same batches.
+        All ranks of the default group agree, even if only some of them share the data: ranks of other
+        dimensions of a mesh get the same batches.
 
         Args:
-            given: the seed where one was given, to this loader or by a state. All ranks have the same then.
-            drawn: draws one; called on all ranks, so that their generators go on alike.
+            given: the seed given to this loader or by a state, if any; then all ranks have the same.
+            drawn: draws one; called on all ranks, so that their generators advance alike.
 
         Raises:
-            WorldError: some ranks were given a seed and others not, ranks are missing after 60 s, or the
-                process group's store fails.
+            WorldError: only some ranks were given a seed, ranks are missing after 60 s, or the process
+                group's store fails.
         """
         proposal = drawn() if given is None else given
         if self.is_alone:
@@ -199,7 +197,7 @@ class Handshake:
         everybody = membership(self._world, self._group, whole=True)
         exchange = self._seeds = self._exchanging("seed", described, proposal, everybody)
         if exchange is None or given is not None:
-            return given  # the handshake that follows compares
+            return given  # the handshake that follows compares them
         exchange.done.wait(_limit(exchange))
         if exchange.verdict or exchange.failure is not None:
             self._settle(exchange)
@@ -220,7 +218,7 @@ class Handshake:
     def _exchanging(
         self, subject: str, description: dict[str, Any], proposal: Any, found: Membership | None
     ) -> Exchange | None:
-        """An exchange that has begun; None where there is nobody to exchange with."""
+        """Begin an exchange; None if there is nobody to exchange with."""
         if found is None:
             return None
         store, members, own = found
@@ -275,17 +273,17 @@ class Handshake:
 
 
 def _limit(exchange: Exchange) -> float:
-    """Seconds to wait for the other ranks."""
+    """Return the seconds to wait for the other ranks."""
     return min(WAIT_SECONDS, float(exchange.store.timeout.total_seconds()))
 
 
 def membership(world: World, group: Any, whole: bool = False) -> Membership | None:
-    """The store, the global ranks that compare, and this process's place among them; None: nobody does.
+    """Return the store, the global ranks that compare, and this process's place among them, or None.
 
     Args:
-        world: a loader's.
-        group: the one that it was given, or None.
-        whole: all ranks of the default group, also where they share the data in groups.
+        world: the loader's.
+        group: the group that the loader was given, or None.
+        whole: take all ranks of the default group, even if only some of them share the data.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -305,9 +303,9 @@ def membership(world: World, group: Any, whole: bool = False) -> Membership | No
 
 
 def site_of_loader() -> str:
-    """Where the loader is made: file and function, which are the same on all ranks of one script.
+    """Return the file and function that make the loader, which are the same on all ranks of one script.
 
-    For a call from within its constructor.
+    Call it from within the constructor.
     """
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fastload."):
@@ -316,21 +314,23 @@ def site_of_loader() -> str:
     return f"{code.co_filename.rpartition('/')[2]}, {code.co_name}"
 
 
-# ---- exchange ---------------------------------------------------------------------------------------
-# Comparing a description of each rank through the key-value store with which a process group was formed.
+# ---- The exchange -----------------------------------------------------------------------------------
+# It compares a description of each rank through the key-value store that formed the process group.
 #
-# The first member *calls* with a random word; the others answer under that word, each with a random word of
-# its own; the verdict repeats those. So what an earlier start left in the store (torchrun's agent keeps one
-# store for all restarts, pytorch issue 135712) is never taken for an answer or a verdict.
+# The first member *calls* with a random word; each other one answers under that word, with its own random
+# word; the verdict repeats these. So what an earlier start left in the store (torchrun's agent keeps one
+# store for all restarts, pytorch issue 135712) is never mistaken for an answer or a verdict.
 
-_GATHER_SECONDS = 2.0  # once a difference is known: to name all ranks that have it, and for them to read it
-_POLL_SECONDS = (0.002, 0.5)  # between two looks into the store: the first, and the longest
+_GATHER_SECONDS = (
+    2.0  # once a difference is known: to collect the ranks that have it, and to let them read it
+)
+_POLL_SECONDS = (0.002, 0.5)  # the first and the longest pause between two looks into the store
 
 Described = Mapping[str, Any]
 
 
 def in_words(ranks: Sequence[int]) -> str:
-    """``rank 3``, or ``ranks 0-2, 5``."""
+    """Return ``rank 3``, or ``ranks 0-2, 5``."""
     runs: list[list[int]] = []
     for number in sorted(ranks):
         if runs and runs[-1][1] == number - 1:
@@ -342,7 +342,7 @@ def in_words(ranks: Sequence[int]) -> str:
 
 
 def difference(known: Mapping[int, Described]) -> str:
-    """In words, what differs between the descriptions by rank; "" where nothing does."""
+    """Say what differs between the ranks' descriptions; "" if nothing does."""
     parts = []
     for name in dict.fromkeys(name for described in known.values() for name in described):
         by_value: dict[Any, list[int]] = {}
@@ -356,10 +356,10 @@ def difference(known: Mapping[int, Described]) -> str:
 
 @dataclass
 class Exchange:
-    """One comparison. It runs in a thread of its own: a store whose host is cut off may not answer at all.
+    """One comparison, in its own thread: a store whose host is cut off may not answer at all.
 
-    Only ``check``, and ``get`` of keys that exist, are used: waiting in the store would keep its connection
-    from everybody else in this process.
+    It uses only ``check``, and ``get`` of keys that exist: waiting in the store would block its connection
+    for everybody else in this process.
     """
 
     store: Any
@@ -367,13 +367,13 @@ class Exchange:
     own: int  # this process's place among them
     key: str
     description: Described
-    proposal: Any = None  # what the first member proposes, all get; JSON-able
+    proposal: Any = None  # the first member's is handed to all; JSON-able
     agreed: Any = None  # the first member's proposal, once there is a verdict
     missing: list[int] = field(default_factory=list)  # global ranks that have not come yet
     verdict: str | None = None  # "": equal
     failure: Exception | None = None
     done: threading.Event = field(default_factory=threading.Event)
-    given_up: threading.Event = field(default_factory=threading.Event)  # by the loader, or with it
+    given_up: threading.Event = field(default_factory=threading.Event)  # set when the loader gives up
     word: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -382,7 +382,7 @@ class Exchange:
         return in_words(self.missing)
 
     def run(self) -> None:
-        """The whole exchange; ``done`` is set at its end."""
+        """Run the exchange, and set ``done`` at its end."""
         try:
             self._call() if self.own == 0 else self._answer()
         except Exception as error:
@@ -390,14 +390,14 @@ class Exchange:
         self.done.set()
 
     def _pauses(self) -> Iterator[None]:
-        """Pauses that grow."""
+        """Pause between yields, longer each time, until the exchange is given up."""
         seconds, longest = _POLL_SECONDS
         while not self.given_up.wait(seconds):
             yield None
             seconds = min(longest, seconds * 1.5)
 
     def _read(self, *path: object) -> str | None:
-        """The value of a key, if it is there."""
+        """Return the value of a key, if it exists."""
         key = "/".join(map(str, (self.key, *path)))
         return self.store.get(key).decode() if self.store.check([key]) else None
 
@@ -405,7 +405,7 @@ class Exchange:
         self.store.set("/".join(map(str, (self.key, *path))), value)
 
     def _call(self) -> None:
-        """The first member: collect descriptions, and give the verdict."""
+        """Collect the descriptions, and give the verdict, as the first member."""
         self._write(self.word, "call")
         known = {self.members[0]: self.description}
         words: dict[int, str] = {}
@@ -426,9 +426,9 @@ class Exchange:
                 return
 
     def _let_read(self, readers: list[int]) -> None:
-        """Wait until the others know: this process may host the store, and fail or end before they have read.
+        """Wait until the others have read the verdict: this process may host the store, and fail or end.
 
-        They all begin at the same time anyway.
+        This costs no time: the ranks begin together anyway.
         """
         until = time.monotonic() + _GATHER_SECONDS
         while time.monotonic() < until and readers:
@@ -436,7 +436,7 @@ class Exchange:
             time.sleep(_POLL_SECONDS[0])
 
     def _answer(self) -> None:
-        """All others: answer whoever calls, until a verdict is about this answer."""
+        """Answer whoever calls, as any other member, until a verdict is about this answer."""
         answered = ""
         for turn, _ in enumerate(self._pauses()):
             call = self._read("call")
@@ -455,7 +455,7 @@ class Exchange:
                 self.missing = self._silent(call) or self.members[:1]
 
     def _silent(self, call: str) -> list[int]:
-        """Who has not answered."""
+        """Return the ranks that have not answered."""
         return [
             rank
             for index, rank in enumerate(self.members)

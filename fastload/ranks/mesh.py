@@ -1,7 +1,7 @@
-"""Which ranks have different data where data parallelism is one dimension of several.
+"""Which ranks have different data, if data parallelism is one of several dimensions of a mesh.
 
 Ranks of a ``torch.distributed.device_mesh.DeviceMesh`` that differ only in tensor, context, pipeline or
-expert dimensions work on the same samples. The names of the dimensions say which those are.
+expert dimensions work on the same samples. The names of the dimensions say which these are.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 from fastload.errors import WorldError
 
-# Words that names of dimensions are made of: torchtitan's, FSDP2's, HSDP's, Accelerate's, DTensor's, NeMo's.
+# Words in names of dimensions: torchtitan's, FSDP2's, HSDP's, Accelerate's, DTensor's, NeMo's.
 _DATA = {"dp", "ddp", "data", "fsdp", "efsdp", "hsdp", "replicate", "shard", "batch"}
 _SHARED = {"tp", "etp", "cp", "pp", "ep", "sp", "mp", "tensor", "context", "pipeline", "pipe", "expert",
            "experts", "sequence", "seq", "model", "ulysses", "ring"}  # fmt: skip
 _EXPERT = {"ep", "etp", "efsdp", "expert", "experts"}
 
-_Place = tuple[int, int]  # rank and number of ranks that have different data
+_Place = tuple[int, int]  # rank and number of the ranks that have different data
 
-_found: tuple[Any, _Place | None] | None = None  # of live meshes, and when that was
+_found: tuple[Any, _Place | None] | None = None  # :func:`_groups` at the last look, and what was found
 
 
 def is_mesh(value: Any) -> bool:
@@ -31,12 +31,12 @@ def is_mesh(value: Any) -> bool:
 
 
 def place_in(mesh: Any) -> _Place:
-    """This process's place among the ranks of ``mesh`` that have different data.
+    """Return this process's place among the ranks of ``mesh`` that have different data.
 
-    A mesh of one dimension is taken for these ranks. Of several dimensions those of data parallelism count.
+    All ranks of a one-dimensional mesh do; of several dimensions those of data parallelism count.
 
     Raises:
-        WorldError: this process is not in the mesh, or its dimensions have names that say nothing.
+        WorldError: this process is not in the mesh, or the names of its dimensions are not known.
     """
     if mesh.get_coordinate() is None:
         raise WorldError(
@@ -45,23 +45,23 @@ def place_in(mesh: Any) -> _Place:
         )
     if mesh.ndim == 1:
         return int(mesh.get_coordinate()[0]), int(mesh.mesh.numel())
-    found = _by_names(mesh)
-    if found is None:
+    place = _by_names(mesh)
+    if place is None:
         raise WorldError(_unknown(mesh, "process_group is"))
-    return found
+    return place
 
 
 def find_place(world_size: int) -> _Place | None:
-    """This process's place by the meshes that are alive, or by Megatron's groups; None: there are neither.
+    """Return this process's place by the live meshes, or by Megatron's groups; None: there are neither.
 
-    Looks through the interpreter's objects, which takes some ten milliseconds, and keeps what it finds for as
-    long as no process group is made; see :func:`forget`.
+    Searches the interpreter's objects, which takes some ten milliseconds, and keeps the result until a
+    process group is made; see :func:`forget`.
 
     Args:
         world_size: of the default process group.
 
     Raises:
-        WorldError: a mesh of several dimensions, whose names do not say which of them is of data.
+        WorldError: the names of a mesh's several dimensions do not say which of them is for data.
     """
     global _found
     known = _groups()
@@ -71,13 +71,13 @@ def find_place(world_size: int) -> _Place | None:
 
 
 def forget() -> None:
-    """Look anew the next time."""
+    """Search anew the next time."""
     global _found
     _found = None
 
 
 def _groups() -> Any:
-    """Changes when process groups are made: the default one, and how many there have been; None: unknown."""
+    """Return the default group's id and the number of groups so far; None: unknown."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     world: Any = getattr(c10d, "_world", None)
     count = getattr(world, "group_count", None)
@@ -88,8 +88,8 @@ def _live() -> list[Any]:
     kind: Any = getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
     if kind is None:
         return []
-    found = [one for one in gc.get_objects() if issubclass(type(one), kind)]
-    return [mesh for mesh in found if mesh.get_coordinate() is not None]
+    meshes = [one for one in gc.get_objects() if issubclass(type(one), kind)]
+    return [mesh for mesh in meshes if mesh.get_coordinate() is not None]
 
 
 def _megatron() -> _Place | None:
@@ -101,15 +101,15 @@ def _megatron() -> _Place | None:
 
 
 def _of_meshes(meshes: list[Any], world_size: int) -> _Place | None:
-    """Where all ranks are in one mesh, its names decide; of several such meshes those that say most."""
-    whole = [mesh for mesh in meshes if mesh.mesh.numel() == world_size]
-    wide = [mesh for mesh in whole if len(_wide(mesh)) > 1]
+    """Find the place by the names of a mesh of all ranks; of several such meshes the most telling decide."""
+    of_all = [mesh for mesh in meshes if mesh.mesh.numel() == world_size]
+    wide = [mesh for mesh in of_all if len(_wide(mesh)) > 1]
     if not wide:
-        if any(_kind(name) == "shared" for mesh in whole for name, _ in _wide(mesh)):
+        if any(_kind(name) == "shared" for mesh in of_all for name, _ in _wide(mesh)):
             return 0, 1
-        _check_parts([] if whole else meshes)
+        _check_parts([] if of_all else meshes)
         return None
-    # A mesh that is made for loading data; else one without experts, which are placed on ranks of others.
+    # Prefer a mesh made for loading data, then one without experts, which share ranks with other dimensions.
     wide = [mesh for mesh in wide if _names(mesh) & {"batch"}] or wide
     wide = [mesh for mesh in wide if not _names(mesh) & _EXPERT] or wide
     places = {_by_names(mesh): mesh for mesh in wide}
@@ -120,20 +120,20 @@ def _of_meshes(meshes: list[Any], world_size: int) -> _Place | None:
 
 
 def _check_parts(meshes: list[Any]) -> None:
-    """Refuse meshes of a part of the ranks that say that there is more than data parallelism."""
+    """Refuse meshes of some of the ranks that show more than data parallelism."""
     for mesh in meshes:
         if len(_wide(mesh)) > 1 or any(_kind(name) == "shared" for name, _ in _wide(mesh)):
             raise WorldError(_unknown(mesh, "This program uses"))
 
 
 def _wide(mesh: Any) -> list[tuple[str | None, int]]:
-    """Names and sizes of the dimensions along which there is more than one rank."""
+    """Return names and sizes of the dimensions that have more than one rank."""
     names = mesh.mesh_dim_names or (None,) * mesh.ndim
     return [(name, size) for name, size in zip(names, mesh.mesh.shape, strict=True) if size > 1]
 
 
 def _names(mesh: Any) -> set[str]:
-    """The words of its dimensions' names."""
+    """Return the words in the names of its dimensions."""
     return {word for name, _ in _wide(mesh) for word in _words(name)}
 
 
@@ -142,8 +142,8 @@ def _words(name: str | None) -> set[str]:
 
 
 def _kind(name: str | None) -> str:
-    """Whether ranks along a dimension have different data ("data"), the same ("shared"); "": not known."""
-    # torchtitan's names of what experts borrow from data parallelism.
+    """Return "data" if ranks along a dimension have different data, "shared" if the same, "" if unknown."""
+    # torchtitan's names for what experts borrow from data parallelism.
     words = _words(re.sub(r"_(mod|in)_ep$", "", name or ""))
     if bool(words & _DATA) == bool(words & _SHARED):
         return ""
@@ -151,7 +151,7 @@ def _kind(name: str | None) -> str:
 
 
 def _by_names(mesh: Any) -> _Place | None:
-    """The place along the dimensions of data; None: a name says nothing."""
+    """Return the place along the dimensions of data; None: a name is not known."""
     names = mesh.mesh_dim_names or (None,) * mesh.ndim
     rank, size = 0, 1
     for name, length, own in zip(names, mesh.mesh.shape, mesh.get_coordinate(), strict=True):

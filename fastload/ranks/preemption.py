@@ -1,8 +1,8 @@
 """SIGTERM, by which schedulers announce the end: noted when it arrives, acted on between two batches.
 
 A signal handler may run in the middle of an optimiser's step. So the handler only notes the signal (and
-passes it on to the handler that was there before); callbacks run when the next batch is asked for, when all
-batches received so far have been trained on.
+passes it on to the previous handler); callbacks run when the next batch is requested: by then all batches
+received so far have been trained on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class SignalNote:
-    """Notes signals from :meth:`watch` until :meth:`restore`; handlers that were there before run, too.
+    """A note of the signals between :meth:`watch` and :meth:`restore`; previous handlers run, too.
 
     The default action (to end the process) and Python's KeyboardInterrupt are held back the first time; a
     second signal ends the process as if nobody had watched.
 
     Args:
         signals: their numbers.
-        wanted: whether anybody still waits for them; otherwise the first one, too, has its usual effect.
+        wanted: whether anybody still waits for them; if not, the first one has its usual effect, too.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SignalNote:
         """Install the handlers. Idempotent.
 
         Raises:
-            RuntimeError: not in the main thread, the only one in which Python can.
+            RuntimeError: called outside the main thread, where Python cannot install them.
         """
         if self._before:
             return
@@ -51,21 +51,21 @@ class SignalNote:
             self._before[number] = signal.signal(number, self._note)
 
     def restore(self) -> None:
-        """Put the former handlers back, where nobody has replaced ours meanwhile."""
+        """Put the previous handlers back, unless ours were replaced meanwhile."""
         for number, handler in self._before.items():
             if signal.getsignal(number) == self._note:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
     def end_process(self) -> None:
-        """Do what the first signal would have done, unless a handler was there, which has run already."""
+        """Do what the first signal would have done, unless it had a handler, which has run already."""
         number = self.received
         if number is None:
             return
         handler = self._before.get(number, signal.SIG_DFL)
         self.restore()
         if handler in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, handler)  # also where a later handler passed the signal on to ours
+            signal.signal(number, handler)  # also if a later handler passed the signal on to ours
             os.kill(os.getpid(), number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -80,9 +80,9 @@ class SignalNote:
 
 
 class Callbacks:
-    """One loader's callbacks. The signal is noted while there are any, in the whole process.
+    """One loader's callbacks. The signal is noted as long as any loader of the process has some.
 
-    They run once, at the next batch that any loader of the process is asked for.
+    They run once, when the next batch is requested from any loader of the process.
     """
 
     _registered: ClassVar[weakref.WeakSet[Callbacks]] = weakref.WeakSet()
@@ -95,7 +95,7 @@ class Callbacks:
         """Call ``callback`` before the next batch after a SIGTERM, then end the process by the signal.
 
         Raises:
-            RuntimeError: not in the main thread.
+            RuntimeError: called outside the main thread.
         """
         self._note.watch()
         self._callbacks.append(callback)
@@ -110,7 +110,7 @@ class Callbacks:
 
     @classmethod
     def run_if_signalled(cls) -> None:
-        """Between two batches: run the callbacks if the signal has come. Cheap otherwise."""
+        """Run the callbacks if the signal has come; for between two batches, cheap otherwise."""
         if cls._note.received is None or threading.current_thread() is not threading.main_thread():
             return
         pending = [callback for owner in list(cls._registered) for callback in owner._callbacks]
@@ -123,7 +123,7 @@ class Callbacks:
 
     @classmethod
     def _forget(cls) -> None:
-        """The last loader with callbacks is gone: a signal that came meanwhile takes its course."""
+        """Let a noted signal take its course once the last loader with callbacks is gone."""
         if any(True for _ in cls._registered) or threading.current_thread() is not threading.main_thread():
             return
         cls._note.end_process()

@@ -16,13 +16,13 @@ from fastload.ranks.mesh import find_place, is_mesh, place_in
 
 @dataclass(frozen=True)
 class World:
-    """This process among those that train together; as in ``torch.distributed``."""
+    """This process's place among those that train together, as in ``torch.distributed``."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-    has_peers: bool = False  # there are ranks of other dimensions of a mesh, which get the same batches
+    has_peers: bool = False  # ranks of other dimensions of a mesh get the same batches
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 0 <= self.rank < self.size:
@@ -39,7 +39,7 @@ _LAUNCHERS = {
 
 
 def _process_group(group: Any) -> tuple[int, int] | None:
-    """Rank and world size in a process group (None: torch's default one), without importing torch."""
+    """Return rank and world size in a process group (None: the default one), without importing torch."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -62,7 +62,7 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 
 def _variables(environ: Mapping[str, str]) -> tuple[str, tuple[str, str, str, str]] | None:
-    """The launcher that set variables, and their names: torchrun, else SLURM."""
+    """Return the launcher that set variables, torchrun or else SLURM, and their names."""
     for launcher, (rank, size, local_rank, local_size) in _LAUNCHERS.items():
         if launcher == "SLURM" and "SLURM_STEP_ID" not in environ and "SLURM_LOCALID" not in environ:
             continue  # inside a batch script, not a task started by srun
@@ -74,29 +74,29 @@ def _variables(environ: Mapping[str, str]) -> tuple[str, tuple[str, str, str, st
 
 
 def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
-    """Rank and world size by torchrun's variables, else by SLURM's."""
-    found = _variables(environ)
-    if found is None:
+    """Return rank and world size by torchrun's variables, else by SLURM's."""
+    variables = _variables(environ)
+    if variables is None:
         return None
-    launcher, (rank, size, _, _) = found
+    launcher, (rank, size, _, _) = variables
     for name in (rank, size):
         if name not in environ:
             raise WorldError(
-                f"{launcher}'s variables are half set: {name} is missing. Set both {rank} and {size}, or "
-                "neither, or make the process group before the first batch, or pass rank= and world_size=."
+                f"{launcher}'s variables are only partly set: {name} is missing. Set both {rank} and {size}, "
+                "or neither, or make the process group before the first batch, or pass rank= and world_size=."
             )
     return _number(environ, rank), _number(environ, size)
 
 
 def local_ranks(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
-    """Rank and number of ranks on this node: what the launcher says, else the first of one. Never raises."""
+    """Return rank and number of ranks on this node: the launcher's, else 0 and 1. Never raises."""
     environ = os.environ if environ is None else environ
-    found = _variables(environ)
-    if found is None:
+    variables = _variables(environ)
+    if variables is None:
         return 0, 1
-    rank, size = (environ.get(name, "") for name in found[1][2:])
+    rank, size = (environ.get(name, "") for name in variables[1][2:])
     local_rank = int(rank) if rank.isdigit() else 0
-    # SLURM may say "2(x3)". Some launchers tell the rank only: there are at least as many as that then.
+    # SLURM may say "2(x3)". Some launchers set only the rank, which is a lower bound for the number.
     return local_rank, max(int(size) if size.isdigit() else 1, local_rank + 1 if not size else 1)
 
 
@@ -106,12 +106,12 @@ def find_world(
     environ: Mapping[str, str] | None = None,
     group: Any = None,
 ) -> World:
-    """Arguments, else the process group, else torchrun's variables, else SLURM's, else one process.
+    """Find rank and world size: by arguments, process group, torchrun's or SLURM's variables; else 0 of 1.
 
-    ``group`` is a process group or a DeviceMesh of torch.distributed to take instead of the default group. In
-    place of that, too, come the ranks of data parallelism where a mesh has other dimensions besides; see
-    :mod:`fastload.ranks.mesh`. Variables are looked at only where neither arguments nor a process group say
-    it: some launchers set half of them.
+    ``group`` is a process group or a DeviceMesh of torch.distributed to use instead of the default group. If
+    a mesh has other dimensions than data parallelism, the ranks of that count instead; see
+    :mod:`fastload.ranks.mesh`. Variables are read only if neither arguments nor a process group say it: some
+    launchers set only some of them.
 
     Raises:
         WorldError: only one of rank and world size is known, they contradict each other, this process is
@@ -130,10 +130,10 @@ def find_world(
 
 
 def find_processes(environ: Mapping[str, str] | None = None) -> World:
-    """Which process this is, of how many: by the default process group, else by the launcher's variables.
+    """Find which process of how many this is, by the default process group or the launcher's variables.
 
     Raises:
-        WorldError: variables are half set.
+        WorldError: variables are only partly set.
     """
     environ = os.environ if environ is None else environ
     return World(*(_process_group(None) or _launched(environ) or (0, 1)), *local_ranks(environ))
@@ -143,11 +143,11 @@ _said: set[tuple[str, str]] = set()
 
 
 def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
-    """Say once for a place of a program that each rank's loader reads the whole dataset, as torch's does.
+    """Warn, once per place in a program, that each rank's loader reads the whole dataset, as torch's does.
 
     Args:
         dataset: what is read.
-        processes: the ranks there are.
+        processes: this rank, and how many there are.
         site: where the loader is made.
     """
     name = type(dataset).__name__
@@ -157,7 +157,7 @@ def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
     count = f"all {len(dataset)} samples" if hasattr(dataset, "__len__") else "all samples"
     warnings.warn(
         f"The loader made in {site} reads {count} of its {name} on each of {processes.size} ranks, as "
-        "torch's DataLoader does. That is right where each rank has a dataset of its own. To divide one "
+        "torch's DataLoader does. That is right if each rank has its own dataset. To divide one "
         "among the ranks pass sampler=DistributedSampler(dataset), or "
         "process_group=torch.distributed.group.WORLD, or the path of the packed set instead of an opened "
         "dataset.",
@@ -167,10 +167,10 @@ def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
 
 
 def check_given(rank: int | None, world_size: int | None, group: Any) -> None:
-    """What can be said of the arguments of :func:`find_world` before anything is looked up.
+    """Check the arguments of :func:`find_world` before anything is looked up.
 
     Raises:
-        TypeError, WorldError: see there.
+        TypeError, WorldError: the arguments are not legal.
     """
     for name, value in (("rank", rank), ("world_size", world_size)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):

@@ -227,7 +227,7 @@ def test_callables_get_their_view_and_then_the_whole_sample(plain: Path, workers
     assert all(torch.allclose(noise, noise[:, :1], atol=1e-5) for noise in added)
     assert len({round(float(value), 4) for noise in added for value in noise[:, 0]}) == 12
     assert "transform: second: noisy" in text
-    assert "decode: what the crop needs for each view, all of them at once where that is cheaper" in text
+    assert "decode: what the crop needs for each view, all of them at once if that is cheaper" in text
     assert "under each of the sample's views: clean, dark, first, second" in text
 
 

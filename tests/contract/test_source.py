@@ -145,7 +145,10 @@ def test_pictures_for_callables_are_the_same(packed: PackedDataset, side: int | 
 def test_it_is_said_where_they_run(packed: PackedDataset) -> None:
     with DataLoader(packed, 4, transform=CHAIN) as loader:
         text = str(loader.explain())
-    assert "what the crop needs, or the whole picture where an operation before it does\n    core" in text
+    assert (
+        "what the crop needs, or the whole picture, if an operation before the crop needs it\n    core"
+        in text
+    )
     assert text.count("on the whole picture, before the crop") == 1
     assert "Python, in" not in text
 

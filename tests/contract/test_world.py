@@ -105,7 +105,7 @@ def test_half_set_variables_do_not_matter_where_a_group_or_arguments_say_it(
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert find_world(1, 2) == World(1, 2, 1, 2)
     loader = DataLoader(folder, 8, transform=T.CenterCrop(8))
-    with pytest.raises(WorldError, match="half set: RANK is missing"):
+    with pytest.raises(WorldError, match="only partly set: RANK is missing"):
         next(iter(loader))
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:

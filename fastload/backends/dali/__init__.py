@@ -1,1 +1,1 @@
-"""``backend="dali"``: NVIDIA DALI decodes and resizes; order, windows and error policy are ours."""
+"""``backend="dali"``: NVIDIA DALI decodes and resizes; order, windows and error policy are fastload's."""

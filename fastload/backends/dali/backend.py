@@ -1,4 +1,4 @@
-"""The DALI back end: joins records, DALI, our own decoder, error policy and delivery."""
+"""The DALI back end: joins records, DALI, the native decoder, error policy and delivery."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ from fastload.transfer.streams import CAPTURING, FORKED, Gpu, guarded
 from fastload.transforms.plan import Plan
 
 # ---- Batches in work --------------------------------------------------------------------------------
-# Which samples DALI decodes, which our own decoder, in the order of the sampler.
 
 
 @dataclass
@@ -49,32 +48,32 @@ class Work:
 
     key: BatchKey
     batch: BatchIds
-    records: _C.RecordBatch  # DALI's part, kept until its pixels are there
-    parts: list[Pending] = field(default_factory=list)  # our own decoder's, all in one slot
+    records: _C.RecordBatch  # DALI's part, kept until its pixels have come
+    parts: list[Pending] = field(default_factory=list)  # the native decoder's, all in one slot
     dropped: bool = False  # nobody waits for it any more
 
     @property
     def slot(self) -> Slot | None:
-        """Memory of the whole batch, where our own decoder has a part of it."""
+        """Memory of the whole batch, if the native decoder has a part of it."""
         return self.parts[0].slot if self.parts else None
 
     def dali_ids(self) -> npt.NDArray[np.int64]:
-        """Sample ids of DALI's part."""
+        """Return the sample ids of DALI's part."""
         return np.ascontiguousarray(self.batch.ids[self.records.positions], np.int64)
 
 
 class Queue:
-    """Keeps ``depth`` batches beyond the consumer's in work, across the end of an epoch.
+    """A queue that keeps ``depth`` batches beyond the consumer's in work, across the end of an epoch.
 
     Args:
         feed: gives DALI's part of a batch.
         graph: DALI.
-        feeder: our own decoder.
+        feeder: the native decoder.
         sampler: which samples each batch has.
-        share: of our own decoder.
-        depth: batches.
-        ahead: samples to announce behind them, whose records are read.
-        most_bytes: of decoded pictures that a batch may have in DALI.
+        share: the native decoder's share.
+        depth: number of batches.
+        ahead: samples to announce beyond these, whose records are read.
+        most_bytes: limit for a batch's decoded pictures in DALI.
     """
 
     def __init__(
@@ -96,11 +95,11 @@ class Queue:
         self._works: deque[Work] = deque()
         self._announced = Announcements(sampler, ahead, partial(_announce, feed, share), feed.forget)
         self._last: BatchKey | None = None
-        #: What DALI runs, oldest first; with batches that were dropped.
+        #: What DALI runs, oldest first, including dropped batches.
         self.flights: deque[Work] = deque()
 
     def take(self, key: BatchKey) -> Work:
-        """The batch ``key``; the ones after it are in work."""
+        """Return the batch ``key``, with the next ones in work."""
         if self._works and self._works[0].key != key:
             self.cancel()
         if not self._works:
@@ -115,7 +114,7 @@ class Queue:
         return self._works.popleft()
 
     def cancel(self) -> None:
-        """Drop all batches. What DALI runs already is left to its end."""
+        """Drop all batches. What DALI already runs is left to finish."""
         self._last = None
         self._announced.forget()
         while self._works:
@@ -125,7 +124,7 @@ class Queue:
                 self._feeder.drop(part)
 
     def close(self) -> None:
-        """Let go of all batches and their records, when DALI and our own decoder have ended. Idempotent."""
+        """Release all batches and their records, after both decoders have ended. Idempotent."""
         self.flights.clear()
         self._works.clear()
         self._announced.clear()
@@ -138,16 +137,16 @@ class Queue:
         self._graph.start()
 
     def native(self, work: Work, ids: npt.NDArray[np.int64]) -> Pending:
-        """Let our own decoder fill the positions of ``ids`` that are not ``_C.ELSEWHERE``."""
+        """Let the native decoder fill the positions of ``ids`` that are not ``_C.ELSEWHERE``."""
         part = self._feeder.submit_share(work.key, work.batch, ids, work.slot)
         work.parts.append(part)
         return part
 
     def _submit(self, key: BatchKey) -> None:
-        found = self._announced.find(key)
-        batch = found.batch
+        announced = self._announced.find(key)
+        batch = announced.batch
         records = self._feed.fetch(
-            batch.ids, batch.draws, key.epoch, self._share.value, self._most_bytes, found.handle
+            batch.ids, batch.draws, key.epoch, self._share.value, self._most_bytes, announced.handle
         )
         self._announced.taken()
         work = Work(key, batch, records)
@@ -169,11 +168,10 @@ def _announce(
 
 
 # ---- Batches on the host ----------------------------------------------------------------------------
-# DALI's own memory where all samples are its, else rows of one slot.
 
 
 def runs(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Ascending positions as (first position, where it stands in the list, count) of consecutive ones."""
+    """Yield runs of consecutive ones among ascending positions: (first, its index in the list, count)."""
     if not len(positions):
         return
     begins = np.concatenate([[0], np.flatnonzero(np.diff(positions) != 1) + 1, [len(positions)]])
@@ -182,12 +180,12 @@ def runs(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
 
 
 class HostAssembly:
-    """Puts a batch together on the host.
+    """Assembly of a batch on the host, in DALI's memory if it has all samples, else in a slot.
 
     Args:
         dtype: of the images.
         labels: of every sample.
-        pin: into pinned memory, which DALI's is not.
+        pin: whether to copy into pinned memory, which DALI's is not.
     """
 
     def __init__(self, dtype: torch.dtype, labels: npt.NDArray[np.int64], pin: bool = False) -> None:
@@ -196,11 +194,11 @@ class HostAssembly:
         self._labels = labels
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Images (n, 3, h, w) with channels_last strides and labels (n,).
+        """Return images (n, 3, h, w) with channels_last strides, and labels (n,).
 
         Args:
-            work: its native parts are complete.
-            pixels: DALI's part, (k, h, w, 3); None if it has none.
+            work: the batch, with complete native parts.
+            pixels: DALI's part, (k, h, w, 3), or None.
         """
         slot = work.slot
         if slot is None:
@@ -216,18 +214,15 @@ class HostAssembly:
         return slot.images, slot.labels
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 # ---- Batches on the device --------------------------------------------------------------------------
-# DALI's uint8 pixels, and rows of our own decoder, converted for the consumer.
-#
-# As for the native back end, one kernel on the consumer's stream writes into memory of the consumer's, so
-# every dtype and every ``device_memory`` is possible. DALI's memory, which its own pool hands out again as
-# soon as it is let go, and pinned rows that are being copied are kept until the event behind that kernel
-# has passed.
+# As for the native back end, one kernel on the consumer's stream writes into the consumer's memory, so every
+# dtype and every ``device_memory`` is possible. DALI's memory, which its pool reuses as soon as it is
+# released, and pinned rows that are being copied are kept until the event after that kernel has passed.
 
-_CLOSING_SECONDS = 10.0  # for work of the consumer's that is still under way
+_CLOSING_SECONDS = 10.0  # limit for the consumer's work that is still under way
 
 
 def _copy_runs(rows: torch.Tensor, pixels: torch.Tensor, positions: npt.NDArray[np.int64]) -> None:
@@ -236,7 +231,7 @@ def _copy_runs(rows: torch.Tensor, pixels: torch.Tensor, positions: npt.NDArray[
 
 
 class DeviceAssembly:
-    """Puts a batch together on the device.
+    """Assembly of a batch on the device.
 
     Args:
         gpu: the device.
@@ -265,11 +260,11 @@ class DeviceAssembly:
         self._kept: deque[tuple[Any, Any]] = deque()
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
-        """The batch, for use on the current stream; what ``batch_transform`` made of it.
+        """Return the batch, augmented, for use on the current stream.
 
         Args:
-            work: its native parts are complete.
-            pixels: DALI's part, (k, h, w, 3) uint8 on the device; None if it has none.
+            work: the batch, with complete native parts.
+            pixels: DALI's part, (k, h, w, 3) uint8 on the device, or None.
 
         Raises:
             StateError: the current stream records a CUDA graph.
@@ -281,11 +276,11 @@ class DeviceAssembly:
         gpu, stream = self._gpu, self._gpu.current_stream()
         labels = self._host_labels(work, pixels)
         parameters = self._parameters(work, stream)
-        whole = self._whole(work, pixels, stream)
+        pixels_of_all = self._whole(work, pixels, stream)
         out = self._outputs.take(len(work.batch.ids))
 
         def deliver() -> None:
-            augmenter, source = self._augmenter, whole
+            augmenter, source = self._augmenter, pixels_of_all
             if augmenter is not None and augmenter.jitters:
                 source = augmenter.jitter(source, parameters)
             self._converter(source, out[0])
@@ -294,28 +289,28 @@ class DeviceAssembly:
         gpu.copy(out[1], labels, stream)
         event = gpu.new_event()
         gpu.record(event, stream)
-        self._kept.append((event, (pixels, whole, work.slot, labels)))
+        self._kept.append((event, (pixels, pixels_of_all, work.slot, labels)))
         if self._augmenter is None:
             return out
         augment = self._augmenter
         return gpu.run(lambda: augment(out, parameters, work.key))
 
     def _whole(self, work: Work, pixels: torch.Tensor | None, stream: Any) -> torch.Tensor:
-        """(n, 3, h, w) uint8."""
+        """Return all pixels, (n, 3, h, w) uint8."""
         slot, gpu = work.slot, self._gpu
         if slot is None:
             assert pixels is not None
             return pixels.permute(0, 3, 1, 2)
         size = len(work.batch.ids)
-        whole = gpu.empty((size, 3, self._shape.height, self._shape.width), torch.uint8)
-        rows = whole.permute(0, 2, 3, 1)  # contiguous, as DALI's pixels and the slot's are
+        assembled = gpu.empty((size, 3, self._shape.height, self._shape.width), torch.uint8)
+        rows = assembled.permute(0, 2, 3, 1)  # contiguous, as DALI's pixels and the slot's are
         positions = np.arange(0) if pixels is None else work.records.positions
         if pixels is not None:
             gpu.launch(lambda: _copy_runs(rows, pixels, positions))
         host = slot.images.permute(0, 2, 3, 1)
         for position, _, count in runs(np.setdiff1d(np.arange(size), positions)):
             gpu.copy(rows[position : position + count], host[position : position + count], stream)
-        return whole
+        return assembled
 
     def _host_labels(self, work: Work, pixels: torch.Tensor | None) -> torch.Tensor:
         if work.slot is None:
@@ -343,10 +338,9 @@ class DeviceAssembly:
         self._kept.clear()
 
 
-# ---- After DALI failed ------------------------------------------------------------------------------
-# Our own decoder's verdict on each sample, a new pipeline, and an end to it.
+# ---- Failures of DALI -------------------------------------------------------------------------------
 
-_EXPLAINED = 8  # failures by bad samples, after which DALI gets only samples that were decoded before
+_EXPLAINED = 8  # failures by bad samples, after which DALI gets only samples decoded before
 _UNEXPLAINED = 3  # failures without a bad sample, within ...
 _WITHIN = 10_000  # batches
 _DEVICE = re.compile(r"CUDA (runtime|driver) API error")
@@ -354,7 +348,7 @@ _SAMPLE = re.compile(r"[Ff]ailed to decode sample #(\d+)")
 
 
 def _is_damaged(record: Any) -> bool:
-    """Whether our own decoder finds an error anywhere in the picture, not only where the window is."""
+    """Whether the native decoder finds an error anywhere in the picture, not only in the window."""
     try:
         _C.decode_rgb(record, max_pixels=_C.MAX_PIXELS)
     except errors.DecodeError:
@@ -363,17 +357,17 @@ def _is_damaged(record: Any) -> bool:
 
 
 class Recovery:
-    """One undecodable sample ends a DALI pipeline object, and the batches in it are lost.
+    """Recovery from a sample that DALI cannot decode, which ends a pipeline object with its batches.
 
-    The batch that failed is decoded by our own decoder, which also says which samples are bad; DALI is never
-    given those again. Then a new pipeline runs the batches that were lost. This is bounded: after 8 failures
-    (and those of batches in work) DALI gets only samples that one of both has decoded before; and when a
-    batch failed in which our own decoder finds nothing wrong, for the third time in 10,000, that is an error,
-    or, where bad samples shall end no epoch, our own decoder takes all samples, which is said.
+    The native decoder decodes the batch that failed, and tells which samples are bad; DALI never gets those
+    again. Then a new pipeline runs the lost batches. This is bounded: after 8 failures (and those of batches
+    in work) DALI gets only samples that one of the two has decoded before. The third failure within 10,000
+    batches in which the native decoder finds nothing wrong is an error, or, if bad samples must not end an
+    epoch, the native decoder takes all samples, with a warning.
 
     Args:
-        share: of our own decoder.
-        must_go_on: ``on_error`` is not "raise".
+        share: the native decoder's share.
+        must_go_on: whether ``on_error`` is not "raise".
     """
 
     def __init__(
@@ -390,16 +384,16 @@ class Recovery:
         self._unexplained: deque[int] = deque(maxlen=_UNEXPLAINED)
         self.batches = 0  # delivered
         self.failures = 0
-        self.refused = 0  # samples that DALI is given no more
+        self.refused = 0  # samples that DALI gets no more
 
     def recover(self, work: Work, error: RuntimeError) -> list[Fault]:
-        """``work`` failed in DALI: decode it here, and go on with the batches behind it.
+        """Decode ``work``, which failed in DALI, and go on with the batches after it.
 
         Returns:
             The faults of DALI's part of ``work``; none if it was dropped.
 
         Raises:
-            BackendError: too often, without a bad sample.
+            BackendError: DALI failed too often without a bad sample.
             DeviceError: the device reports an error.
         """
         if _DEVICE.search(str(error)):
@@ -429,52 +423,52 @@ class Recovery:
         return faults
 
     def _suspects(self, work: Work, message: str) -> list[int]:
-        """The one of DALI's records that its message names; all if it names none."""
-        found = _SAMPLE.search(message)
-        if found is not None and int(found.group(1)) < len(work.records):
-            return [int(found.group(1))]
+        """Return the record that DALI's message names; all if it names none."""
+        match = _SAMPLE.search(message)
+        if match is not None and int(match.group(1)) < len(work.records):
+            return [int(match.group(1))]
         return list(range(len(work.records)))
 
     def _count_unexplained(self, work: Work, error: RuntimeError) -> None:
         self._unexplained.append(self.batches)
         if len(self._unexplained) < _UNEXPLAINED or self.batches - self._unexplained[0] >= _WITHIN:
             return
-        said = (
+        what = (
             f"DALI failed {_UNEXPLAINED} times within {_WITHIN} batches, and the native decoder finds "
             f"nothing wrong with the samples, the last time in {work.key}."
         )
         if not self._must_go_on:
             raise errors.BackendError(
-                f'{said} Use backend="native". DALI\'s last message: {error}'
+                f'{what} Use backend="native". DALI\'s last message: {error}'
             ) from error
-        if self._share.value < 1:  # else it was said, and these are batches that were in work then
+        if self._share.value < 1:  # else the warning was given, and these batches were in work then
             self._share.take_all()
             warnings.warn(
-                f"{said} That decoder takes all samples from here on, on the CPU; none is lost. "
+                f"{what} That decoder takes all samples from here on, on the CPU; none is lost. "
                 f'backend="native" does so from the start. DALI\'s last message: {error}',
                 errors.SlowPathWarning,
                 stacklevel=2,
             )
 
 
-# ---- backend ----------------------------------------------------------------------------------------
+# ---- The back end -----------------------------------------------------------------------------------
 
-_LATE = 1e-3  # seconds of waiting that count
+_LATE = 1e-3  # seconds of waiting from which a decoder counts as late
 
 
 class Assembly(Protocol):
-    """Puts a batch together where it is delivered."""
+    """Assembly of a batch where it is delivered."""
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
-        """The batch, from DALI's pixels and the complete native parts."""
+        """Return the batch, from DALI's pixels and the complete native parts."""
 
     def close(self) -> None:
-        """Let go of all memory. Idempotent."""
+        """Release all memory. Idempotent."""
 
 
 def share_threads(threads: ThreadPlan, options: Options, gpu: Gpu | None) -> tuple[int, ThreadPlan]:
-    """DALI's threads, and our own decoder's. They divide the rank's cores where both work on these, and the
-    share is known."""
+    """Return DALI's threads and the native decoder's. They divide the rank's cores if both use the CPU and
+    the share is known."""
     share, total = options.decode_share, threads.threads
     if gpu is not None or isinstance(share, str) or not 0 < share < 1 or total == 1:
         return total, threads
@@ -483,14 +477,14 @@ def share_threads(threads: ThreadPlan, options: Options, gpu: Gpu | None) -> tup
 
 
 def _tell_of_records(dataset: Packed) -> None:
-    """Say how many pictures are left to our own decoder because DALI knows no coefficient records."""
+    """Warn how many pictures the native decoder takes because DALI knows no coefficient records."""
     manifests = [part.manifest for part in dataset.parts]
-    found = sum(manifest.codecs.get(CODECS[COEFFICIENTS].name, 0) for manifest in manifests)
-    if not found:
+    count = sum(manifest.codecs.get(CODECS[COEFFICIENTS].name, 0) for manifest in manifests)
+    if not count:
         return
     total = sum(manifest.num_records for manifest in manifests)
     warnings.warn(
-        f"Not by DALI, which does not know them: {counted(found, 'coefficient record')} of {total} pictures. "
+        f"Not by DALI, which does not know them: {counted(count, 'coefficient record')} of {total} pictures. "
         "The native decoder reads them, on the CPU; pixels are right. backend='native' does the same without "
         "DALI; 'fastload recode SET --jpeg' gives DALI JPEGs.",
         SlowPathWarning,
@@ -499,9 +493,9 @@ def _tell_of_records(dataset: Packed) -> None:
 
 
 class DaliBackend:
-    """A packed dataset, decoded and resized by DALI, on the GPU where there is one.
+    """A packed dataset, decoded and resized by DALI, on the GPU if there is one.
 
-    Everything happens within :meth:`batch`, on the consumer's thread; DALI's threads and ours run ahead.
+    Everything happens within :meth:`batch`, on the consumer's thread; both decoders' threads run ahead.
 
     Args:
         dataset: what to read.
@@ -509,7 +503,7 @@ class DaliBackend:
         plan: the compiled transform; without a tail.
         options: the loader's options.
         threads: decoding threads.
-        gpu: where batches shall be; None: on the host.
+        gpu: where batches go; None: they stay on the host.
         augmenter: augmentation of whole batches on the device; None on the host.
     """
 
@@ -567,11 +561,11 @@ class DaliBackend:
         return self._host.errors
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``; blocks. The ones after it are in work when it returns.
+        """Return the batch ``key``; blocks. The next ones are in work by then.
 
         Raises:
             SampleError: as the error policy says.
-            BackendError: DALI fails, and not because of a sample; with ``on_error="raise"``.
+            BackendError: DALI fails for another reason than a sample, with ``on_error="raise"``.
             DeviceError: the device reports an error.
             StateError: in a fork of the process.
         """
@@ -582,7 +576,7 @@ class DaliBackend:
     def _batch(self, key: BatchKey) -> Any:
         try:
             work, pixels, faults = self._decoded(key)
-        except BaseException:  # perhaps between two of DALI's inputs: what it runs is not known any more
+        except BaseException:  # perhaps between two of DALI's inputs: it is unknown what DALI runs now
             self._graph.drop()
             self._queue.flights.clear()
             self._queue.cancel()
@@ -609,7 +603,7 @@ class DaliBackend:
         return work, pixels, faults
 
     def _pixels(self, work: Work) -> tuple[torch.Tensor | None, list[Fault]]:
-        """DALI's pixels; where it failed, none, and the faults of our own decoder."""
+        """Return DALI's pixels; if it failed, None and the native decoder's faults."""
         pixels: torch.Tensor | None = None
         faults: list[Fault] = []
         while len(work.records) and self._queue.flights:
@@ -643,11 +637,10 @@ class DaliBackend:
         self._feed.close()
 
     def counts(self) -> Counts:
-        """What was counted so far, by both decoders; DALI moves the records as it decodes them.
+        """Return what was counted so far, by both decoders; DALI moves the records as it decodes them.
 
-        ``decoders``: ``share`` of our own decoder; ``samples`` by decoder, ``wait_seconds`` of the consumer
-        for each; DALI's ``threads`` and ``failures``, the samples it was ``refused`` since, and pipelines
-        ``built``.
+        ``decoders`` has the native decoder's ``share``; ``samples`` and the consumer's ``wait_seconds`` by
+        decoder; DALI's ``threads``, ``failures``, samples ``refused`` to it, and pipelines ``built``.
         """
         own, records = self._host.counts(), self._feed.read_ahead()
         read_ahead = {name: count + records[name] for name, count in own.read_ahead.items()}

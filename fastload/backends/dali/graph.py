@@ -1,5 +1,4 @@
-"""One DALI pipeline: records and windows in, pixels out; its memory budget, and the share that our own
-decoder takes."""
+"""One DALI pipeline (records and windows in, pixels out), its memory budget, the native decoder's share."""
 
 from __future__ import annotations
 
@@ -20,27 +19,27 @@ from fastload.extras import words
 from fastload.prefetch.slots import SlotShape
 from fastload.transforms.plan import Plan
 
-# ---- Finding NVIDIA DALI: imported when a back end is made, and only then ---------------------------
+# ---- Finding NVIDIA DALI ----------------------------------------------------------------------------
 
 
 def find_dali() -> None:
     """Check that DALI is installed, without importing it.
 
     Raises:
-        LibraryMissing: it is not; the message has the command that installs it.
+        LibraryMissing: it is not installed; the message has the command that installs it.
     """
     try:
-        found = importlib.util.find_spec("nvidia.dali")
+        spec = importlib.util.find_spec("nvidia.dali")
     except ModuleNotFoundError:  # not even the namespace "nvidia"
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         missing = words("nvidia.dali", 'backend="dali"')
         more = "for CUDA 13: fastload[dali13]; it exists for 64-bit Linux"
         raise LibraryMissing(f'{missing} ({more}). Or use backend="native".', name="nvidia.dali")
 
 
 def load_dali() -> tuple[ModuleType, ModuleType, Any]:
-    """DALI's ``fn``, ``types`` and ``Pipeline``.
+    """Import DALI's ``fn``, ``types`` and ``Pipeline``.
 
     Raises:
         LibraryMissing: it is not installed, or cannot be loaded.
@@ -52,15 +51,13 @@ def load_dali() -> tuple[ModuleType, ModuleType, Any]:
 
 
 def release_unused() -> None:
-    """DALI's memory pools give back to the system and to the device what nobody uses."""
+    """Let DALI's memory pools return unused memory to the system and the device."""
     importlib.import_module("nvidia.dali.backend").ReleaseUnusedMemory()
 
 
-# ---- One DALI pipeline object -----------------------------------------------------------------------
-# Records and windows in, pixels out.
-#
+# ---- The pipeline -----------------------------------------------------------------------------------
 # The graph is ``decoders.image_slice`` (the rectangle that the window needs, EXIF orientation ignored,
-# fancy upsampling), then ``resize`` (antialiased, mirrored where the window is), then, for float pixels on
+# fancy upsampling), then ``resize`` (antialiased, mirrored if the window is), then, for float pixels on
 # the host, ``crop_mirror_normalize``. Batches may have any number of samples up to the pipeline's.
 
 _INPUTS = ("start", "shape", "roi_start", "roi_end")
@@ -69,7 +66,7 @@ _PADDING = 16 << 20  # bytes of device memory that DALI's decoder reserves for e
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """What a pipeline is built for. Its pixels are (n, height, width, 3) of ``dtype``."""
+    """The settings that a pipeline is built for. Its pixels are (n, height, width, 3) of ``dtype``."""
 
     batch_size: int  # samples; larger batches cost another pipeline
     height: int
@@ -84,7 +81,7 @@ class GraphSpec:
 
     @classmethod
     def of(cls, plan: Plan, batch_size: int, size: tuple[int, int], threads: int) -> GraphSpec:
-        """For batches on the host in the plan's dtype; bfloat16, which DALI lacks, comes as float32."""
+        """Return the settings for host batches in the plan's dtype; bfloat16, unknown to DALI, is float32."""
         span = 255.0 if plan.scale or plan.normalize else 1.0
         return cls(
             batch_size,
@@ -99,7 +96,7 @@ class GraphSpec:
 
 
 class Graph:
-    """Runs batches one after the other; builds the pipeline for the first, and again after :meth:`drop`."""
+    """A runner of batches, in order; it builds the pipeline for the first, and again after :meth:`drop`."""
 
     def __init__(self, spec: GraphSpec) -> None:
         self._spec = spec
@@ -112,13 +109,13 @@ class Graph:
         self.built = 0
 
     def add(self, records: _C.RecordBatch) -> None:
-        """A batch (``_C.RecordBatch``) to run after those before; it begins with :meth:`start`."""
+        """Add a batch to run after those before; it begins with :meth:`start`."""
         self._waiting.append(records)
 
     def start(self) -> None:
-        """Let the batches that were added run; returns at once.
+        """Run the batches that were added; return at once.
 
-        DALI's first call runs as many batches as its queue is deep: the number that is there now.
+        DALI's first call runs as many batches as its queue is deep: the number that was added now.
         """
         if not self._waiting:
             return
@@ -133,15 +130,15 @@ class Graph:
             self._pipeline.schedule_run()
 
     def outputs(self) -> torch.Tensor:
-        """The pixels of the oldest batch that runs; blocks. The memory is the tensor's own.
+        """Return the pixels of the oldest running batch, in the tensor's own memory; blocks.
 
         Raises:
             RuntimeError: DALI failed, and all its batches are lost: call :meth:`drop`.
         """
-        found = self._ready.popleft() if self._ready else self._outcome()
-        if isinstance(found, RuntimeError):
-            raise found
-        return found
+        outcome = self._ready.popleft() if self._ready else self._outcome()
+        if isinstance(outcome, RuntimeError):
+            raise outcome
+        return outcome
 
     def _outcome(self) -> torch.Tensor | RuntimeError:
         self._running -= 1
@@ -154,7 +151,7 @@ class Graph:
         return pixels
 
     def _make_room(self, samples: int) -> None:
-        """A user's batch_sampler may give larger batches than those before: another pipeline takes them."""
+        """Replace the pipeline if a batch is larger than any before, as a user's batch_sampler allows."""
         if samples <= self._most:
             return
         self._ready.extend([self._outcome() for _ in range(self._running)])
@@ -187,7 +184,7 @@ class Graph:
             num_threads=spec.threads,
             device_id=spec.device,
             prefetch_queue_depth=depth,
-            exec_dynamic=True,  # outputs are memory of their own, which tensors may keep
+            exec_dynamic=True,  # each output has its own memory, which tensors may keep
         )
         with pipeline:
             pipeline.set_outputs(self._pixels())
@@ -202,11 +199,11 @@ class Graph:
             name: fn.external_source(name=name, device="cpu", dtype=kind, ndim=1, batch=True)
             for name, kind in kinds.items()
         }
-        # The records are views: the back end keeps them until the batch is there.
+        # The records are views: the back end keeps them until the batch has come.
         encoded = fn.external_source(
             name="records", device="cpu", dtype=types.UINT8, ndim=1, batch=True, no_copy=True
         )
-        # affine: DALI would tie its threads to cores of its own choice, the same ones for every rank.
+        # affine: DALI would tie its threads to cores of its choice, the same for every rank.
         on_gpu = {} if spec.device is None else {"device_memory_padding": spec.padding, "affine": False}
         pictures = fn.decoders.image_slice(
             encoded,
@@ -238,39 +235,37 @@ class Graph:
         )
 
 
-# ---- ``gpu_memory_limit`` ---------------------------------------------------------------------------
-# How much of a batch DALI may decode at a time, by arithmetic.
-#
-# DALI has no limit of its own. What grows with the pictures is bounded by giving it fewer of them: samples
-# that would exceed the budget are decoded by our own decoder.
+# ---- The limit ``gpu_memory_limit`` -----------------------------------------------------------------
+# DALI itself has no limit. What grows with the pictures is bounded by giving it fewer of them: the native
+# decoder takes samples that would exceed the budget.
 
 _BUDGET_PADDING = 16 << 20  # bytes that DALI's decoder reserves on the device for each thread, its default
-_PADDING_SHARE = 8  # of the limit, at most 1 / this, for all threads
+_PADDING_SHARE = 8  # all threads together reserve at most the limit divided by this
 
 
 def decoder_padding(options: Options, threads: int) -> int:
-    """Bytes that DALI's decoder reserves on the device for each thread."""
+    """Return the bytes that DALI's decoder reserves on the device for each thread."""
     if options.gpu_memory_limit is None:
         return _BUDGET_PADDING
     return min(_BUDGET_PADDING, options.gpu_memory_limit // (_PADDING_SHARE * threads))
 
 
 def resized_bytes(shape: SlotShape, options: Options) -> int:
-    """Of uint8 batches on the device: in work, and one that is being converted."""
+    """Return the bytes of uint8 batches on the device: in work, and one that is being converted."""
     return (options.prefetch_factor + 2) * 3 * shape.height * shape.width * options.batch_size
 
 
 def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, int]:
-    """What a loader that decodes on the device allocates; see :meth:`fastload.DataLoader.memory_plan`.
+    """Plan the memory of a loader that decodes on the device (:meth:`fastload.DataLoader.memory_plan`).
 
     ``device_bytes`` is ``gpu_memory_limit``; without one it is what does not depend on the pictures.
 
     Args:
         shape: of the delivered batches.
         options: the loader's.
-        outputs: bytes of the memory that batches are delivered in, where it is reused.
+        outputs: bytes of the memory that batches are delivered in, if it is reused.
     """
-    slots = options.prefetch_factor + 2  # of our own decoder, in torch's pinned memory
+    slots = options.prefetch_factor + 2  # the native decoder's, in torch's pinned memory
     slot = 3 * shape.height * shape.width * options.batch_size
     pinned = slots * (1 << (slot - 1).bit_length())  # torch's allocator rounds to powers of two
     device = options.gpu_memory_limit or resized_bytes(shape, options)
@@ -286,7 +281,7 @@ def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, i
 
 
 def decoded_bytes(shape: SlotShape, options: Options, threads: int) -> int:
-    """Bytes of decoded pictures that DALI may have of one batch.
+    """Return the bytes of decoded pictures that DALI may have of one batch.
 
     The rest of the limit is for resized batches (uint8), one in each of ``prefetch_factor`` + 2 places, and
     the decoder's own memory.
@@ -307,18 +302,17 @@ def decoded_bytes(shape: SlotShape, options: Options, threads: int) -> int:
     return left
 
 
-# ---- share ------------------------------------------------------------------------------------------
-# Which part of the samples the native decoder takes beside DALI: fixed, or moved to where nobody waits.
+# ---- The native decoder's share ---------------------------------------------------------------------
 
 _FIRST = 0.25
 _STEP = 0.02
 
 
 class DecodeShare:
-    """``value`` is the native decoder's share of each batch, in [0, 1].
+    """The native decoder's share of each batch, ``value``, in [0, 1].
 
-    With "auto" it moves by 0.02 a batch: up when DALI's part was waited for and the native part was there,
-    down the other way round. Which samples are whose follows from the share, seed, epoch and sample id.
+    With "auto" it moves by 0.02 per batch: up if only DALI's part had to be waited for, down if only the
+    native part. Share, seed, epoch and sample id determine which decoder gets a sample.
     """
 
     def __init__(self, given: float | str) -> None:
@@ -326,11 +320,11 @@ class DecodeShare:
         self.value = _FIRST if isinstance(given, str) else float(given)
 
     def observe(self, native_late: bool, dali_late: bool) -> None:
-        """What happened when a batch was asked for."""
+        """Adjust the share by which decoders a batch had to wait for."""
         if self.moves and native_late != dali_late:
             step = _STEP if dali_late else -_STEP
             self.value = min(1.0, max(0.0, round(self.value + step, 6)))
 
     def take_all(self) -> None:
-        """The native decoder has every sample from here on."""
+        """Give the native decoder every sample from here on."""
         self.moves, self.value = False, 1.0
