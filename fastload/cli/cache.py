@@ -186,7 +186,7 @@ def _clear(
     chosen = [each for each in indexes if not wanted or each.source in wanted]
     gone = [each for each in chosen if remove_node_set(each)]
     used = [each for each in chosen if each not in gone]
-    freed = sum(each.bytes for each in [*removed, *gone])
+    freed = sum(each.bytes for each in removed) + sum(each.bytes for each in gone)
     if arguments.json:
         paths = [
             [str(each.path) for each in caches] + [str(each.path) for each in stored]

@@ -37,7 +37,7 @@ def add(verbs: Any) -> None:
         "target",
         metavar="DATASET|SCRIPT.py",
         type=place,
-        help="packed dataset or its URL, or a training script, which is run unchanged and ended after a while",
+        help="packed dataset or its URL, or a training script to run unchanged and end after a while",
     )
     parser.add_argument(
         "rest", metavar="...", nargs=argparse.REMAINDER, help="options, or the script's arguments"

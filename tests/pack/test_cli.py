@@ -32,13 +32,13 @@ def test_everything_in_a_row(source: Path, tmp_path: Path, capsys: pytest.Captur
     assert main(["info", str(packed)]) == 0
     assert "class 0, class 1, class 2, class 3" in capsys.readouterr().out
     assert main(["verify", str(packed), "--decode"]) == 0
-    assert "48 records are whole" in capsys.readouterr().out
+    assert "48 records are intact" in capsys.readouterr().out
     assert main(["unpack", str(packed), str(tmp_path / "back")]) == 0
     assert snapshot(tmp_path / "back") == snapshot(source)
     assert main(["index", str(packed), "--output", str(tmp_path / "index")]) == 0
     assert "48 in 4 classes" in capsys.readouterr().out
     assert main(["pack", str(source), str(packed), "--shard-size", "20kB"]) == 0
-    assert "was complete already" in capsys.readouterr().out
+    assert "was already complete" in capsys.readouterr().out
 
 
 def test_one_is_not_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

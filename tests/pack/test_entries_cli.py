@@ -74,7 +74,7 @@ def test_pack(
     assert facts(capsys, "info", output)["entries"] == expected
     assert (output / "entries.fli").exists() == made
     shown = run(capsys, "info", output)
-    words = {"none": "entry points  none", "row": "one a row of blocks, 6 records (60.0%)"}
+    words = {"none": "entry points  none", "row": "one per row of blocks, 6 records (60.0%)"}
     assert words.get(str(spacing), f"every {spacing} pixels, 6 records (60.0%)") in shown
     assert "1 progressive JPEG cannot have any: 'pack --baseline'" in shown
     assert "1 CMYK, 12-bit or lossless JPEG cannot" in shown
@@ -227,7 +227,7 @@ def test_index_waits_for_nobody(packed: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_verify_finds_wrong_ones(packed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "10 records are whole (CRC-32C, entry points)" in run(capsys, "verify", packed, "--entries")
+    assert "10 records are intact (CRC-32C, entry points)" in run(capsys, "verify", packed, "--entries")
     dataset = PackedDataset(packed)
     stored = [dataset.entries.get(i) for i in range(10)]
     stored[1], stored[8] = stored[0], stored[0]
