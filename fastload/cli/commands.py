@@ -1,4 +1,4 @@
-"""The command line's parser; each verb is a module with ``add(verbs)`` and ``run(arguments)``."""
+"""The command line's parser and verbs, each a module with ``add(verbs)`` and ``run(arguments)``."""
 
 from __future__ import annotations
 

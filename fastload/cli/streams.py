@@ -1,4 +1,4 @@
-"""Standard output and error of a command, which are harmless to a terminal and whose loss ends no work.
+"""Standard output and error of a command: harmless to a terminal, and a failed write does not end the work.
 
 Names of classes, files and columns, and a server's messages, come from elsewhere, and a terminal obeys some
 characters (title, clipboard, cursor and colours). So everything that a command writes passes through here.

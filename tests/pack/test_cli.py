@@ -58,7 +58,7 @@ def test_one_is_not_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         said += captured.err + captured.out
     for expected in (
         "packing 1 file,", "into 1 shard of", "entry points of 1 record of", "1 in 1 class\n",
-        " in 1 arrow shard\n", " in 1 arrow file\n", "1 record (100.0%)", "1 record is whole",
+        " in 1 arrow shard\n", " in 1 arrow file\n", "1 record (100.0%)", "1 record is intact",
         "1 file in", "blocks of 1 record (",
     ):  # fmt: skip
         assert expected in said, said

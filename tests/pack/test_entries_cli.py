@@ -105,7 +105,7 @@ def test_interrupted_between_manifest_and_entries(
     with monkeypatch.context() as patch:
         patch.setattr(entries_module, "write_paged", raise_interrupt)
         assert main(["pack", str(source), str(output), "--num-proc", "1"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command again" in capsys.readouterr().err
     assert sorted(path.name for path in output.iterdir()) == [
         "dataset.json", "index.fli", "set-00000-of-00001.arrow",
     ]  # fmt: skip
