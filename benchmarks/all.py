@@ -36,13 +36,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="where install_rival.sh made them")
+    parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="folder of install_rival.sh")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(FIGURES),
-                        metavar="FIGURE,FIGURE", help=f"of {','.join(FIGURES)}")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="every candidate once, for a moment")
-    parser.add_argument("--again", action="store_true", help="measure what was measured today, too")
-    parser.add_argument("--name", help="of the results file; default: the date, or quick")
-    parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="where it goes")
+                        metavar="FIGURE,FIGURE", help=f"some of {','.join(FIGURES)}")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="run every candidate once, for a moment")
+    parser.add_argument("--again", action="store_true", help="also repeat what was measured today")
+    parser.add_argument("--name", help="name of the results file (default: the date, or quick)")
+    parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="results folder")
     parser.add_argument("--work", type=Path, default=BENCHMARKS.parent / "build" / "bench" / "all")
     arguments = parser.parse_args(argv)
     unknown = set(arguments.only) - set(FIGURES)

@@ -117,9 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train and print; the exit status is 1 where the sides differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--policy", choices=POLICIES, default=POLICIES[0])
-    parser.add_argument("--digits", type=int, default=2000, help="to train on")
+    parser.add_argument("--digits", type=int, default=2000, help="number of digits to train on")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--seeds", type=int, default=8, help="at least 3")
+    parser.add_argument("--seeds", type=int, default=8, help="number of seeds, at least 3")
     options = parser.parse_args(arguments)
     if options.seeds < 3:
         parser.error(f"--seeds must be at least 3. Found: {options.seeds}.")

@@ -29,13 +29,11 @@ def parse(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each run of a loop")
-    parser.add_argument("--tune", type=float, default=12.0, help="seconds that autotune has at first")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="of the best fixed setting and autotune, in turns"
-    )
-    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="scenarios to run")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per run of a loop")
+    parser.add_argument("--tune", type=float, default=12.0, help="seconds that autotune gets at first")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of the best fixed setting and autotune")
+    parser.add_argument("--workdir", type=Path, help="folder that keeps the sets made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "autotune.json")
     return parser.parse_args(given)
 

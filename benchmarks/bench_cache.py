@@ -204,21 +204,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workdir", type=Path, required=True, help="on a disk")
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a tmpfs")
+    parser.add_argument("--workdir", type=Path, required=True, help="folder on a disk")
+    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="folder on a tmpfs")
     parser.add_argument("--images", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--only", type=lambda text: text.split(","), default=["ranks", "slow", "copy"])
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="of the set of raw pictures")
-    parser.add_argument("--megabytes", type=float, default=300.0, help="of the set of JPEGs")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the set of raw pictures")
+    parser.add_argument("--megabytes", type=float, default=300.0, help="size of the set of JPEGs")
     parser.add_argument(
         "--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4, 8]
     )
     parser.add_argument(
-        "--rate", type=float, default=0.0, help="MB/s of the slow storage; 0: 0.4 of decode speed"
+        "--rate", type=float, default=0.0, help="MB/s of the slow storage (0: 0.4 of decode speed)"
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--once", action="store_true", help="every run once, to the JSON file only")
+    parser.add_argument("--once", action="store_true", help="run once, and write only the JSON file")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "cache.json")
     return parser.parse_args(argv)
 

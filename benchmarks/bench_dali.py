@@ -99,10 +99,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--ways",
         type=lambda text: text.split(","),
         default=list(WAYS),
-        help=f"of {','.join((*WAYS, *OF_RECORDS))}",
+        help=f"some of {','.join((*WAYS, *OF_RECORDS))}",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batches", type=int, default=20, help="of 128 images, in a round")
+    parser.add_argument("--batches", type=int, default=20, help="batches of 128 images per round")
     parser.add_argument("--repeats", type=int, default=2 * MINIMUM_REPEATS)
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "dali.json")
     arguments = parser.parse_args(argv)

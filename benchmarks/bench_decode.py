@@ -116,10 +116,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="any folder of JPEGs")
+    parser.add_argument("folder", type=Path, help="folder of JPEGs")
     parser.add_argument("--repeats", type=int, default=7, help="rounds, at least 5 (default 7)")
-    parser.add_argument("--simd", default="avx512", help="scalar, avx2 or avx512: an upper bound")
-    parser.add_argument("--spacings", default="0,64", help="of entry points: pixels, 0 for rows of MCUs")
+    parser.add_argument("--simd", default="avx512", help="highest instruction set: scalar, avx2 or avx512")
+    parser.add_argument("--spacings", default="0,64", help="pixels between entry points (0: MCU rows)")
     parser.add_argument("--output", type=Path, help="write every round's figures as JSON")
     arguments = parser.parse_args()
     if arguments.repeats < 5:

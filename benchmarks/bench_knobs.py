@@ -89,9 +89,9 @@ def main(given: list[str] | None = None) -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each run of a loop")
-    parser.add_argument("--rounds", type=int, default=3, help="of all values of a setting, in turns")
-    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per run of a loop")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of all values of a setting")
+    parser.add_argument("--workdir", type=Path, help="folder that keeps the sets made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "knobs.json")
     options = parser.parse_args(given)
     rows = []

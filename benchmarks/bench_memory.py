@@ -78,9 +78,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--records", type=int, default=14_000_000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each curve")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds per curve")
     parser.add_argument(
-        "--repeats", type=int, default=MINIMUM_REPEATS, help="for the time to the first batch"
+        "--repeats", type=int, default=MINIMUM_REPEATS, help="repeats of the time to the first batch"
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "memory.json")

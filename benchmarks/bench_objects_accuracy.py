@@ -290,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=3)
     steps = {name: task.steps for name, task in TASKS.items()}
-    parser.add_argument("--steps", type=int, help=f"of each training; default: {steps}")
+    parser.add_argument("--steps", type=int, help=f"steps per training (default: {steps})")
     parser.add_argument("--pictures", type=int, default=600)
     parser.add_argument("--tasks", default=",".join(TASKS))
     options = parser.parse_args(argv)

@@ -155,7 +155,7 @@ def without_copy(results: Results) -> Results:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows of the registry, with commas between")
+    parser.add_argument("--only", default="", help="operations to run, separated by commas")
     add_options(parser)
     options = parsed(parser)
     only = set(filter(None, options.only.split(",")))

@@ -136,12 +136,19 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, nargs="?", metavar="IMAGE_FOLDER")
     parser.add_argument("--bytes", nargs="+", default=["900MB"], metavar="SIZE", help="sizes of the sets")
-    parser.add_argument("--annotations", nargs="+", type=int, default=[], metavar="N", help="sets of COCO's")
+    parser.add_argument(
+        "--annotations",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="numbers of annotations in COCO sets",
+    )
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--rivals-in", type=Path, metavar="FOLDER")
     parser.add_argument(
-        "--workdir", type=Path, help="on the file system to be measured; default: build/bench"
+        "--workdir", type=Path, help="folder on the file system to measure (default: build/bench)"
     )
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "pack.json")
     arguments = parser.parse_args(argv)

@@ -85,8 +85,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pictures", type=int, default=24)
-    parser.add_argument("--latency", type=float, default=0.02, help="seconds")
-    parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes a second")
+    parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
+    parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes per second")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     print("| pictures | scale from | | pictures/s | MB a picture | requests a picture |\n" + "|---" * 6 + "|")

@@ -109,9 +109,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--batches", type=int, default=30, help="an epoch")
-    parser.add_argument("--prefetch", default="2,4", help="prefetch_factors to try")
-    parser.add_argument("--milliseconds", type=float, default=2.0, help="of a quick sample")
+    parser.add_argument("--batches", type=int, default=30, help="batches per epoch")
+    parser.add_argument("--prefetch", default="2,4", help="values of prefetch_factor to try")
+    parser.add_argument("--milliseconds", type=float, default=2.0, help="milliseconds per quick sample")
     parser.add_argument("--repeats", type=int, default=5)
     return parser.parse_args(arguments)
 

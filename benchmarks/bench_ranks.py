@@ -126,16 +126,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4, 8]
     )
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all ranks together"
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of all ranks together"
     )
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=["rate", "idle", "kill", "resume"]
     )
     parser.add_argument("--records", type=int, default=100_000_000 // PAGE * PAGE)
-    parser.add_argument("--images", type=int, default=100 * PAGE, help="in an epoch of the other questions")
+    parser.add_argument("--images", type=int, default=100 * PAGE, help="images per epoch of the others")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--once", action="store_true", help="every run once, to the JSON file only")
+    parser.add_argument("--once", action="store_true", help="run once, and write only the JSON file")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "ranks.json")
     return parser.parse_args(argv)
 

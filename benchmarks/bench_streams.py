@@ -88,8 +88,8 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("data", type=Path, metavar="PACKED")
-    parser.add_argument("--seconds", type=float, default=3.0, help="a round (%(default)s)")
-    parser.add_argument("--repeats", type=int, default=7, help="turns (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per round (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=7, help="number of turns (%(default)s)")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(argv)
     chain = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])

@@ -121,17 +121,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--forms", nargs="+", default=["fast"], choices=FORMS, help="of the commands")
+    parser.add_argument("--forms", nargs="+", default=["fast"], choices=FORMS, help="forms of the commands")
     parser.add_argument(
         "--processes",
         nargs="*",
         type=int,
         default=[1, len(os.sched_getaffinity(0))],
-        help="none: no commands",
+        help="processes per command; none: no commands",
     )
-    parser.add_argument("--images", type=int, default=1000, help="the commands' folder has at least so many")
+    parser.add_argument("--images", type=int, default=1000, help="least images in the commands' folder")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--workdir", type=Path, help="on the file system to be measured")
+    parser.add_argument("--workdir", type=Path, help="folder on the file system to measure")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "transcode.json")
     return parser.parse_args(argv)
 

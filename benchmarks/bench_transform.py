@@ -132,8 +132,8 @@ def print_table(results: Results, columns: list[str]) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What this and bench_operations.py have in common."""
     parser.add_argument("--size", type=int, default=224, help="side of the square picture")
-    parser.add_argument("--repeats", type=int, default=9, help="at least 5")
-    parser.add_argument("--json", type=Path, help="write all measurements here")
+    parser.add_argument("--repeats", type=int, default=9, help="number of repeats, at least 5")
+    parser.add_argument("--json", type=Path, help="file for all measurements")
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:

@@ -110,11 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument(
-        "--count", type=int, default=1000, help="at least so many, the images again and again"
-    )
+    parser.add_argument("--count", type=int, default=1000, help="least number of images, which are repeated")
     parser.add_argument("--batch-size", type=int, default=50)
-    parser.add_argument("--only", default="", help="recipes whose name has this")
+    parser.add_argument("--only", default="", help="run only recipes whose name has this")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     options = parser.parse_args(arguments)
     check_repeats(options.repeats)

@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--step", type=float, default=0.0, help="seconds that each step sleeps")
+    parser.add_argument("--step", type=float, default=0.0, help="seconds of sleep per step")
     parser.add_argument("--batch-size", type=int, default=64)
     options = parser.parse_args()
     transform = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])

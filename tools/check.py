@@ -282,8 +282,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """The command."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--base", metavar="BRANCH", help="check what was changed since this branch was left")
-    parser.add_argument("--only-say", action="store_true", help="say what would run")
+    parser.add_argument("--base", metavar="BRANCH", help="check what changed since leaving this branch")
+    parser.add_argument("--only-say", action="store_true", help="only print what would run")
     given = parser.parse_args(words)
     begun = time.monotonic()
     if isinstance(sys.stdout, TextIOWrapper):

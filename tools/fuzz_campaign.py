@@ -169,19 +169,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="run, minimise, keep, report")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="parts to run: run, minimise, keep, report")
     parser.add_argument(
-        "--executions", type=int, default=100_000_000, help="of all targets, with earlier ones"
+        "--executions", type=int, default=100_000_000, help="executions of all targets, earlier ones included"
     )
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which a run ends sooner")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit of a run in minutes")
     parser.add_argument(
-        "--turn", type=int, default=90, metavar="SECONDS", help="that a target runs at a time"
+        "--turn", type=int, default=90, metavar="SECONDS", help="seconds per turn of a target"
     )
     parser.add_argument(
         "--targets", nargs="+", default=all_targets(), choices=all_targets(), metavar="TARGET"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "campaign")
-    parser.add_argument("--no-build", action="store_true", help="take build/fuzz as it is")
+    parser.add_argument("--no-build", action="store_true", help="use build/fuzz as it is")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "measured" / "fuzzing.md")
     parsed = parser.parse_args(arguments)
     unknown = [part for part in parsed.parts if part not in PARTS]

@@ -146,10 +146,10 @@ def make(folder: Path, plans: list[Plan]) -> Counter[str]:
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("output", type=Path, metavar="OUTPUT", help="folder to make; must not exist")
-    parser.add_argument("--train", type=int, default=SPLITS["train"], help="files a class (%(default)s)")
-    parser.add_argument("--val", type=int, default=SPLITS["val"], help="files a class (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="other crops (%(default)s)")
+    parser.add_argument("output", type=Path, metavar="OUTPUT", help="folder to create, which must not exist")
+    parser.add_argument("--train", type=int, default=SPLITS["train"], help="files per class (%(default)s)")
+    parser.add_argument("--val", type=int, default=SPLITS["val"], help="files per class (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the crops (%(default)s)")
     options = parser.parse_args(argv)
     if options.train < 1 or options.val < 1:
         parser.error(f"--train and --val must be at least 1. Found: {options.train}, {options.val}")

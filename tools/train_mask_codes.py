@@ -148,8 +148,8 @@ def hexadecimal(lengths: Lengths) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("folder", type=Path, help="with JPEGs, in whatever folders below it")
-    parser.add_argument("--files", type=int, default=500, help="how many of them (default: %(default)s)")
+    parser.add_argument("folder", type=Path, help="folder of JPEGs, at any depth")
+    parser.add_argument("--files", type=int, default=500, help="number of JPEGs (default: %(default)s)")
     options = parser.parse_args(arguments)
     counts = count(jpegs(options.folder, options.files))
     if counts.blocks == 0:
