@@ -1,12 +1,12 @@
-"""Every figure of README and site again: the benchmarks one after the other, their results in one small file.
+"""Measure every figure of README and site again, one benchmark after the other, into one small file.
 
     python benchmarks/all.py IMAGE_FOLDER --rivals-in FOLDER
     python benchmarks/all.py IMAGE_FOLDER --quick          # does all of it run? The figures mean nothing
 
-Says first how long it takes. What was measured today, at the same commit with the same options, is not
-measured again: a run that was stopped goes on. What cannot run is named with its reason. The benchmarks'
-own JSON files are in build/bench/all/; the results go to benchmarks/results/NAME.json, from which
-charts/draw.py makes the charts and docs/measured/latest.md.
+It first prints how long it takes. What was measured today, at the same commit with the same options, is not
+measured again, so that a stopped run resumes. What cannot run is named with the reason. The benchmarks' own
+JSON files are in build/bench/all/; the results go to benchmarks/results/NAME.json, from which charts/draw.py
+makes the charts and docs/measured/latest.md.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
 
 mnist: five epochs of 28x28 digits with torch's 0 workers, 8, 8 and pinned, and with fastload. lmdb: read in
 order and shuffled, from disk and from tmpfs. batch: time of load, copy, forward, backward and step. threads:
-their number swept. ladder: baseline, then I/O, then AMP, then DataParallel against DDP. The cases of a table
-take turns, each in a process that stays alive; medians of at least five rounds and their range. Each table is
-written as JSON, Markdown and, with matplotlib, as PNG and SVG.
+a sweep of their number. ladder: baseline, then I/O, then AMP, then DataParallel against DDP. The cases of a
+table take turns, each in a process that stays alive, for at least five rounds; a table has their median and
+range. Each table is written as JSON, Markdown and, with matplotlib, as PNG and SVG.
 """
 
 from __future__ import annotations

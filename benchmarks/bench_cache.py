@@ -2,25 +2,25 @@
 
     python benchmarks/bench_cache.py --workdir FOLDER [--images IMAGE_FOLDER] [--memory /dev/shm]
 
-Makes its sets below FOLDER, which must lie on a disk, and caches in --memory, a tmpfs; removes both
+It makes its sets below FOLDER, which must lie on a disk, and caches in --memory, a tmpfs; it removes both
 afterwards.
 
-``ranks``: proportional set size of 1, 2, 4 and 8 processes that have each read the whole of one cached set
-of --gigabytes (raw pictures of random bytes), each with a loader of its own, all alive. "shared" is the
-cache: a page that n processes map counts 1/n in each, so the sum says how often the set is held.
+``ranks``: proportional set size of 1, 2, 4 and 8 live processes that have each read the whole of one cached
+set of --gigabytes (raw pictures of random bytes), each with its own loader. "shared" is the cache: a page
+that n processes map counts 1/n in each, so the sum says how often the set is held.
 
 ``slow``: two epochs of the train job over --megabytes of JPEGs (drawn, or --images repeated) from a disk
-whose reads a cgroup holds to --rate MB/s (0.4 of decode speed if not given), which needs root. Before each
-epoch the set is dropped from the page cache, as it is where other jobs use the memory; "page cache" leaves
-it there after the first. "cache of 2/3" has room for two thirds of the set. "disk" is the disk as it is:
-what filling the cache costs a first epoch that storage does not hold up. "decode speed" is without a
-cache, from the page cache.
+whose reads a cgroup limits to --rate MB/s (0.4 of decode speed if not given), which needs root. Before each
+epoch the set is dropped from the page cache, as if other jobs used the memory; "page cache" leaves it there
+after the first. "cache of 2/3" has room for two thirds of the set. "disk" is the unlimited disk: it shows
+what filling the cache costs in a first epoch that does not wait for storage. "decode speed" has no cache, and
+reads from the page cache.
 
-``copy``: ``fastload warm`` beside ``cp -r``, and so many of both at once (cp by xargs); from the page cache,
-and cold. The clock starts after warm's imports; shards are of 64 MB. Eight warms at once
-are processes of their own, imports and all; what counts there is that they read the set once.
+``copy``: ``fastload warm`` beside ``cp -r``, and several of both at once (cp by xargs); from the page cache,
+and cold. The clock starts after warm's imports; shards have 64 MB. Eight warms at once are separate
+processes, imports included; what counts there is that they read the set once.
 
-Disks that others use change their speed from second to second: look at the spread before the ratios.
+The speed of a shared disk changes from second to second: look at the spread before the ratios.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ The folder's JPEGs are packed with entry points every 64 pixels, as records of t
 "small" ones, repeated until an epoch has ``--images``. The loader runs a train job
 (RandomResizedCrop(224), flip) on each set in turns, with all threads. Ratios are of images per CPU
 second of all threads, which suffers less than images per second when other processes run.
-``--levels`` lowers the instruction set (FASTLOAD_SIMD). Bytes are all files of a set by all JPEGs.
+``--levels`` lowers the instruction set (FASTLOAD_SIMD). Bytes are those of a set's files over the JPEGs'.
 
-Making records and turning them back: bench_transcode.py; from a cold disk: bench_cold_records.py; beside
-other loaders: bench_loader.py with fastload_coefficients.
+bench_transcode.py converts JPEGs to records and back, bench_cold_records.py reads from a cold disk, and
+bench_loader.py has other loaders beside fastload_coefficients.
 """
 
 from __future__ import annotations

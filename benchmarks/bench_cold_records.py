@@ -6,13 +6,13 @@ Packs the folder's JPEGs, repeated until they are ``--gigabytes`` large, with en
 below FOLDER, which lies on the disk to be measured. Each run drops the set from the page cache, and then
 goes through it in random order with the train job (RandomResizedCrop(224), flip, uint8):
 
-    memory of L MB   in a memory cgroup with so much, page cache included (``--limit``; 0: leave this out):
-                     two epochs at the speed of the disk. Images/s are the first one's.
-    B MB/s           one epoch; the kernel lets the process read no more than that (``--bandwidths``).
+    memory of L MB   in a memory cgroup of this size, page cache included (``--limit``; 0: leave this out):
+                     two epochs at the speed of the disk. Images/s are those of the first.
+    B MB/s           one epoch; the kernel limits the process's reads to this rate (``--bandwidths``).
 
-Both need root; with neither (``--limit 0 --bandwidths``) it is two epochs at the speed of the disk, of which
-the first is cold. What is read from the disk is the kernel's count for the process. Ratios are of images per
-second.
+Both need root; with neither (``--limit 0 --bandwidths``) it runs two epochs at the speed of the disk, of
+which the first is cold. Bytes read from the disk are the kernel's count for the process. Ratios are of images
+per second.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_columns.py [--samples 10000000] [--workdir FOLDER]
 
-Makes two sets with boxes (7 a sample), their classes and a number, one of --samples and one of a hundredth of
-them, and opens both in 1 and in 8 processes that each gather batches of 256 random samples. The files are in
+It makes two sets with boxes (7 per sample), their classes and a number, one of --samples and one of a
+hundredth, and opens both in 1 and in 8 processes, which gather batches of 256 random samples. Files are in
 the page cache. "own" is anonymous memory; mapped pages are page cache, shared by all processes.
 """
 

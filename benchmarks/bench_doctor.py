@@ -2,10 +2,10 @@
 
     python benchmarks/bench_doctor.py IMAGES [--only NAME ...] [--seconds 3] [--rounds 3] [--workdir FOLDER]
 
-Each scenario (doctor/scenarios.py) is a process of its own: a training loop runs and is watched, the doctor
-examines it, then the loop as it is and the mended one run in turns. The step waits as for a GPU, or computes.
-IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a CPU quota) or
-torchvision is skipped where it is not to be had, and said.
+Each scenario (doctor/scenarios.py) runs in its own process: a training loop runs and is watched, the doctor
+examines it, then the loop as it is and the mended one take turns. The step waits as for a GPU, or computes.
+IMAGES is a folder of some hundred JPEGs in class folders. What needs root (a slow disk, a CPU quota) or
+torchvision is skipped without it, with a message.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 
 The folder's JPEGs are packed once, repeated until an epoch has ``--images``. The loader runs the train
 job (RandomResizedCrop(224), flip, uint8) on that set with each spacing, with one thread and with
-``--threads``, in turns. "build" is making entries.fli, "decode" decoding all of each JPEG without entry
-points, by fastload's own decoder and (where libturbojpeg is installed) by libjpeg-turbo. "cold" is the
-train job for one epoch after the kernel was told to drop the set from the page cache; how much of the
-set was then read from storage is printed beside it, because a kernel may keep what it likes.
+``--threads``, in turns. "build" makes entries.fli, "decode" decodes all of each JPEG without entry points,
+by fastload's own decoder and (if libturbojpeg is installed) by libjpeg-turbo. "cold" is the train job for
+one epoch after the kernel was told to drop the set from the page cache; beside it is how much of the set
+was then read from storage, because a kernel may keep some of it.
 
 Ratios are of images per CPU second of all threads, which suffers less than images per second when other
 processes run; those of "cold" are of images per second.

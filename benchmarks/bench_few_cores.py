@@ -3,9 +3,8 @@
     python benchmarks/bench_few_cores.py IMAGE_FOLDER                        # on a GPU; 2, 4 and 6 cores
     python benchmarks/bench_few_cores.py IMAGE_FOLDER --device cpu --cores 1 # to try it
 
-As bench_starvation.py, but everything that belongs to a training process, its loader's threads included, has
-so many cores and no more. The loaders have a thread, or a worker, for each. ``fastload_dali_auto`` has both
-decoders at once.
+As bench_starvation.py, but a training process, its loader's threads included, is limited to a number of
+cores. The loaders have one thread or worker per core. ``fastload_dali_auto`` has both decoders at once.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_fields.py IMAGE_FOLDER
 
-The pictures are packed twice: with a label; and with a label, 4 scalars, 0 to 13 rows of 5 floats and a
+The pictures are packed twice: with a label, and with a label, 4 scalars, 0 to 13 rows of 5 floats and a
 caption. Loaders of both take turns (A B, then B A), each measured from its third batch to the end of an
 epoch. bench_columns.py opens large sets.
 """

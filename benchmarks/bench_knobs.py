@@ -1,10 +1,10 @@
-"""Which settings of a loader matter, beside those that autotune moves? Each swept alone, values in turns.
+"""Which settings of a loader matter, beside those that autotune moves? A sweep of each, its values in turns.
 
     python benchmarks/bench_knobs.py IMAGES [--seconds 1] [--rounds 3] [--workdir FOLDER]
 
-Threads and prefetch on pictures of about one size and on uneven ones; the buffers of reading ahead (bytes,
-and so how many records are announced) on cold records of a disk as it is, of one with few bytes and of one
-with few reads a second (both need root). What a cache's size gives is in docs/measured/cache.md.
+Threads and prefetch on pictures of about one size and on uneven ones; the buffers of read-ahead (bytes, and
+so how many records are announced) on cold records of a disk as it is, of one limited in bytes and of one
+limited in reads per second (both need root). docs/measured/cache.md has the effect of a cache's size.
 """
 
 from __future__ import annotations

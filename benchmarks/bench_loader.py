@@ -5,12 +5,11 @@
     python benchmarks/bench_loader.py IMAGE_FOLDER --rivals-in FOLDER --sweep    # each at its best
     python benchmarks/bench_loader.py IMAGE_FOLDER --rivals dali_fused=/envs/dali/bin/python tf=...
 
-The jobs are in loaders/jobs.py, what each candidate computes in loaders/candidates/ and README.md. Images a
-second are counted over whole rounds of batches after a warm-up; the consumer does nothing but take batches.
-"First batch" is from the start of the process, imports included; "after imports" leaves those out.
-"workers" are threads where a loader has them.
-Memory is the peak PSS of all processes of the run, in MB: anonymous + mapped files. "kB an image" is
-what a candidate reads: of the set that it wrote, or of the files.
+The jobs are in loaders/jobs.py; what each candidate computes is in loaders/candidates/ and README.md. Images
+per second are counted over whole rounds of batches after a warm-up; the consumer does nothing but take
+batches. "First batch" is from the start of the process, imports included; "after imports" leaves those out.
+"workers" are threads if a loader has them. Memory is the peak PSS of all processes of the run, in MB:
+anonymous + mapped files. "kB an image" is what a candidate reads of the set that it wrote, or of the files.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
 
 Three runs, each with a curve of the memory (PSS of all processes, MB) from the first batch on: fastload
 over a synthetic index of --records records, fastload over one of a thousandth of them, and torch's
-DataLoader over a Python list of as many paths. The records all lie in one small shard of the folder's
-first images, so that the index is the only thing that is large. Anonymous memory is what counts: pages
-of mapped files (the index) are page cache, which the kernel drops when it needs the room.
-Then the time to the first batch of the large one, at least five times.
+DataLoader over a Python list of as many paths. All records lie in one small shard of the folder's first
+images, so that only the index is large. What counts is anonymous memory: pages of mapped files (the index)
+are page cache, which the kernel drops when it needs the room. Then it measures the time to the first batch
+of the large set, at least five times.
 """
 
 from __future__ import annotations

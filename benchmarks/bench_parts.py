@@ -1,11 +1,11 @@
-"""Large pictures in a store: what reading their parts alone saves, and where it switches itself off.
+"""Large pictures in a store: what reading only parts of them saves, and where that switches itself off.
 
     python benchmarks/bench_parts.py [--pictures 24] [--latency 0.02] [--bandwidth 50e6]
 
-Pictures are made here: 4000 x 3000 pixels, 4:2:0, of some 3 MB, and 80 times as many of 500 x 375. The
-store is tests/reference/fault_server.py in a process of its own, on loopback, with a latency for each
-request and a bandwidth for all together. "whole" reads the same set with entry points and without parts.
-Runs alternate; each opens the set anew and goes through two epochs, of which the second one counts.
+It makes pictures of 4000 x 3000 pixels, 4:2:0, some 3 MB each, and 80 times as many of 500 x 375. The store
+is tests/reference/fault_server.py in its own process, on loopback, with a latency per request and a bandwidth
+for all together. "whole" reads the same set with entry points and without parts. Runs alternate; each opens
+the set anew and goes through two epochs, of which the second counts.
 """
 
 from __future__ import annotations

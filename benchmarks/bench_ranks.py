@@ -1,16 +1,16 @@
-"""Several ranks on one machine: images a second, memory, and how soon an error and a restart are there.
+"""Several ranks on one machine: images per second, memory, and how fast an error and a restart are.
 
     python benchmarks/bench_ranks.py IMAGE_FOLDER
 
 Ranks are processes that join a gloo group, as torchrun starts them; together they have as many threads as
-there are cores (at least one each) and batches of 256 images. "loader MB" is what a rank's loader adds to a
-rank that makes none: proportional set size, anonymous and mapped files. The restart goes on at 90% of an
-epoch of --records synthetic samples, whose index is as large as that of a real dataset without names.
+there are cores (at least one each) and batches of 256 images. "loader MB" is what a loader adds to a rank
+without one: proportional set size, anonymous and mapped files. The restart resumes at 90% of an epoch of
+--records synthetic samples, whose index is as large as that of a real dataset without names.
 
     python benchmarks/bench_ranks.py IMAGE_FOLDER --only memory
 
 What the training processes of a node hold: fastload with the set in the node cache, and torch's DataLoader
-with worker processes; two threads or workers a rank (runs/rank_memory.py says how).
+with worker processes; two threads or workers per rank (runs/rank_memory.py says how).
 """
 
 from __future__ import annotations

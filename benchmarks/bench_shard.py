@@ -1,25 +1,24 @@
-"""Reading records from storage: cold page cache, a set larger than the memory it may use.
+"""Reading records from storage with a cold page cache, of a set larger than the memory limit.
 
     python benchmarks/bench_shard.py --workdir FOLDER [--gigabytes 2] [--limit 512] [--more] [--images FOLDER]
 
-Makes a set of raw pictures of 110,592 random bytes in each format below FOLDER, which lies on the disk to
-be measured, and removes it afterwards. Every run is a process in a memory cgroup of its own with
-``--limit`` MB, page cache included (needs root; v1 or v2), and begins with the set dropped from the page
-cache. A run of the loader is two epochs, or ``--seconds`` of each: the first with its start-up, and one more,
-which is as cold, for the set is larger than the limit. Nothing is decoded, pixels are copied into the batch.
-``exact`` is compared with random reads of a record's size, ``block`` with
-sequential ones, by ``--depths`` requests at a time, which are tried first. "lmdb stock" is py-lmdb in random
-order, with as many threads as the loader decodes with.
+It makes a set of raw pictures of 110,592 random bytes in each format below FOLDER, which lies on the disk to
+measure, and removes it afterwards. Every run is a process in its own memory cgroup of ``--limit`` MB, page
+cache included (needs root; v1 or v2), and begins with the set dropped from the page cache. A run of the
+loader is two epochs, or ``--seconds`` of each: the first includes the start-up, the second is as cold because
+the set is larger than the limit. Nothing is decoded; pixels are copied into the batch. ``exact`` is compared
+with random reads of a record's size, ``block`` with sequential ones, with ``--depths`` requests at a time,
+which are tried first. "lmdb stock" is py-lmdb in random order, with as many threads as the loader.
 
-Disks that others use change their speed from second to second. So each run of the loader lies between two
-of the disk, on the same files, and is compared with their mean; the table has the median, the lowest and
-the highest of these ratios. The default takes five to eight minutes.
+The speed of a shared disk changes from second to second. So each run of the loader lies between two of the
+disk, on the same files, and is compared with their mean; the table has the median, the lowest and the highest
+of these ratios. The default takes five to eight minutes.
 
 The window of ``block`` is what a quarter of the memory can hold at once, at most the default: a larger one
 is read in smaller pieces.
 
-``--more`` adds the loader in order, and as it was without reading ahead. With ``--images`` it also runs on
-real JPEGs, repeated until they are ``--gigabytes`` large: cold within the limit and warm without one.
+``--more`` adds the loader in order, and without read-ahead. With ``--images`` it also runs on real JPEGs,
+repeated until they are ``--gigabytes`` large: cold within the limit and warm without one.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/bench_starvation.py IMAGE_FOLDER                     # ResNet-18 and ResNet-50 on a GPU
     python benchmarks/bench_starvation.py IMAGE_FOLDER --device cpu        # a small network, to try it
 
-"synthetic" are two random batches that already lie on the device: the bound. The other feeds are in
-starvation/feeds.py. Mixed precision, channels_last, cuDNN's search for algorithms. All feeds train in
-turns, each in a process that stays alive; medians of at least five rounds and their range.
+"synthetic", the bound, has two random batches that already lie on the device. The other feeds are in
+starvation/feeds.py. Training uses mixed precision, channels_last and cuDNN's search for algorithms. The feeds
+take turns, each in a process that stays alive; figures are medians and ranges of at least five rounds.
 """
 
 from __future__ import annotations

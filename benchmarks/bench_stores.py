@@ -5,10 +5,10 @@
 The store is SeaweedFS on loopback, behind a line of stated latency (of each request) and bandwidth (of all
 together): tests/reference. Each reader has the pictures in its own format and reads two epochs, shuffled, in
 batches of 64, cropped and flipped to uint8 (readers/ says how), the first with nothing on the node, the
-second from what it kept there.
+second with what it kept there.
 
-fastload_third has a tier on disk for a third of the set; mds_third and litdata_third, asked for by --rivals,
-have caches of a third. Then a job that ends at 90% of its first epoch, and one that goes on from its state
+fastload_third has a tier on disk for a third of the set; mds_third and litdata_third, chosen by --rivals,
+have caches of a third. Then a job ends at 90% of its first epoch, and one resumes from its state
 (stores.restart).
 
 "of the line": the pictures' bytes over the epoch's seconds and the bandwidth; seconds count from opening the

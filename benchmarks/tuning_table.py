@@ -1,4 +1,4 @@
-"""Writes what bench_doctor.py measured into the tables of docs/guide/tuning.md.
+"""Write what bench_doctor.py measured into the tables of docs/guide/tuning.md.
 
     python benchmarks/tuning_table.py build/bench/doctor.json [--note "Two cores, quiet, 2026-11-23."]
 

@@ -1,15 +1,14 @@
-"""A campaign of all fuzz targets up to a number of executions, which can be interrupted and goes on.
+"""Run a campaign of all fuzz targets up to a number of executions; an interrupted one can be resumed.
 
 ``tools/fuzz_campaign.py run --executions 100000000`` runs the targets in turns of a minute or two, from
-the made seeds, the saved inputs and whatever earlier turns found. Cheap targets get more of the time,
-and make up the number; each one gets a tenth of the time of the cheapest at least. What was done is kept
-in ``state.json`` beside the corpus, in ``build/campaign``.
+the made seeds, the saved inputs and whatever earlier turns found. Cheap targets get more of the time and most
+of the executions; each target gets at least a tenth of the cheapest one's time. The progress is kept in
+``state.json`` beside the corpus, in ``build/campaign``.
 
-``minimise`` then takes from the corpus what reaches all that it reaches, ``keep`` writes the best of it
-into ``tests/cpp/fuzz/corpus.txt``, and ``report`` measures what the minimised corpus covers of each
-source file, and writes docs/measured/fuzzing.md. Without a part, all of them but ``keep`` happen, in
-this order. The last line is one JSON object with the executions of each target; the program exits with 1
-if there is a finding.
+``minimise`` then chooses inputs that reach all that the corpus reaches, ``keep`` writes the best of them into
+``tests/cpp/fuzz/corpus.txt``, and ``report`` measures what the minimised corpus covers of each source file,
+and writes docs/measured/fuzzing.md. Without a part, all of them but ``keep`` run, in this order. The last
+line is one JSON object with the executions of each target; the program exits with 1 if there is a finding.
 """
 
 from __future__ import annotations

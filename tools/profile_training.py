@@ -3,10 +3,9 @@
     python tools/profile_training.py PACKED --output build/profile
     python tools/profile_training.py PACKED --output build/profile --picture build/profile/trace.svg
 
-PACKED is a folder made by ``fastload pack``. Written are ``*.pt.trace.json`` (open it in chrome://tracing,
-https://ui.perfetto.dev or TensorBoard with torch-tb-profiler) and, where tensorboard is installed, the
-scalars images_per_second and data_wait_percent. The loader's ``next()`` is "enumerate(DataLoader)#..." there,
-as torch's.
+PACKED is a folder made by ``fastload pack``. It writes ``*.pt.trace.json`` (open it in chrome://tracing,
+https://ui.perfetto.dev or TensorBoard with torch-tb-profiler) and, if tensorboard is installed, the scalars
+images_per_second and data_wait_percent. The loader's ``next()`` is "enumerate(DataLoader)#...", as torch's.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python tools/train.py DATA --model resnet50 --epochs 90 --batch-size 256 --amp bf16 --checkpoint runs/a
     torchrun --nproc-per-node 8 tools/train.py DATA ...
 
-DATA holds ``train`` and usually ``val``: packed by ``fastload pack``, or, with ``--loader torch``, the
-image folder itself; then torch's DataLoader with Pillow does the same work, for comparison. Ctrl-C finishes
-the step, saves and leaves; the same command with ``--resume`` goes on with the next batch. With
-``--global-batch`` it may do so on any number of ranks that divides it.
+DATA holds ``train`` and usually ``val``, packed by ``fastload pack``, or, with ``--loader torch``, the image
+folder itself; then torch's DataLoader with Pillow does the same work, for comparison. Ctrl-C finishes the
+step, saves and exits; the same command with ``--resume`` continues with the next batch. With
+``--global-batch`` it can do so on any number of ranks that divides it.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def test_the_cache_of_a_set_in_a_store_is_named_and_cleared(
 
 
 def test_warm_brings_no_store_into_the_page_cache(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "files of this machine" in out_of(capsys, "warm", URL, "--page-cache", code=2)
+    assert "local files" in out_of(capsys, "warm", URL, "--page-cache", code=2)
 
 
 def test_shuffle_measures_a_set_in_a_store(capsys: pytest.CaptureFixture[str]) -> None:
