@@ -154,9 +154,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=lambda text: text.split(","), default=list(DEFAULT_JOBS),
                         help=f"some of {','.join(JOBS)}")  # fmt: skip
     parser.add_argument("--threads", type=int, help="threads per candidate (default: the cores)")
-    parser.add_argument(
-        "--workers", nargs="+", default=[], metavar="NAME=N", help="workers of a candidate, if not --threads"
-    )
+    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="workers if not --threads")
     parser.add_argument("--sweep", nargs="?", const="", metavar="N,N",
                         help="try these counts of workers at the first job, and measure each candidate with"
                         " its best; without counts: 1, and 1, 1.5 and 2 times the cores")  # fmt: skip

@@ -135,14 +135,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, nargs="?", metavar="IMAGE_FOLDER")
     parser.add_argument("--bytes", nargs="+", default=["900MB"], metavar="SIZE", help="sizes of the sets")
-    parser.add_argument(
-        "--annotations",
-        nargs="+",
-        type=int,
-        default=[],
-        metavar="N",
-        help="annotations per COCO set",
-    )
+    parser.add_argument("--annotations", nargs="+", type=int, default=[], metavar="N", help="per COCO set")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--rivals-in", type=Path, metavar="FOLDER")

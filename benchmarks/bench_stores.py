@@ -90,9 +90,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes per second")
     parser.add_argument("--shard-bytes", type=int, default=8_000_000, help="bytes per shard of the others")
     parser.add_argument("--threads", type=int, default=2, help="threads or worker processes per reader")
-    parser.add_argument(
-        "--workers", nargs="+", default=[], metavar="NAME=N", help="workers of a candidate, if not --threads"
-    )
+    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="workers if not --threads")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--workdir", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "stores.json")

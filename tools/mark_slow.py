@@ -123,12 +123,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT.xml")
     number: Any = {"type": float, "metavar": "SECONDS"}
-    parser.add_argument("--limit", **number, default=LIMIT, help="least seconds of a slow test (%(default)s)")
+    parser.add_argument("--limit", **number, default=LIMIT, help="least seconds to be slow (%(default)s)")
+    parser.add_argument("--floor", **number, default=FLOOR, help="least seconds to be listed (%(default)s)")
     parser.add_argument(
-        "--floor", **number, default=FLOOR, help="least seconds of a listed test (%(default)s)"
-    )
-    parser.add_argument(
-        "--slower", type=float, default=1.0, metavar="TIMES", help="how much slower than a quiet one (1)"
+        "--slower", type=float, default=1.0, metavar="TIMES", help="the machine's slowdown (1)"
     )
     parser.add_argument("--output", type=Path, default=FILE, metavar="FILE")
     parser.add_argument("--table", action="store_true", help="print what other limits would give")

@@ -43,7 +43,7 @@ def add(verbs: Any) -> None:
         "datasets", metavar="DATASET", nargs="*", type=place, help="remove only these datasets' caches"
     )
     clear.add_argument(
-        "--stale", action="store_true", help="only caches whose dataset is gone or has changed"
+        "--stale", action="store_true", help="remove only caches whose dataset is gone or changed"
     )
     path = actions.add_parser(
         "path", help="print where the cache is", description="Print the cache's folder or files."

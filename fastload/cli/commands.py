@@ -105,7 +105,7 @@ def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
         epilog="'fastload VERB --help' lists a verb's options. Exit codes: 0 done, 1 an error, 2 wrong "
         "usage, 130 interrupted. In Python: fastload.DataLoader(FOLDER, ...).",
     )
-    parser.add_argument("--version", action="store_true", help="print the versions and the path")
+    parser.add_argument("--version", action="store_true", help="print version, Python, torch, path")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for verb in names:
         importlib.import_module(f"fastload.cli.{verb}").add(verbs)

@@ -39,7 +39,7 @@ def add(verbs: Any) -> None:
         help="index existing Arrow, LMDB, HDF5, tar or MDS files in place; make entry points",
         description="With --output: index existing files without copying them: HF datasets folders and "
         ".arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels, WebDataset tars, MDS "
-        "shards. Without: make the JPEGs' entry points in a packed or indexed dataset, or remove them.",
+        "shards. Without --output: make or remove the entry points of a packed or indexed dataset's JPEGs.",
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="+",

@@ -29,7 +29,7 @@ def add(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--as", dest="as_", choices=LAYOUTS,
-        help="write pictures and annotation files in this layout, which the set must have been packed from",
+        help="write the original pictures and annotations again, if the set was packed from this layout",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 

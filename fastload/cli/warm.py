@@ -79,7 +79,7 @@ def add(verbs: Any) -> None:
         "--threads",
         metavar="N",
         type=_threads,
-        help=f"threads: to read (default {_READERS}), decode or transcode (default: one per usable CPU)",
+        help=f"threads to read (default {_READERS}), or to decode or transcode (default: one per usable CPU)",
     )
     option("--json", action="store_true", help="print one JSON object instead of lines")
 
