@@ -125,9 +125,7 @@ def main(words: Sequence[str] | None = None) -> int:
     number: Any = {"type": float, "metavar": "SECONDS"}
     parser.add_argument("--limit", **number, default=LIMIT, help="least seconds to be slow (%(default)s)")
     parser.add_argument("--floor", **number, default=FLOOR, help="least seconds to be listed (%(default)s)")
-    parser.add_argument(
-        "--slower", type=float, default=1.0, metavar="TIMES", help="the machine's slowdown (1)"
-    )
+    parser.add_argument("--slower", type=float, default=1.0, metavar="TIMES", help="machine slowdown (1)")
     parser.add_argument("--output", type=Path, default=FILE, metavar="FILE")
     parser.add_argument("--table", action="store_true", help="print what other limits would give")
     given = parser.parse_args(words)
