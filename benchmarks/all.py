@@ -1,12 +1,12 @@
-"""Every figure of README and site again: the benchmarks one after the other, their results in one small file.
+"""Measure every figure of README and site again, one benchmark after the other, into one small file.
 
     python benchmarks/all.py IMAGE_FOLDER --rivals-in FOLDER
     python benchmarks/all.py IMAGE_FOLDER --quick          # does all of it run? The figures mean nothing
 
-Says first how long it takes. What was measured today, at the same commit with the same options, is not
-measured again: a run that was stopped goes on. What cannot run is named with its reason. The benchmarks'
-own JSON files are in build/bench/all/; the results go to benchmarks/results/NAME.json, from which
-charts/draw.py makes the charts and docs/measured/latest.md.
+It first prints how long it takes. What was measured today, at the same commit with the same options, is not
+measured again, so that a stopped run resumes. What cannot run is named with the reason. The benchmarks' own
+JSON files are in build/bench/all/; the results go to benchmarks/results/NAME.json, from which charts/draw.py
+makes the charts and docs/measured/latest.md.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="where install_rival.sh made them")
+    parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="folder of install_rival.sh")
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(FIGURES),
-                        metavar="FIGURE,FIGURE", help=f"of {','.join(FIGURES)}")  # fmt: skip
-    parser.add_argument("--quick", action="store_true", help="every candidate once, for a moment")
-    parser.add_argument("--again", action="store_true", help="measure what was measured today, too")
-    parser.add_argument("--name", help="of the results file; default: the date, or quick")
-    parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="where it goes")
+                        metavar="FIGURE,FIGURE", help=f"some of {','.join(FIGURES)}")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="run every candidate once, for a moment")
+    parser.add_argument("--again", action="store_true", help="also repeat what was measured today")
+    parser.add_argument("--name", help="name of the results file (default: the date, or quick)")
+    parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="results folder")
     parser.add_argument("--work", type=Path, default=BENCHMARKS.parent / "build" / "bench" / "all")
     arguments = parser.parse_args(argv)
     unknown = set(arguments.only) - set(FIGURES)

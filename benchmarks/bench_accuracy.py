@@ -2,11 +2,11 @@
 
     python benchmarks/bench_accuracy.py --policy trivial_augment
 
-Digits are drawn, and a small network is trained on few of them for a few epochs, with a crop, a policy and a
-normalisation: from torch's DataLoader with torchvision's objects on Pillow, and from fastload with the same
-objects given to it. Each seed has its own first weights and its own order, the same for both; their draws
-differ. Printed are both sides' accuracies on other digits, and the difference of their means beside its
-standard error (Welch): more than three of these is a defect. Needs torchvision, and says so.
+A small network is trained on a few drawn digits for a few epochs, with a crop, a policy and a normalisation:
+from torch's DataLoader with torchvision's objects on Pillow, and from fastload with the same objects. Each
+seed has its own first weights and order, the same for both sides; their draws differ. It prints both
+accuracies on other digits, and the difference of their means beside its standard error (Welch): more than
+three standard errors are a defect. It needs torchvision.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train and print; the exit status is 1 where the sides differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--policy", choices=POLICIES, default=POLICIES[0])
-    parser.add_argument("--digits", type=int, default=2000, help="to train on")
+    parser.add_argument("--digits", type=int, default=2000, help="number of digits to train on")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--seeds", type=int, default=8, help="at least 3")
+    parser.add_argument("--seeds", type=int, default=8, help="number of seeds, at least 3")
     options = parser.parse_args(arguments)
     if options.seeds < 3:
         parser.error(f"--seeds must be at least 3. Found: {options.seeds}.")

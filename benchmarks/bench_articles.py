@@ -6,9 +6,9 @@
 
 mnist: five epochs of 28x28 digits with torch's 0 workers, 8, 8 and pinned, and with fastload. lmdb: read in
 order and shuffled, from disk and from tmpfs. batch: time of load, copy, forward, backward and step. threads:
-their number swept. ladder: baseline, then I/O, then AMP, then DataParallel against DDP. The cases of a table
-take turns, each in a process that stays alive; medians of at least five rounds and their range. Each table is
-written as JSON, Markdown and, with matplotlib, as PNG and SVG.
+a sweep of their number. ladder: baseline, then I/O, then AMP, then DataParallel against DDP. The cases of a
+table take turns, each in a process that stays alive, for at least five rounds; a table has their median and
+range. Each table is written as JSON, Markdown and, with matplotlib, as PNG and SVG.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("folder", type=Path, nargs="?", metavar="IMAGE_FOLDER", help="not needed for mnist")
     add("--tables", type=lambda text: text.split(","), default=list(TABLES), help=",".join(TABLES))
-    add("--device", choices=("cuda", "cpu"), help="default: cuda where there is any")
+    add("--device", choices=("cuda", "cpu"), help="device (default: cuda if there is one)")
     add(
         "--quick",
         action="store_true",
-        help="few records and short rounds: tries everything, measures nothing",
+        help="few records and short rounds, to try everything without measuring",
     )
-    add("--mnist", type=Path, metavar="FOLDER", help="MNIST's own files; default: digits drawn here")
+    add("--mnist", type=Path, metavar="FOLDER", help="folder of MNIST's files (default: digits drawn here)")
     add("--digits", type=int, default=60_000, help="records of the mnist table (%(default)s)")
-    add("--count", type=int, default=2000, help="images an epoch has at least (%(default)s)")
-    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: the cores")
-    add("--ranks", type=int, default=0, help="processes of the DDP rung; default: the GPUs")
-    add("--model", help="default: resnet50, on the CPU resnet8")
-    add("--batch", type=int, help="default: 256, on the CPU 16")
-    add("--size", type=int, help="default: 224, on the CPU 64")
+    add("--count", type=int, default=2000, help="least images per epoch (%(default)s)")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads (default: the cores)")
+    add("--ranks", type=int, default=0, help="processes of the DDP rung (default: the GPUs)")
+    add("--model", help="model (default: resnet50, on the CPU resnet8)")
+    add("--batch", type=int, help="batch size (default: 256, on the CPU 16)")
+    add("--size", type=int, help="side of the crops in pixels (default: 224, on the CPU 64)")
     add("--repeats", type=int, default=MINIMUM_REPEATS)
-    add("--seconds", type=float, default=2.0, help="of a round (%(default)s)")
-    add("--budget", type=float, help="seconds for everything; no round begins later")
+    add("--seconds", type=float, default=2.0, help="seconds per round (%(default)s)")
+    add("--budget", type=float, help="time limit in seconds, after which no round begins")
     add("--output", type=Path, default=HERE.parent / "build" / "bench" / "articles", metavar="FOLDER")
     options = parser.parse_args(argv)
     if options.quick:

@@ -2,12 +2,12 @@
 
     python benchmarks/bench_autotune.py IMAGES [--only NAME ...] [--seconds 1] [--workdir FOLDER]
 
-Each scenario (of doctor/scenarios.py, and two more: doctor/autotune.py) is a process of its own. Fixed
-settings are swept; a loader with autotune runs from the setting that the scenario begins with; then the
-best fixed one and that loader, both open, run in turns. Columns: the best fixed setting and its rate,
-autotune's rate as a share of it, seconds until autotune came within 3%, its changes of setting, those in
-the last third. IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a
-CPU quota) is skipped where it is not to be had, and said.
+Each scenario (of doctor/scenarios.py, and two more in doctor/autotune.py) runs in its own process. Fixed
+settings are swept; a loader with autotune starts at the scenario's setting; then the best fixed loader and
+that loader, both open, take turns. Columns: the best fixed setting and its rate, autotune's rate as a share
+of it, seconds until autotune came within 3%, its changes of setting, and those in the last third. IMAGES is a
+folder of some hundred JPEGs in class folders. What needs root (a slow disk, a CPU quota) is skipped without
+it, with a message.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ def parse(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each run of a loop")
-    parser.add_argument("--tune", type=float, default=12.0, help="seconds that autotune has at first")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="of the best fixed setting and autotune, in turns"
-    )
-    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="scenarios to run")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per run of a loop")
+    parser.add_argument("--tune", type=float, default=12.0, help="seconds that autotune gets at first")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of the best fixed setting and autotune")
+    parser.add_argument("--workdir", type=Path, help="folder that keeps the sets made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "autotune.json")
     return parser.parse_args(given)
 

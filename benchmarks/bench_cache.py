@@ -2,25 +2,25 @@
 
     python benchmarks/bench_cache.py --workdir FOLDER [--images IMAGE_FOLDER] [--memory /dev/shm]
 
-Makes its sets below FOLDER, which must lie on a disk, and caches in --memory, a tmpfs; removes both
+It makes its sets below FOLDER, which must lie on a disk, and caches in --memory, a tmpfs; it removes both
 afterwards.
 
-``ranks``: proportional set size of 1, 2, 4 and 8 processes that have each read the whole of one cached set
-of --gigabytes (raw pictures of random bytes), each with a loader of its own, all alive. "shared" is the
-cache: a page that n processes map counts 1/n in each, so the sum says how often the set is held.
+``ranks``: proportional set size of 1, 2, 4 and 8 live processes that have each read the whole of one cached
+set of --gigabytes (raw pictures of random bytes), each with its own loader. "shared" is the cache: a page
+that n processes map counts 1/n in each, so the sum says how often the set is held.
 
 ``slow``: two epochs of the train job over --megabytes of JPEGs (drawn, or --images repeated) from a disk
-whose reads a cgroup holds to --rate MB/s (0.4 of decode speed if not given), which needs root. Before each
-epoch the set is dropped from the page cache, as it is where other jobs use the memory; "page cache" leaves
-it there after the first. "cache of 2/3" has room for two thirds of the set. "disk" is the disk as it is:
-what filling the cache costs a first epoch that storage does not hold up. "decode speed" is without a
-cache, from the page cache.
+whose reads a cgroup limits to --rate MB/s (0.4 of decode speed if not given), which needs root. Before each
+epoch the set is dropped from the page cache, as if other jobs used the memory; "page cache" leaves it there
+after the first. "cache of 2/3" has room for two thirds of the set. "disk" is the unlimited disk: it shows
+what filling the cache costs in a first epoch that does not wait for storage. "decode speed" has no cache, and
+reads from the page cache.
 
-``copy``: ``fastload warm`` beside ``cp -r``, and so many of both at once (cp by xargs); from the page cache,
-and cold. The clock starts after warm's imports; shards are of 64 MB. Eight warms at once
-are processes of their own, imports and all; what counts there is that they read the set once.
+``copy``: ``fastload warm`` beside ``cp -r``, and several of both at once (cp by xargs); from the page cache,
+and cold. The clock starts after warm's imports; shards have 64 MB. Eight warms at once are separate
+processes, imports included; what counts there is that they read the set once.
 
-Disks that others use change their speed from second to second: look at the spread before the ratios.
+The speed of a shared disk changes from second to second: look at the spread before the ratios.
 """
 
 from __future__ import annotations
@@ -204,21 +204,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workdir", type=Path, required=True, help="on a disk")
-    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a tmpfs")
+    parser.add_argument("--workdir", type=Path, required=True, help="folder on a disk")
+    parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="folder on a tmpfs")
     parser.add_argument("--images", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--only", type=lambda text: text.split(","), default=["ranks", "slow", "copy"])
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="of the set of raw pictures")
-    parser.add_argument("--megabytes", type=float, default=300.0, help="of the set of JPEGs")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the set of raw pictures")
+    parser.add_argument("--megabytes", type=float, default=300.0, help="size of the set of JPEGs")
     parser.add_argument(
         "--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4, 8]
     )
     parser.add_argument(
-        "--rate", type=float, default=0.0, help="MB/s of the slow storage; 0: 0.4 of decode speed"
+        "--rate", type=float, default=0.0, help="MB/s of the slow storage (0: 0.4 of decode speed)"
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--once", action="store_true", help="every run once, to the JSON file only")
+    parser.add_argument("--once", action="store_true", help="run once, and write only the JSON file")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "cache.json")
     return parser.parse_args(argv)
 

@@ -4,10 +4,10 @@
 
 RandomResizedCrop(224), flip, and one of four callables on the Pillow picture: light (NumPy, 0.1 ms), one that
 keeps the GIL (pure Python, 5 ms), one that releases it (Pillow's blur, some ms), and one that returns a float
-tensor. fastload with its callables in the consumer's thread (0) and in 1, 2 and 3 worker processes; a
-prototype with a pool of 2 Python threads, which the loader has not because the process's random generators
-are not theirs; torch with 1, 2 and 3 workers. Loaders take turns (A B C, then C B A), each measured in the
-middle of an epoch. CPU time is the whole session's: start it by ``setsid -w`` where that has other processes.
+tensor. fastload runs its callables in the consumer's thread (0) and in 1, 2 and 3 worker processes; a
+prototype has a pool of 2 Python threads, which the loader lacks because they would share the process's random
+generators; torch has 1, 2 and 3 workers. Loaders take turns (A B C, then C B A), each measured in mid-epoch.
+CPU time is that of the whole session: start it with ``setsid -w`` if the session has other processes.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=1.5, help="that a loader is measured in each round")
-    parser.add_argument("--only", default="", help="callables whose name has this")
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds per loader and round")
+    parser.add_argument("--only", default="", help="run only callables whose name has this")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     options = parser.parse_args(argv)
     check_repeats(options.repeats)

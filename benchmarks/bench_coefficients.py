@@ -6,10 +6,10 @@ The folder's JPEGs are packed with entry points every 64 pixels, as records of t
 "small" ones, repeated until an epoch has ``--images``. The loader runs a train job
 (RandomResizedCrop(224), flip) on each set in turns, with all threads. Ratios are of images per CPU
 second of all threads, which suffers less than images per second when other processes run.
-``--levels`` lowers the instruction set (FASTLOAD_SIMD). Bytes are all files of a set by all JPEGs.
+``--levels`` lowers the instruction set (FASTLOAD_SIMD). Bytes are those of a set's files over the JPEGs'.
 
-Making records and turning them back: bench_transcode.py; from a cold disk: bench_cold_records.py; beside
-other loaders: bench_loader.py with fastload_coefficients.
+bench_transcode.py converts JPEGs to records and back, bench_cold_records.py reads from a cold disk, and
+bench_loader.py has other loaders beside fastload_coefficients.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=JOBS)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
-    parser.add_argument("--images", type=int, default=4000, help="an epoch has at least so many")
-    parser.add_argument("--batch", type=int, default=128, help="fewer where pictures are large")
-    parser.add_argument("--workdir", type=Path, help="on the file system to be measured")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured seconds per run, after warm-up")
+    parser.add_argument("--images", type=int, default=4000, help="least images per epoch")
+    parser.add_argument("--batch", type=int, default=128, help="batch size; fewer if pictures are large")
+    parser.add_argument("--workdir", type=Path, help="folder on the file system to measure")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "coefficients.json")
     return parser.parse_args(argv)
 

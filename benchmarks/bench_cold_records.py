@@ -6,13 +6,13 @@ Packs the folder's JPEGs, repeated until they are ``--gigabytes`` large, with en
 below FOLDER, which lies on the disk to be measured. Each run drops the set from the page cache, and then
 goes through it in random order with the train job (RandomResizedCrop(224), flip, uint8):
 
-    memory of L MB   in a memory cgroup with so much, page cache included (``--limit``; 0: leave this out):
-                     two epochs at the speed of the disk. Images/s are the first one's.
-    B MB/s           one epoch; the kernel lets the process read no more than that (``--bandwidths``).
+    memory of L MB   in a memory cgroup of this size, page cache included (``--limit``; 0: leave this out):
+                     two epochs at the speed of the disk. Images/s are those of the first.
+    B MB/s           one epoch; the kernel limits the process's reads to this rate (``--bandwidths``).
 
-Both need root; with neither (``--limit 0 --bandwidths``) it is two epochs at the speed of the disk, of which
-the first is cold. What is read from the disk is the kernel's count for the process. Ratios are of images per
-second.
+Both need root; with neither (``--limit 0 --bandwidths``) it runs two epochs at the speed of the disk, of
+which the first is cold. Bytes read from the disk are the kernel's count for the process. Ratios are of images
+per second.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--workdir", type=Path, required=True, help="on the disk to be measured")
-    parser.add_argument("--gigabytes", type=float, default=1.0, help="of JPEGs")
+    parser.add_argument("--workdir", type=Path, required=True, help="folder on the disk to measure")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="gigabytes of JPEGs")
     parser.add_argument("--sets", nargs="+", default=["entries", "fast"], choices=SETS)
-    parser.add_argument("--limit", type=int, default=512, help="MB of memory, page cache included; 0: none")
+    parser.add_argument("--limit", type=int, default=512, help="MB of memory with page cache (0: no limit)")
     parser.add_argument("--bandwidths", type=int, nargs="*", default=[200], metavar="MB/S")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--seconds", type=float, default=30.0, help="of an epoch, at most")
+    parser.add_argument("--seconds", type=float, default=30.0, help="most seconds per epoch")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "cold_records.json")
     return parser.parse_args(argv)

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_columns.py [--samples 10000000] [--workdir FOLDER]
 
-Makes two sets with boxes (7 a sample), their classes and a number, one of --samples and one of a hundredth of
-them, and opens both in 1 and in 8 processes that each gather batches of 256 random samples. The files are in
+It makes two sets with boxes (7 per sample), their classes and a number, one of --samples and one of a
+hundredth, and opens both in 1 and in 8 processes, which gather batches of 256 random samples. Files are in
 the page cache. "own" is anonymous memory; mapped pages are page cache, shared by all processes.
 """
 
@@ -100,8 +100,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--samples", type=int, default=10_000_000)
-    parser.add_argument("--processes", type=int, default=8, help="at once, beside one")
-    parser.add_argument("--workdir", type=Path, help="where the sets are made (default: a temporary folder)")
+    parser.add_argument("--processes", type=int, default=8, help="processes at once, compared with one")
+    parser.add_argument("--workdir", type=Path, help="folder of the sets (default: a temporary one)")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--output", type=Path, default=Path("build/bench/columns.json"))
     return parser.parse_args(argv)

@@ -5,12 +5,12 @@
 
     python benchmarks/bench_dali.py IMAGE_FOLDER --ways bare,records,rebuilt,native
 
-Needs DALI in this interpreter's environment (pip install "fastload[dali]"). runs/dali.py has the ways. Each
-is one process; they take turns, and rest until nothing is being loaded ahead. A ratio is formed of the two
-figures of a round: how many times the bare pipeline's time, and its CPU time, an image takes. CPU time is the
-process's, its rest included. What the loader adds is work of the consumer's thread: its CPU time is what to
-look at where the machine is busy (the bare pipeline's is for feeding, which the loader does, too). The ways
-``records`` and ``rebuilt`` read a set of coefficient records, the others the JPEGs.
+It needs DALI in this interpreter's environment (pip install "fastload[dali]"). runs/dali.py has the ways.
+Each is one process; they take turns, and rest until nothing is being loaded ahead. A ratio compares the two
+figures of a round: an image's time, and CPU time, over the bare pipeline's. CPU time is the process's, its
+rest included. The loader's addition is work of the consumer's thread: look at its CPU time if the machine is
+busy (the bare pipeline's is for feeding, which the loader also does). The ways ``records`` and ``rebuilt``
+read a set of coefficient records, the others the JPEGs.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--ways",
         type=lambda text: text.split(","),
         default=list(WAYS),
-        help=f"of {','.join((*WAYS, *OF_RECORDS))}",
+        help=f"some of {','.join((*WAYS, *OF_RECORDS))}",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batches", type=int, default=20, help="of 128 images, in a round")
+    parser.add_argument("--batches", type=int, default=20, help="batches of 128 images per round")
     parser.add_argument("--repeats", type=int, default=2 * MINIMUM_REPEATS)
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "dali.json")
     arguments = parser.parse_args(argv)

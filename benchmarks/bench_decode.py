@@ -1,12 +1,12 @@
-"""Microseconds an image of each stage of the JPEG decoder, beside libjpeg-turbo's full decode.
+"""Microseconds per image of each stage of the JPEG decoder, beside libjpeg-turbo's full decode.
 
     python benchmarks/bench_decode.py IMAGE_FOLDER [--repeats 7] [--simd avx2] [--spacings 0,64]
 
 One thread, files in memory, pixels dropped as soon as they are made. The region is a random crop as
 RandomResizedCrop draws it (area 0.08 to 1, ratio 3/4 to 4/3), the same in each round. A round takes all
-images once by each way of decoding, in turn. Printed are medians of the rounds' means and, in brackets,
-the lowest and highest round. "floor" adds up each image's fastest round: what neighbours on the machine
-cannot add to. Files that fastload's own decoder leaves to libjpeg-turbo are counted and left out.
+images once by each way of decoding, in turn. It prints medians of the rounds' means and, in brackets, the
+lowest and highest round. "floor" adds up each image's fastest round, which other work on the machine does
+not affect. Files that fastload's own decoder leaves to libjpeg-turbo are counted and left out.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="any folder of JPEGs")
+    parser.add_argument("folder", type=Path, help="folder of JPEGs")
     parser.add_argument("--repeats", type=int, default=7, help="rounds, at least 5 (default 7)")
-    parser.add_argument("--simd", default="avx512", help="scalar, avx2 or avx512: an upper bound")
-    parser.add_argument("--spacings", default="0,64", help="of entry points: pixels, 0 for rows of MCUs")
+    parser.add_argument("--simd", default="avx512", help="highest instruction set: scalar, avx2 or avx512")
+    parser.add_argument("--spacings", default="0,64", help="pixels between entry points (0: MCU rows)")
     parser.add_argument("--output", type=Path, help="write every round's figures as JSON")
     arguments = parser.parse_args()
     if arguments.repeats < 5:

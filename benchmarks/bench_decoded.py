@@ -1,11 +1,11 @@
-"""What the cache's decoded tier gains: crops cut from pixels in memory, beside decoding the records.
+"""What the cache's decoded tier gains: crops of pixels in memory, beside decoding the records.
 
     python benchmarks/bench_decoded.py IMAGE_FOLDER
 
-For each side: the bytes of a picture, images per second (and per CPU second) when all pictures are ready in
+For each side: the bytes per picture, images per second (and per CPU second) when all pictures are ready in
 the cache, and when none has room and each is decoded whole and scaled for its crop. They take turns with a
 loader without the tier, and with one whose cache keeps coefficient records; ratios are of the same turn. Each
-run is a loader of its own, measured from its second epoch on, when everything that has room is there. The
+run has its own loader, measured from its second epoch on, when everything that has room is cached. The
 records are in the page cache.
 """
 

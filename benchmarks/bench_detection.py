@@ -61,20 +61,20 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("images", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--jobs", help="default: all that fastload has; with --rivals-only all there are")
+    parser.add_argument("--jobs", help="jobs (default: all that fastload has; with --rivals-only all)")
     parser.add_argument(
         "--rivals", default="", help="torchvision=PYTHON,ultralytics=PYTHON,webdataset=PYTHON"
     )
     parser.add_argument(
         "--rivals-in", type=Path, help="where install_rival.sh made torch_pil, ultralytics, wds"
     )
-    parser.add_argument("--rivals-only", action="store_true", help="one side, for all jobs")
-    parser.add_argument("--count", type=int, default=2000, help="pictures of the set")
-    parser.add_argument("--workers", default="2,3", help="numbers of workers that the rivals may choose from")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="fastload's")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each round")
+    parser.add_argument("--rivals-only", action="store_true", help="run the rivals alone, for all jobs")
+    parser.add_argument("--count", type=int, default=2000, help="pictures in the set")
+    parser.add_argument("--workers", default="2,3", help="worker counts that the rivals may choose from")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="its threads")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per round")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--work", type=Path, help="keep the sets here, for a next time")
+    parser.add_argument("--work", type=Path, help="folder that keeps the sets for the next run")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "detection.json")
     options = parser.parse_args(argv)
     check_repeats(options.repeats)

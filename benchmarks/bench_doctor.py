@@ -2,10 +2,10 @@
 
     python benchmarks/bench_doctor.py IMAGES [--only NAME ...] [--seconds 3] [--rounds 3] [--workdir FOLDER]
 
-Each scenario (doctor/scenarios.py) is a process of its own: a training loop runs and is watched, the doctor
-examines it, then the loop as it is and the mended one run in turns. The step waits as for a GPU, or computes.
-IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a CPU quota) or
-torchvision is skipped where it is not to be had, and said.
+Each scenario (doctor/scenarios.py) runs in its own process: a training loop runs and is watched, the doctor
+examines it, then the loop as it is and the mended one take turns. The step waits as for a GPU, or computes.
+IMAGES is a folder of some hundred JPEGs in class folders. What needs root (a slow disk, a CPU quota) or
+torchvision is skipped without it, with a message.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def parse(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each run of a loop")
-    parser.add_argument("--rounds", type=int, default=3, help="of the loop as it is and mended, in turns")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds that the doctor may take")
-    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="scenarios to run")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per run of a loop")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of the loop as it is and mended")
+    parser.add_argument("--limit", type=float, default=60.0, help="the doctor's time limit in seconds")
+    parser.add_argument("--workdir", type=Path, help="folder that keeps the sets made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "doctor.json")
     return parser.parse_args(given)
 

@@ -4,10 +4,10 @@
 
 The folder's JPEGs are packed once, repeated until an epoch has ``--images``. The loader runs the train
 job (RandomResizedCrop(224), flip, uint8) on that set with each spacing, with one thread and with
-``--threads``, in turns. "build" is making entries.fli, "decode" decoding all of each JPEG without entry
-points, by fastload's own decoder and (where libturbojpeg is installed) by libjpeg-turbo. "cold" is the
-train job for one epoch after the kernel was told to drop the set from the page cache; how much of the
-set was then read from storage is printed beside it, because a kernel may keep what it likes.
+``--threads``, in turns. "build" makes entries.fli, "decode" decodes all of each JPEG without entry points,
+by fastload's own decoder and (if libturbojpeg is installed) by libjpeg-turbo. "cold" is the train job for
+one epoch after the kernel was told to drop the set from the page cache; beside it is how much of the set
+was then read from storage, because a kernel may keep some of it.
 
 Ratios are of images per CPU second of all threads, which suffers less than images per second when other
 processes run; those of "cold" are of images per second.
@@ -167,10 +167,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--spacings", nargs="+", default=list(SPACINGS), metavar="none|row|PIXELS")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
-    parser.add_argument("--images", type=int, default=4000, help="an epoch has at least so many")
-    parser.add_argument("--cold", action="store_true", help="measure with an empty page cache, too")
-    parser.add_argument("--workdir", type=Path, help="on the file system to be measured")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured seconds per run, after warm-up")
+    parser.add_argument("--images", type=int, default=4000, help="least images per epoch")
+    parser.add_argument("--cold", action="store_true", help="also measure with an empty page cache")
+    parser.add_argument("--workdir", type=Path, help="folder on the file system to measure")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "entries.json")
     arguments = parser.parse_args(argv)
     for text in arguments.spacings:

@@ -3,9 +3,8 @@
     python benchmarks/bench_few_cores.py IMAGE_FOLDER                        # on a GPU; 2, 4 and 6 cores
     python benchmarks/bench_few_cores.py IMAGE_FOLDER --device cpu --cores 1 # to try it
 
-As bench_starvation.py, but everything that belongs to a training process, its loader's threads included, has
-so many cores and no more. The loaders have a thread, or a worker, for each. ``fastload_dali_auto`` has both
-decoders at once.
+As bench_starvation.py, but a training process, its loader's threads included, is limited to a number of
+cores. The loaders have one thread or worker per core. ``fastload_dali_auto`` has both decoders at once.
 """
 
 from __future__ import annotations
@@ -36,20 +35,20 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("folder", type=Path, metavar="IMAGE_FOLDER")
-    add("--device", choices=("cuda", "cpu"), help="default: cuda where there is any")
+    add("--device", choices=("cuda", "cpu"), help="device (default: cuda if there is one)")
     add(
         "--models",
         type=lambda text: text.split(","),
-        help="default: resnet18,resnet50,vit_s; on the CPU resnet8",
+        help="models (default: resnet18,resnet50,vit_s; on the CPU resnet8)",
     )
     add("--feeds", type=lambda text: text.split(","), default=list(FEEDS), help=",".join(FEEDS))
-    add("--cores", default="2,4,6", help="(%(default)s)")
-    add("--amp", choices=("off", "bf16", "fp16"), help="default: bf16; on the CPU off")
-    add("--batch", type=int, help="images a step; default: 128, on the CPU 16")
-    add("--size", type=int, help="pixels a side of the crops; default: 224, on the CPU 64")
+    add("--cores", default="2,4,6", help="numbers of cores (%(default)s)")
+    add("--amp", choices=("off", "bf16", "fp16"), help="mixed precision (default: bf16; on the CPU off)")
+    add("--batch", type=int, help="images per step (default: 128, on the CPU 16)")
+    add("--size", type=int, help="side of the crops in pixels (default: 224, on the CPU 64)")
     add("--rounds", type=int, default=MINIMUM_REPEATS)
-    add("--seconds", type=float, default=1.0, help="of each round (%(default)s)")
-    add("--images", type=int, default=8000, help="an epoch has at least so many files (%(default)s)")
+    add("--seconds", type=float, default=1.0, help="seconds per round (%(default)s)")
+    add("--images", type=int, default=8000, help="least files per epoch (%(default)s)")
     add("--output", type=Path, default=HERE.parent / "build" / "bench" / "few_cores.json")
     options = parser.parse_args(argv)
     options.device = options.device or ("cuda" if cuda_is_there() else "cpu")

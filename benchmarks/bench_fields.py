@@ -2,7 +2,7 @@
 
     python benchmarks/bench_fields.py IMAGE_FOLDER
 
-The pictures are packed twice: with a label; and with a label, 4 scalars, 0 to 13 rows of 5 floats and a
+The pictures are packed twice: with a label, and with a label, 4 scalars, 0 to 13 rows of 5 floats and a
 caption. Loaders of both take turns (A B, then B A), each measured from its third batch to the end of an
 epoch. bench_columns.py opens large sets.
 """
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument("--count", type=int, default=4096, help="samples, the images again and again")
+    parser.add_argument("--count", type=int, default=4096, help="number of samples; the images are repeated")
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=max(7, MINIMUM_REPEATS))
     options = parser.parse_args(arguments)

@@ -1,10 +1,10 @@
-"""Which settings of a loader matter, beside those that autotune moves? Each swept alone, values in turns.
+"""Which settings of a loader matter, beside those that autotune moves? A sweep of each, its values in turns.
 
     python benchmarks/bench_knobs.py IMAGES [--seconds 1] [--rounds 3] [--workdir FOLDER]
 
-Threads and prefetch on pictures of about one size and on uneven ones; the buffers of reading ahead (bytes,
-and so how many records are announced) on cold records of a disk as it is, of one with few bytes and of one
-with few reads a second (both need root). What a cache's size gives is in docs/measured/cache.md.
+Threads and prefetch on pictures of about one size and on uneven ones; the buffers of read-ahead (bytes, and
+so how many records are announced) on cold records of a disk as it is, of one limited in bytes and of one
+limited in reads per second (both need root). docs/measured/cache.md has the effect of a cache's size.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def main(given: list[str] | None = None) -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each run of a loop")
-    parser.add_argument("--rounds", type=int, default=3, help="of all values of a setting, in turns")
-    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per run of a loop")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of all values of a setting")
+    parser.add_argument("--workdir", type=Path, help="folder that keeps the sets made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "knobs.json")
     options = parser.parse_args(given)
     rows = []

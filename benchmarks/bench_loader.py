@@ -5,12 +5,11 @@
     python benchmarks/bench_loader.py IMAGE_FOLDER --rivals-in FOLDER --sweep    # each at its best
     python benchmarks/bench_loader.py IMAGE_FOLDER --rivals dali_fused=/envs/dali/bin/python tf=...
 
-The jobs are in loaders/jobs.py, what each candidate computes in loaders/candidates/ and README.md. Images a
-second are counted over whole rounds of batches after a warm-up; the consumer does nothing but take batches.
-"First batch" is from the start of the process, imports included; "after imports" leaves those out.
-"workers" are threads where a loader has them.
-Memory is the peak PSS of all processes of the run, in MB: anonymous + mapped files. "kB an image" is
-what a candidate reads: of the set that it wrote, or of the files.
+The jobs are in loaders/jobs.py; what each candidate computes is in loaders/candidates/ and README.md. Images
+per second are counted over whole rounds of batches after a warm-up; the consumer does nothing but take
+batches. "First batch" is from the start of the process, imports included; "after imports" leaves those out.
+"workers" are threads if a loader has them. Memory is the peak PSS of all processes of the run, in MB:
+anonymous + mapped files. "kB an image" is what a candidate reads of the set that it wrote, or of the files.
 """
 
 from __future__ import annotations
@@ -147,23 +146,23 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--rivals", nargs="+", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--rivals-in", nargs="+", type=Path, default=[], metavar="FOLDER",
-                        help="all rivals that install_rival.sh put there")  # fmt: skip
-    parser.add_argument("--only", type=lambda text: text.split(","), help="these candidates, by comma")
+                        help="folder of the rivals that install_rival.sh made")  # fmt: skip
+    parser.add_argument("--only", type=lambda text: text.split(","), help="candidates, by comma")
     parser.add_argument("--baseline", default=BASELINE)
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured seconds per run, after warm-up")
     parser.add_argument("--jobs", type=lambda text: text.split(","), default=list(DEFAULT_JOBS),
-                        help=f"of {','.join(JOBS)}")  # fmt: skip
-    parser.add_argument("--threads", type=int, help="of every candidate; by default as many as cores")
-    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="other than --threads")
+                        help=f"some of {','.join(JOBS)}")  # fmt: skip
+    parser.add_argument("--threads", type=int, help="threads per candidate (default: the cores)")
+    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="workers if not --threads")
     parser.add_argument("--sweep", nargs="?", const="", metavar="N,N",
                         help="try these counts of workers at the first job, and measure each candidate with"
                         " its best; without counts: 1, and 1, 1.5 and 2 times the cores")  # fmt: skip
-    parser.add_argument("--sweep-seconds", type=float, default=1.0, help="of each try")
-    parser.add_argument("--cpus", type=int, help="run on so many of the CPUs there are")
-    parser.add_argument("--one-thread", action="store_true", help="the train jobs with one thread, too")
-    parser.add_argument("--images", type=int, default=8000, help="an epoch has at least so many files")
-    parser.add_argument("--workdir", type=Path, help="keeps what candidates write for the next run")
+    parser.add_argument("--sweep-seconds", type=float, default=1.0, help="seconds per try")
+    parser.add_argument("--cpus", type=int, help="number of CPUs to run on")
+    parser.add_argument("--one-thread", action="store_true", help="also run the train jobs with one thread")
+    parser.add_argument("--images", type=int, default=8000, help="least files per epoch")
+    parser.add_argument("--workdir", type=Path, help="folder that keeps what candidates write")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "loader.json")
     arguments = parser.parse_args(argv)
     if arguments.cpus:

@@ -4,10 +4,10 @@
 
 Three runs, each with a curve of the memory (PSS of all processes, MB) from the first batch on: fastload
 over a synthetic index of --records records, fastload over one of a thousandth of them, and torch's
-DataLoader over a Python list of as many paths. The records all lie in one small shard of the folder's
-first images, so that the index is the only thing that is large. Anonymous memory is what counts: pages
-of mapped files (the index) are page cache, which the kernel drops when it needs the room.
-Then the time to the first batch of the large one, at least five times.
+DataLoader over a Python list of as many paths. All records lie in one small shard of the folder's first
+images, so that only the index is large. What counts is anonymous memory: pages of mapped files (the index)
+are page cache, which the kernel drops when it needs the room. Then it measures the time to the first batch
+of the large set, at least five times.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--records", type=int, default=14_000_000)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each curve")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds per curve")
     parser.add_argument(
-        "--repeats", type=int, default=MINIMUM_REPEATS, help="for the time to the first batch"
+        "--repeats", type=int, default=MINIMUM_REPEATS, help="repeats of the time to the first batch"
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "memory.json")

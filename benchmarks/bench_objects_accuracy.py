@@ -3,11 +3,11 @@
     python benchmarks/bench_objects_accuracy.py --seeds 3
 
 On made sets (tests/reference/made_detection.py): 128x128 pictures of up to four shapes of six classes. A
-small detector without anchors (five convolutions, a peak for each centre, as CenterNet) and a U-Net of three
-levels (examples/tasks/segmentation.py) train from nothing, with horizontal flips, from torch's DataLoader
-over a plain Dataset and from fastload's. Judged on other pictures: pycocotools' average precision at an
-overlap of 0.5 and from 0.5 to 0.95, and the mean IoU of the seven classes of pixels. The difference of the
-loaders is beside the spread over seeds.
+small detector without anchors (five convolutions, a peak for each centre, as in CenterNet) and a U-Net of
+three levels (examples/tasks/segmentation.py) train from scratch, with horizontal flips, from torch's
+DataLoader over a plain Dataset and from fastload's. They are judged on other pictures by pycocotools' average
+precision at an overlap of 0.5 and from 0.5 to 0.95, and by the mean IoU of the seven classes of pixels. The
+difference between the loaders is printed beside the spread over seeds.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=3)
     steps = {name: task.steps for name, task in TASKS.items()}
-    parser.add_argument("--steps", type=int, help=f"of each training; default: {steps}")
+    parser.add_argument("--steps", type=int, help=f"steps per training (default: {steps})")
     parser.add_argument("--pictures", type=int, default=600)
     parser.add_argument("--tasks", default=",".join(TASKS))
     options = parser.parse_args(argv)

@@ -1,11 +1,11 @@
-"""Microseconds a picture of each operation on pixels, by instruction set, beside Pillow.
+"""Microseconds per picture of each operation on pixels, by instruction set, beside Pillow.
 
     python benchmarks/bench_operations.py [--size 224] [--only hue,equalize] [--repeats 9]
 
-One thread, the thread's own CPU time; instruction sets and Pillow take turns. Median and spread, (greatest -
-least) / median, of the repeats; copying the picture, which the first row has, is taken off the core's. The
-picture is a photograph's like: smooth, with noise. Pillow's are the calls of torchvision and timm on a PIL
-picture, without their Python around.
+One thread, in its own CPU time; instruction sets and Pillow take turns. The table has the median and spread,
+(greatest - least) / median, of the repeats; the time to copy the picture (first row) is subtracted from the
+core's. The picture is like a photograph: smooth, with noise. Pillow's rows are the calls of torchvision and
+timm on a PIL picture, without the Python around them.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def without_copy(results: Results) -> Results:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="rows of the registry, with commas between")
+    parser.add_argument("--only", default="", help="operations to run, separated by commas")
     add_options(parser)
     options = parsed(parser)
     only = set(filter(None, options.only.split(",")))

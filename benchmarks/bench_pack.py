@@ -3,15 +3,14 @@
     python benchmarks/bench_pack.py IMAGE_FOLDER [--bytes 900MB 3.5GB] [--rivals-in FOLDER]
     python benchmarks/bench_pack.py --annotations 1000000 10000000
 
-The folder's JPEGs are copied into a temporary folder, as often as it takes for each size; so the page
-cache is warm, and every file has its own pages. Candidates take turns, at least five times each. The
-clock starts after the imports. fastload syncs all shards to the device before it publishes them, which
-only ``cp_sync`` does, too; ``unsynced`` is fastload without it, for comparison with the others. Rivals
-are run by the interpreters of ``--rivals-in`` (see install_rival.sh): FOLDER/wds, FOLDER/mds,
-FOLDER/litdata, FOLDER/ffcv.
+The folder's JPEGs are copied into a temporary folder, as often as each size needs; so the page cache is
+warm, and every file has its own pages. Candidates take turns, at least five times each. The clock starts
+after the imports. fastload syncs all shards to the device before it publishes them, which otherwise only
+``cp_sync`` does; ``unsynced`` is fastload without it, for comparison with the others. The interpreters of
+``--rivals-in`` run the rivals (see install_rival.sh): FOLDER/wds, FOLDER/mds, FOLDER/litdata, FOLDER/ffcv.
 
-``--annotations``: sets of COCO's with so many annotations (20 of each image, with outlines of 20 points) and
-next to no pixels: annotations a second, and whether memory depends on their number.
+``--annotations``: COCO sets with these numbers of annotations (20 per image, with outlines of 20 points) and
+hardly any pixels: annotations per second, and whether memory depends on their number.
 """
 
 from __future__ import annotations
@@ -136,12 +135,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, nargs="?", metavar="IMAGE_FOLDER")
     parser.add_argument("--bytes", nargs="+", default=["900MB"], metavar="SIZE", help="sizes of the sets")
-    parser.add_argument("--annotations", nargs="+", type=int, default=[], metavar="N", help="sets of COCO's")
+    parser.add_argument("--annotations", nargs="+", type=int, default=[], metavar="N", help="per COCO set")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--rivals-in", type=Path, metavar="FOLDER")
     parser.add_argument(
-        "--workdir", type=Path, help="on the file system to be measured; default: build/bench"
+        "--workdir", type=Path, help="folder on the file system to measure (default: build/bench)"
     )
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "pack.json")
     arguments = parser.parse_args(argv)

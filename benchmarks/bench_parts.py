@@ -1,11 +1,11 @@
-"""Large pictures in a store: what reading their parts alone saves, and where it switches itself off.
+"""Large pictures in a store: what reading only parts of them saves, and where that switches itself off.
 
     python benchmarks/bench_parts.py [--pictures 24] [--latency 0.02] [--bandwidth 50e6]
 
-Pictures are made here: 4000 x 3000 pixels, 4:2:0, of some 3 MB, and 80 times as many of 500 x 375. The
-store is tests/reference/fault_server.py in a process of its own, on loopback, with a latency for each
-request and a bandwidth for all together. "whole" reads the same set with entry points and without parts.
-Runs alternate; each opens the set anew and goes through two epochs, of which the second one counts.
+It makes pictures of 4000 x 3000 pixels, 4:2:0, some 3 MB each, and 80 times as many of 500 x 375. The store
+is tests/reference/fault_server.py in its own process, on loopback, with a latency per request and a bandwidth
+for all together. "whole" reads the same set with entry points and without parts. Runs alternate; each opens
+the set anew and goes through two epochs, of which the second counts.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pictures", type=int, default=24)
-    parser.add_argument("--latency", type=float, default=0.02, help="seconds")
-    parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes a second")
+    parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
+    parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes per second")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     print("| pictures | scale from | | pictures/s | MB a picture | requests a picture |\n" + "|---" * 6 + "|")

@@ -1,15 +1,15 @@
-"""One slow sample stalls nobody: the share of what the mean cost allows that is reached with a heavy tail.
+"""Slow samples stall nobody: with a heavy tail, the share reached of the rate that the mean cost allows.
 
     python benchmarks/bench_prefetch.py
 
-One sample in a hundred takes 100 times as long as the others. Decoding is a sleep here (it needs no core, so
-any number of threads can be tried anywhere), everything else is the real thing: engine, slots, loader. With
-the mean cost m of a sample and t threads, t / m samples a second is what a perfect schedule reaches. Two
-numbers beside it: the same loader with samples that all cost m, and the bound of a loader whose unit of work
-is a batch, each of which waits for its own slow samples (computed, not run).
+One sample in a hundred takes 100 times as long as the others. Decoding is a sleep (it needs no core, so that
+any number of threads can be tried anywhere); engine, slots and loader are the real ones. With the mean cost m
+of a sample and t threads, a perfect schedule reaches t / m samples per second. Beside it are the same loader
+with samples that all cost m, and the bound of a loader whose unit of work is a batch, each of which waits for
+its own slow samples (computed, not run).
 
-The consumer takes batches in order and the order is checked. How far a slow sample can be from the batch that
-the consumer waits for is prefetch_factor: until it is done, the other threads need that many batches of work.
+The consumer takes batches in order, which is checked. prefetch_factor says how far a slow sample can be from
+the batch that the consumer waits for: until it is done, the other threads need that many batches of work.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--batches", type=int, default=30, help="an epoch")
-    parser.add_argument("--prefetch", default="2,4", help="prefetch_factors to try")
-    parser.add_argument("--milliseconds", type=float, default=2.0, help="of a quick sample")
+    parser.add_argument("--batches", type=int, default=30, help="batches per epoch")
+    parser.add_argument("--prefetch", default="2,4", help="values of prefetch_factor to try")
+    parser.add_argument("--milliseconds", type=float, default=2.0, help="milliseconds per quick sample")
     parser.add_argument("--repeats", type=int, default=5)
     return parser.parse_args(arguments)
 

@@ -1,16 +1,16 @@
-"""Several ranks on one machine: images a second, memory, and how soon an error and a restart are there.
+"""Several ranks on one machine: images per second, memory, and how fast an error and a restart are.
 
     python benchmarks/bench_ranks.py IMAGE_FOLDER
 
 Ranks are processes that join a gloo group, as torchrun starts them; together they have as many threads as
-there are cores (at least one each) and batches of 256 images. "loader MB" is what a rank's loader adds to a
-rank that makes none: proportional set size, anonymous and mapped files. The restart goes on at 90% of an
-epoch of --records synthetic samples, whose index is as large as that of a real dataset without names.
+there are cores (at least one each) and batches of 256 images. "loader MB" is what a loader adds to a rank
+without one: proportional set size, anonymous and mapped files. The restart resumes at 90% of an epoch of
+--records synthetic samples, whose index is as large as that of a real dataset without names.
 
     python benchmarks/bench_ranks.py IMAGE_FOLDER --only memory
 
 What the training processes of a node hold: fastload with the set in the node cache, and torch's DataLoader
-with worker processes; two threads or workers a rank (runs/rank_memory.py says how).
+with worker processes; two threads or workers per rank (runs/rank_memory.py says how).
 """
 
 from __future__ import annotations
@@ -126,16 +126,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--ranks", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4, 8]
     )
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all ranks together"
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of all ranks together"
     )
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=["rate", "idle", "kill", "resume"]
     )
     parser.add_argument("--records", type=int, default=100_000_000 // PAGE * PAGE)
-    parser.add_argument("--images", type=int, default=100 * PAGE, help="in an epoch of the other questions")
+    parser.add_argument("--images", type=int, default=100 * PAGE, help="images per epoch of the others")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--once", action="store_true", help="every run once, to the JSON file only")
+    parser.add_argument("--once", action="store_true", help="run once, and write only the JSON file")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "ranks.json")
     return parser.parse_args(argv)
 

@@ -3,9 +3,9 @@
     python benchmarks/bench_recipes.py IMAGE_FOLDER --rivals torch_pil=/envs/torch_pil/bin/python
     python benchmarks/bench_recipes.py IMAGE_FOLDER --rivals-in FOLDER --workers torch_pil=3
 
-recipes/named.py says what they are; torch's side is torchvision's and timm's own code (install_rival.sh
-torch_pil). First bench_loader.py with the recipes as jobs, whose options this takes; then what each recipe
-costs beside the classic one (train_f32), and the operations' shares of it.
+recipes/named.py defines them; torch's side is torchvision's and timm's own code (install_rival.sh torch_pil).
+First it runs bench_loader.py, whose options it takes, with the recipes as jobs; then it measures what each
+recipe costs beside the classic one (train_f32), and the operations' shares of that.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Reading from a store: what the client costs, and how much of a line a cold epoch uses.
+"""Reading from a store: what the client costs, and how much of the bandwidth a cold epoch uses.
 
     python benchmarks/bench_remote.py [--workdir FOLDER] [--records 4000] [--latency 0.02] [--bandwidth 100e6]
 
-The store is tests/reference/fault_server.py in a process of its own, on loopback. For the client it has an
-object in memory and no bound; its Python threads bound GB/s: what counts is the client's CPU time. For
-the loader it keeps a latency for each request and a bandwidth for all together, and has a set of raw pictures
-(110,592 bytes each), so that decoding costs nothing; each run opens it by URL with nothing kept on the node.
-"of the line" is what was fetched, with what the next epoch begins with, "of the epoch" the epoch's records
-alone; a round trip is the latency, and connections are made without one. What the line itself needs for
-the first batch's bytes is no round trip, and shown by itself.
+The store is tests/reference/fault_server.py in its own process, on loopback. For the client it has an object
+in memory and no limit; its Python threads limit GB/s, so what counts is the client's CPU time. For the loader
+it keeps a latency per request and a bandwidth for all together, and has a set of raw pictures (110,592 bytes
+each), so that decoding costs nothing; each run opens it by URL with nothing kept on the node. "of the line"
+counts all that was fetched, with the beginning of the next epoch; "of the epoch" only the epoch's records. A
+round trip is the latency, and connections are made without one. The time that the line itself needs for the
+first batch's bytes is not a round trip, and is shown separately.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--workdir", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--records", type=int, default=4000)
-    parser.add_argument("--latency", type=float, default=0.02, help="seconds")
-    parser.add_argument("--bandwidth", type=float, default=100e6, help="bytes a second")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of a run of the client")
+    parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
+    parser.add_argument("--bandwidth", type=float, default=100e6, help="bytes per second")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per run of the client")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--output", type=Path, default=Path("build/bench"))
     return parser.parse_args(argv)

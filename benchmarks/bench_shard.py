@@ -1,25 +1,24 @@
-"""Reading records from storage: cold page cache, a set larger than the memory it may use.
+"""Reading records from storage with a cold page cache, of a set larger than the memory limit.
 
     python benchmarks/bench_shard.py --workdir FOLDER [--gigabytes 2] [--limit 512] [--more] [--images FOLDER]
 
-Makes a set of raw pictures of 110,592 random bytes in each format below FOLDER, which lies on the disk to
-be measured, and removes it afterwards. Every run is a process in a memory cgroup of its own with
-``--limit`` MB, page cache included (needs root; v1 or v2), and begins with the set dropped from the page
-cache. A run of the loader is two epochs, or ``--seconds`` of each: the first with its start-up, and one more,
-which is as cold, for the set is larger than the limit. Nothing is decoded, pixels are copied into the batch.
-``exact`` is compared with random reads of a record's size, ``block`` with
-sequential ones, by ``--depths`` requests at a time, which are tried first. "lmdb stock" is py-lmdb in random
-order, with as many threads as the loader decodes with.
+It makes a set of raw pictures of 110,592 random bytes in each format below FOLDER, which lies on the disk to
+measure, and removes it afterwards. Every run is a process in its own memory cgroup of ``--limit`` MB, page
+cache included (needs root; v1 or v2), and begins with the set dropped from the page cache. A run of the
+loader is two epochs, or ``--seconds`` of each: the first includes the start-up, the second is as cold because
+the set is larger than the limit. Nothing is decoded; pixels are copied into the batch. ``exact`` is compared
+with random reads of a record's size, ``block`` with sequential ones, with ``--depths`` requests at a time,
+which are tried first. "lmdb stock" is py-lmdb in random order, with as many threads as the loader.
 
-Disks that others use change their speed from second to second. So each run of the loader lies between two
-of the disk, on the same files, and is compared with their mean; the table has the median, the lowest and
-the highest of these ratios. The default takes five to eight minutes.
+The speed of a shared disk changes from second to second. So each run of the loader lies between two of the
+disk, on the same files, and is compared with their mean; the table has the median, the lowest and the highest
+of these ratios. The default takes five to eight minutes.
 
 The window of ``block`` is what a quarter of the memory can hold at once, at most the default: a larger one
 is read in smaller pieces.
 
-``--more`` adds the loader in order, and as it was without reading ahead. With ``--images`` it also runs on
-real JPEGs, repeated until they are ``--gigabytes`` large: cold within the limit and warm without one.
+``--more`` adds the loader in order, and without read-ahead. With ``--images`` it also runs on real JPEGs,
+repeated until they are ``--gigabytes`` large: cold within the limit and warm without one.
 """
 
 from __future__ import annotations
@@ -215,18 +214,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workdir", type=Path, required=True, help="on the disk to be measured")
+    parser.add_argument("--workdir", type=Path, required=True, help="folder on the disk to measure")
     parser.add_argument("--images", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--gigabytes", type=float, default=2.0, help="of each set")
-    parser.add_argument("--limit", type=int, default=512, help="MB of memory, page cache included; 0: none")
+    parser.add_argument("--gigabytes", type=float, default=2.0, help="gigabytes per set")
+    parser.add_argument("--limit", type=int, default=512, help="MB of memory with page cache (0: no limit)")
     parser.add_argument("--formats", nargs="*", default=["arrow", "lmdb", "hdf5"])
     parser.add_argument("--depths", type=int, nargs="*", default=list(DEPTHS), help="requests at a time")
-    parser.add_argument("--window", type=int, default=0, help="of shuffle='block', records; 0: what fits")
+    parser.add_argument("--window", type=int, default=0, help="records per block window (0: what fits)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of an epoch, at most")
-    parser.add_argument("--disk-seconds", type=float, default=1.0, help="of a run without fastload")
-    parser.add_argument("--more", action="store_true", help="in order, and without reading ahead, too")
+    parser.add_argument("--seconds", type=float, default=4.0, help="most seconds per epoch")
+    parser.add_argument("--disk-seconds", type=float, default=1.0, help="seconds per run without fastload")
+    parser.add_argument("--more", action="store_true", help="also run in order, and without read-ahead")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "shard.json")
     return parser.parse_args(argv)
 

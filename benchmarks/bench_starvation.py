@@ -3,9 +3,9 @@
     python benchmarks/bench_starvation.py IMAGE_FOLDER                     # ResNet-18 and ResNet-50 on a GPU
     python benchmarks/bench_starvation.py IMAGE_FOLDER --device cpu        # a small network, to try it
 
-"synthetic" are two random batches that already lie on the device: the bound. The other feeds are in
-starvation/feeds.py. Mixed precision, channels_last, cuDNN's search for algorithms. All feeds train in
-turns, each in a process that stays alive; medians of at least five rounds and their range.
+"synthetic", the bound, has two random batches that already lie on the device. The other feeds are in
+starvation/feeds.py. Training uses mixed precision, channels_last and cuDNN's search for algorithms. The feeds
+take turns, each in a process that stays alive; figures are medians and ranges of at least five rounds.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("folder", type=Path, metavar="IMAGE_FOLDER")
-    add("--device", choices=("cuda", "cpu"), help="default: cuda where there is any")
+    add("--device", choices=("cuda", "cpu"), help="device (default: cuda if there is one)")
     add("--models", type=lambda text: text.split(","), help="default: resnet18,resnet50; on the CPU resnet8")
     add("--feeds", type=lambda text: text.split(","), default=list(FEED_NAMES), help=",".join(FEED_NAMES))
-    add("--amp", choices=("off", "bf16", "fp16"), help="default: bf16; on the CPU off")
-    add("--batch", type=int, help="images a step; default: 256, on the CPU 16")
-    add("--size", type=int, help="pixels a side of the crops; default: 224, on the CPU 64")
-    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each loader (%(default)s)")
+    add("--amp", choices=("off", "bf16", "fp16"), help="mixed precision (default: bf16; on the CPU off)")
+    add("--batch", type=int, help="images per step (default: 256, on the CPU 16)")
+    add("--size", type=int, help="side of the crops in pixels (default: 224, on the CPU 64)")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads per loader (%(default)s)")
     add("--repeats", type=int, default=MINIMUM_REPEATS)
-    add("--seconds", type=float, default=3.0, help="measured in each round, after warm-up (%(default)s)")
-    add("--budget", type=float, help="seconds for everything: shorter rounds, and none begins later")
-    add("--images", type=int, default=8000, help="an epoch has at least so many files (%(default)s)")
+    add("--seconds", type=float, default=3.0, help="measured seconds per round, after warm-up (%(default)s)")
+    add("--budget", type=float, help="time limit in seconds: shortens rounds, and none begins later")
+    add("--images", type=int, default=8000, help="least files per epoch (%(default)s)")
     add("--output", type=Path, default=HERE.parent / "build" / "bench" / "starvation.json")
     options = parser.parse_args(argv)
     options.device = options.device or ("cuda" if cuda_is_there() else "cpu")

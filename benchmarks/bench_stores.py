@@ -5,10 +5,10 @@
 The store is SeaweedFS on loopback, behind a line of stated latency (of each request) and bandwidth (of all
 together): tests/reference. Each reader has the pictures in its own format and reads two epochs, shuffled, in
 batches of 64, cropped and flipped to uint8 (readers/ says how), the first with nothing on the node, the
-second from what it kept there.
+second with what it kept there.
 
-fastload_third has a tier on disk for a third of the set; mds_third and litdata_third, asked for by --rivals,
-have caches of a third. Then a job that ends at 90% of its first epoch, and one that goes on from its state
+fastload_third has a tier on disk for a third of the set; mds_third and litdata_third, chosen by --rivals,
+have caches of a third. Then a job ends at 90% of its first epoch, and one resumes from its state
 (stores.restart).
 
 "of the line": the pictures' bytes over the epoch's seconds and the bandwidth; seconds count from opening the
@@ -83,14 +83,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--rivals", nargs="+", default=[], metavar="NAME=PYTHON")
-    parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="what install_rival.sh put there")
-    parser.add_argument("--only", type=lambda text: text.split(","), help="these readers, by comma")
-    parser.add_argument("--images", type=int, default=1500, help="of an epoch, at least")
-    parser.add_argument("--latency", type=float, default=0.02, help="seconds")
-    parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes a second")
-    parser.add_argument("--shard-bytes", type=int, default=8_000_000, help="of the others' shards")
-    parser.add_argument("--threads", type=int, default=2, help="or worker processes, of every reader")
-    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="other than --threads")
+    parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="folder of install_rival.sh")
+    parser.add_argument("--only", type=lambda text: text.split(","), help="readers to run, by comma")
+    parser.add_argument("--images", type=int, default=1500, help="least images per epoch")
+    parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
+    parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes per second")
+    parser.add_argument("--shard-bytes", type=int, default=8_000_000, help="bytes per shard of the others")
+    parser.add_argument("--threads", type=int, default=2, help="threads or worker processes per reader")
+    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="workers if not --threads")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--workdir", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "stores.json")

@@ -1,10 +1,10 @@
-"""What looking at a loader costs: images a second and CPU time with each stream of stats(), and without.
+"""What watching stats() costs: images per second and CPU time with each stream of it, and without.
 
     python benchmarks/bench_streams.py PACKED [--seconds 3] [--repeats 7] [--threads 2]
 
-The same loader all the time, in one process; streams take turns, forwards and backwards. A round is some
-seconds of batches of 32 without a step, so that every look takes CPU time from decoding. Medians, of all
-rounds and of the ratios to the round without a stream in the same turn, with the least and the greatest.
+One loader runs all the time, in one process; streams take turns, forwards and backwards. A round is some
+seconds of batches of 32 without a step, so that every call takes CPU time from decoding. Figures are medians,
+of all rounds and of the ratios to the same turn's round without a stream, with the least and the greatest.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("data", type=Path, metavar="PACKED")
-    parser.add_argument("--seconds", type=float, default=3.0, help="a round (%(default)s)")
-    parser.add_argument("--repeats", type=int, default=7, help="turns (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds per round (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=7, help="number of turns (%(default)s)")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(argv)
     chain = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])

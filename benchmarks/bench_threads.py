@@ -1,21 +1,21 @@
-"""Does a core give as much when all cores work? One process with more and more threads, and several of them.
+"""Does a core give as much when all cores work? One process with more and more threads, and several.
 
     python benchmarks/bench_threads.py IMAGE_FOLDER
     python benchmarks/bench_threads.py IMAGE_FOLDER --jobs f32 --cases 1x1,1x2,1x4,2x2
 
-A case PROCESSESxTHREADS is so many ranks of one job with so many threads each. "of a core's" is images a
-second and thread over those of 1x1: 1 where cores do not hinder each other. What is missing is in the columns
-beside it:
+A case PROCESSESxTHREADS has this many ranks of one job with this many threads each. "of a core's" is images
+per second and thread over those of 1x1: 1 if cores do not hinder each other. The columns beside it explain
+what is missing:
 
-- "busy": CPU time over threads and wall time, the consumer's too. Below 1 threads wait: for records, slots
-  or locks;
+- "busy": CPU time over threads and wall time, the consumer's included. Below 1, threads wait for records,
+  slots or locks;
 - "an image's CPU time": over that of 1x1. Above 1 each image costs more: caches, memory, clock, hyperthreads;
 - "idle": the share of the threads' time in which the loader had nothing for them to do;
 - "waits": the share of time that the consumer spent in next(). Near 0, the consumer itself is the limit.
 
-Two jobs measure the machine in place of the loader, with a process for each thread: "arithmetic" stays in
+Two jobs measure the machine in place of the loader, with one process per thread: "arithmetic" stays in
 registers, "copy" (its rate is MB/s) never leaves memory. 16x1 of a loader's job shares nothing but the
-machine: what 1x16 gives less than that is the loader's doing.
+machine: what 1x16 lacks beside it is the loader's fault.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--jobs", type=lambda text: text.split(","), default=names, help=",".join(names))
     add("--cases", type=cases_of, default=default_cases(cores), metavar="1x1,1x2,2x2")
     add("--repeats", type=int, default=MINIMUM_REPEATS)
-    add("--seconds", type=float, default=2.0, help="of each round (%(default)s)")
-    add("--images", type=int, default=8000, help="an epoch has at least so many files (%(default)s)")
+    add("--seconds", type=float, default=2.0, help="seconds per round (%(default)s)")
+    add("--images", type=int, default=8000, help="least files per epoch (%(default)s)")
     add("--output", type=Path, default=HERE.parent / "build" / "bench" / "threads.json")
     options = parser.parse_args(argv)
     unknown = set(options.jobs) - set(names)

@@ -1,13 +1,13 @@
-"""The disk tier: hits beside exact Belady, LRU and a fixed share on one trace, and epochs of a slow store.
+"""The disk tier: hits beside exact Belady, LRU and a fixed share on one trace, and epochs from a slow store.
 
     python benchmarks/bench_tiers.py [--records 3000] [--epochs 24] [--megabytes 64] [--rate 20]
 
-``hits``: what rank 0 of 1, 2, 4 and 8 nodes reads under an exact shuffle goes through a tier of 1/8 and of
-1/3 of the set, whose records are looked for and stored as a loader does. Means over the epochs' second half.
+``hits``: the reads of rank 0 of 1, 2, 4 and 8 nodes under an exact shuffle go through a tier of 1/8 and of
+1/3 of the set, as in a loader. Figures are means over the second half of the epochs.
 
 ``epochs``: a set of --megabytes MB of raw pictures behind an HTTP server on loopback with 20 ms latency and
---rate MB/s (tests/reference/fault_server.py), read with a tier of a third of it, all of it, and without one:
-seconds of the first three epochs, and the share of the bytes that the tier gave in the third.
+--rate MB/s (tests/reference/fault_server.py), read with a tier of a third of it, of all of it, and without:
+seconds of the first three epochs, and the share of the third epoch's bytes that came from the tier.
 """
 
 from __future__ import annotations

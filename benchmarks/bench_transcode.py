@@ -1,12 +1,12 @@
-"""Coefficient records made of JPEGs and turned back: in memory, as whole commands, and beside jpegtran.
+"""Coefficient records made from JPEGs and converted back: in memory, as commands, and beside jpegtran.
 
     python benchmarks/bench_transcode.py IMAGE_FOLDER [--images 1000] [--processes 1 2]
 
-In memory, on one thread, of the folder's own JPEGs: records of both forms (the read-back that proves each
-is in it), the JPEGs of records, and libjpeg-turbo's lossless transcoding of a JPEG to a JPEG by tjTransform
-in the same process, which gives the bytes of ``jpegtran -copy all`` (runs/turbo_transform.py). "jpegtran" is
-that program, a process a file, less as many runs on a picture of 8 x 8 pixels. What is not installed
-(libturbojpeg.so.0, jpegtran) is named.
+In memory, on one thread, from the folder's own JPEGs: records of both forms (including the read-back that
+proves each), the JPEGs of records, and libjpeg-turbo's lossless transcoding of a JPEG to a JPEG by
+tjTransform in the same process, which gives the bytes of ``jpegtran -copy all`` (runs/turbo_transform.py).
+"jpegtran" is that program, one process per file, less as many runs on a picture of 8 x 8 pixels. What is not
+installed (libturbojpeg.so.0, jpegtran) is named.
 
 As commands, on the folder repeated until it has ``--images``, with each number of ``--processes``:
 ``fastload pack`` with entry points and as records, ``fastload recode`` of packed sets, both to records and
@@ -121,17 +121,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
-    parser.add_argument("--forms", nargs="+", default=["fast"], choices=FORMS, help="of the commands")
+    parser.add_argument("--forms", nargs="+", default=["fast"], choices=FORMS, help="forms of the commands")
     parser.add_argument(
         "--processes",
         nargs="*",
         type=int,
         default=[1, len(os.sched_getaffinity(0))],
-        help="none: no commands",
+        help="processes per command; none: no commands",
     )
-    parser.add_argument("--images", type=int, default=1000, help="the commands' folder has at least so many")
+    parser.add_argument("--images", type=int, default=1000, help="least images in the commands' folder")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
-    parser.add_argument("--workdir", type=Path, help="on the file system to be measured")
+    parser.add_argument("--workdir", type=Path, help="folder on the file system to measure")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "transcode.json")
     return parser.parse_args(argv)
 

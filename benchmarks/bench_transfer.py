@@ -1,8 +1,8 @@
-"""From pinned slots to tensors on the GPU: copies, conversion, and two ways to make tensors that may be kept.
+"""From pinned slots to tensors on the GPU: copies, conversion, and two ways to make tensors that can be kept.
 
     python benchmarks/bench_transfer.py
 
-Needs a CUDA device. Three tables:
+It needs a CUDA device, and prints three tables:
 
 - the copy of one uint8 batch, from the ring (registered memory), from torch's pinned allocator, and from
   pageable memory;
@@ -10,7 +10,7 @@ Needs a CUDA device. Three tables:
   a copy; and how long the kernel takes to be compiled;
 - a loop whose host runs ahead of the device, where a batch reaches the consumer in memory of the consumer's
   stream ("fresh", what the loader does) or in memory of the copy stream with ``record_stream``: milliseconds
-  a step, and how much memory torch's allocator reserves.
+  per step, and how much memory torch's allocator reserves.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Microseconds a picture of the transform stage: resize and store, by instruction set, beside Pillow.
+"""Microseconds per picture of the transform stage: resize and store, by instruction set, beside Pillow.
 
     python benchmarks/bench_transform.py [--crop 267x263] [--size 224] [--filter bilinear] [--repeats 9]
 
-The default crop is the mean RandomResizedCrop of ImageNet's training set. One thread; the thread's own CPU
-time, so that neighbours on the machine count less; the instruction sets take turns. Median and spread,
-(greatest - least) / median, of the repeats; a repeat is the difference between many pictures and one, so that
-the call itself does not count. Pixels lie in the second-level cache, as they do behind the decoder. The rows
-with "pass" and "resize" hold the storing of the result, too: "no resize, rows copied" is what that takes.
+The default crop is the mean RandomResizedCrop of ImageNet's training set. One thread, in its own CPU time, so
+that other work on the machine counts less; the instruction sets take turns. The table has the median and
+spread, (greatest - least) / median, of the repeats; a repeat is the difference between many pictures and one,
+so that the call itself does not count. Pixels lie in the second-level cache, as after the decoder. The rows
+with "pass" and "resize" include storing the result, whose time is "no resize, rows copied".
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def print_table(results: Results, columns: list[str]) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What this and bench_operations.py have in common."""
     parser.add_argument("--size", type=int, default=224, help="side of the square picture")
-    parser.add_argument("--repeats", type=int, default=9, help="at least 5")
-    parser.add_argument("--json", type=Path, help="write all measurements here")
+    parser.add_argument("--repeats", type=int, default=9, help="number of repeats, at least 5")
+    parser.add_argument("--json", type=Path, help="file for all measurements")
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:

@@ -1,11 +1,11 @@
-"""Several views of a picture: decoded once or for each view, and what the loader does by itself.
+"""Several views of a picture: decoded once or for each view, and what the loader chooses itself.
 
     python benchmarks/bench_views.py IMAGE_FOLDER
 
 SimCLR has two views of 224, DINO two of 224 and eight of 96, without and with their colours and blur (those
-of examples/recipes, pixels left in uint8). The pictures are packed with entry points and
-without. Loaders take turns (A B C, then C B A), each measured from its third batch to the end of an epoch:
-"once" and "apart" are forced, "cheaper" is what users have, and "one view" a loader of the first view alone.
+of examples/recipes, pixels left in uint8). The pictures are packed with and without entry points. Loaders
+take turns (A B C, then C B A), each measured from its third batch to the end of an epoch: "once" and "apart"
+are forced, "cheaper" is what users have, and "one view" is a loader of only the first view.
 """
 
 from __future__ import annotations
@@ -110,11 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("images", type=Path)
-    parser.add_argument(
-        "--count", type=int, default=1000, help="at least so many, the images again and again"
-    )
+    parser.add_argument("--count", type=int, default=1000, help="least number of images, which are repeated")
     parser.add_argument("--batch-size", type=int, default=50)
-    parser.add_argument("--only", default="", help="recipes whose name has this")
+    parser.add_argument("--only", default="", help="run only recipes whose name has this")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     options = parser.parse_args(arguments)
     check_repeats(options.repeats)

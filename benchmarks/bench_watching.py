@@ -2,10 +2,10 @@
 
     python benchmarks/bench_watching.py DATASET [--rounds 15] [--step 0] [--batch-size 64]
 
-DATASET is a packed set. A round is an epoch without and an epoch with, or the other way round; of each pair
-of epochs the quotient of the rates counts, and of the quotients the median, so that what else the machine
-does meanwhile weighs on both. Loops: fastload's loader, and torch's with two workers on the same pictures.
-Beside it what watching itself computes, in CPU time, which a busy machine does not change much.
+DATASET is a packed set. A round is an epoch without watching and one with it, or the other way round; the
+figure is the median of the rounds' quotients of rates, so that other work on the machine affects both. Loops:
+fastload's loader, and torch's with two workers on the same pictures. Beside it is the CPU time of watching
+itself, which a busy machine does not change much.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--step", type=float, default=0.0, help="seconds that each step sleeps")
+    parser.add_argument("--step", type=float, default=0.0, help="seconds of sleep per step")
     parser.add_argument("--batch-size", type=int, default=64)
     options = parser.parse_args()
     transform = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])

@@ -1,6 +1,6 @@
-"""Runs a module of these folders as a program: ``python benchmarks/child.py runs.entries crops FOLDER``.
+"""Run a module of these folders as a program: ``python benchmarks/child.py runs.entries crops FOLDER``.
 
-A script's own folder is on its path: so "harness", "loaders" and the others are found from everywhere.
+A script's own folder is on its path, so that "harness", "loaders" and the others are found from everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far the pixels of backend="dali" are from the native back end's, over a whole folder.
+"""How much the pixels of backend="dali" differ from the native back end's, over a whole folder.
 
     python benchmarks/dali_pixels.py IMAGE_FOLDER [--device cuda]
 

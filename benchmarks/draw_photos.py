@@ -1,4 +1,4 @@
-"""JPEGs that cost about as much as photographs, drawn from random numbers: ``python draw_photos.py FOLDER``.
+"""Draw JPEGs that cost about as much as photographs from random numbers: ``python draw_photos.py FOLDER``.
 
 Noise with the falling spectrum of natural pictures (amplitude as a power of 1/frequency; Field, "Relations
 between the statistics of natural images", 1987), 500x375 pixels, quality 90, 4:2:0. For machines that have no

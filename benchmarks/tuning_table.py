@@ -1,4 +1,4 @@
-"""Writes what bench_doctor.py measured into the tables of docs/guide/tuning.md.
+"""Write what bench_doctor.py measured into the tables of docs/guide/tuning.md.
 
     python benchmarks/tuning_table.py build/bench/doctor.json [--note "Two cores, quiet, 2026-11-23."]
 
@@ -49,7 +49,7 @@ def main(given: list[str] | None = None) -> int:
     """Rewrite the document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("measured", type=Path, metavar="JSON")
-    parser.add_argument("--note", default="", help="under which conditions")
+    parser.add_argument("--note", default="", help="conditions of the measurement")
     parser.add_argument("--document", type=Path, default=DOCUMENT)
     options = parser.parse_args(given)
     rows = json.loads(options.measured.read_text())["rows"]

@@ -1,9 +1,9 @@
-"""The quick check of what was changed: ``make check``, or ``make check BASE=main`` for all since that branch.
+"""Check quickly what was changed: ``make check``, or ``make check BASE=main`` for all since that branch.
 
-It asks git which files differ from the last commit (or the base), and tools/room_tests.py which tests look at
+It asks git which files differ from the last commit (or the base), and tools/room_tests.py which tests cover
 their rooms. It runs ruff on the files, mypy on the package and the quick tests of the rooms, from the source
-folder. Where C++ has changed, it first builds the extension there, and it runs the core's tests of the rooms.
-It says what it leaves out: ``make test`` is the check of everything.
+folder. If C++ has changed, it first builds the extension there, and also runs the core's tests of the rooms.
+It prints what it leaves out: ``make test`` checks everything.
 """
 
 from __future__ import annotations
@@ -282,8 +282,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """The command."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--base", metavar="BRANCH", help="check what was changed since this branch was left")
-    parser.add_argument("--only-say", action="store_true", help="say what would run")
+    parser.add_argument("--base", metavar="BRANCH", help="check what changed since leaving this branch")
+    parser.add_argument("--only-say", action="store_true", help="only print what would run")
     given = parser.parse_args(words)
     begun = time.monotonic()
     if isinstance(sys.stdout, TextIOWrapper):

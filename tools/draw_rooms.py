@@ -1,8 +1,8 @@
 """Draw the rooms of the house, with their counts, in ARCHITECTURE.md: ``python tools/draw_rooms.py``.
 
-A room is a folder of ``fastload/`` or ``csrc/core/``, or a module that stands alone there. An arrow leads
-from a room to another that one of its files imports or includes, wherever in the file. A room's floor is one
-above the highest that it leads to. A test compares the drawing with the files.
+A room is a folder of ``fastload/`` or ``csrc/core/``, or a module alone there. An arrow leads from a room to
+another that one of its files imports or includes, anywhere in the file. A room's floor is one above the
+highest that it leads to. A test compares the drawing with the files.
 """
 
 from __future__ import annotations

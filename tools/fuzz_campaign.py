@@ -1,15 +1,14 @@
-"""A campaign of all fuzz targets up to a number of executions, which can be interrupted and goes on.
+"""Run a campaign of all fuzz targets up to a number of executions; an interrupted one can be resumed.
 
 ``tools/fuzz_campaign.py run --executions 100000000`` runs the targets in turns of a minute or two, from
-the made seeds, the saved inputs and whatever earlier turns found. Cheap targets get more of the time,
-and make up the number; each one gets a tenth of the time of the cheapest at least. What was done is kept
-in ``state.json`` beside the corpus, in ``build/campaign``.
+the made seeds, the saved inputs and whatever earlier turns found. Cheap targets get more of the time and most
+of the executions; each target gets at least a tenth of the cheapest one's time. The progress is kept in
+``state.json`` beside the corpus, in ``build/campaign``.
 
-``minimise`` then takes from the corpus what reaches all that it reaches, ``keep`` writes the best of it
-into ``tests/cpp/fuzz/corpus.txt``, and ``report`` measures what the minimised corpus covers of each
-source file, and writes docs/measured/fuzzing.md. Without a part, all of them but ``keep`` happen, in
-this order. The last line is one JSON object with the executions of each target; the program exits with 1
-if there is a finding.
+``minimise`` then chooses inputs that reach all that the corpus reaches, ``keep`` writes the best of them into
+``tests/cpp/fuzz/corpus.txt``, and ``report`` measures what the minimised corpus covers of each source file,
+and writes docs/measured/fuzzing.md. Without a part, all of them but ``keep`` run, in this order. The last
+line is one JSON object with the executions of each target; the program exits with 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -169,19 +168,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="run, minimise, keep, report")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="parts to run: run, minimise, keep, report")
     parser.add_argument(
-        "--executions", type=int, default=100_000_000, help="of all targets, with earlier ones"
+        "--executions", type=int, default=100_000_000, help="executions of all targets, earlier ones included"
     )
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which a run ends sooner")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit of a run in minutes")
     parser.add_argument(
-        "--turn", type=int, default=90, metavar="SECONDS", help="that a target runs at a time"
+        "--turn", type=int, default=90, metavar="SECONDS", help="seconds per turn of a target"
     )
     parser.add_argument(
         "--targets", nargs="+", default=all_targets(), choices=all_targets(), metavar="TARGET"
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "campaign")
-    parser.add_argument("--no-build", action="store_true", help="take build/fuzz as it is")
+    parser.add_argument("--no-build", action="store_true", help="use build/fuzz as it is")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "measured" / "fuzzing.md")
     parsed = parser.parse_args(arguments)
     unknown = [part for part in parsed.parts if part not in PARTS]

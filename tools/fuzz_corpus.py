@@ -1,9 +1,8 @@
-"""The corpus of a fuzzing campaign made small: what reaches all that it reaches, and what is kept of it.
+"""Minimise the corpus of a fuzzing campaign, and keep the best inputs of it.
 
 libFuzzer's merge says which features (edges, and how often they were taken) each input has. A greedy
-choice by features for each stored byte, beyond what the made seeds have, gives the minimised corpus; the
-first of the choice, as many as tests/cpp/fuzz/corpus.txt has room for, are kept there. Findings, which
-have names of their own, stay.
+choice by features per stored byte, beyond those of the made seeds, gives the minimised corpus; the first of
+the choice, as many as tests/cpp/fuzz/corpus.txt has room for, are kept there. Named findings stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a fuzzing campaign's minimised corpus covers of each source file, and the page that says so.
+"""Measure what a fuzzing campaign's minimised corpus covers of each source file, and write the page of it.
 
-The fuzz targets are built once more, by clang with source-based coverage and without sanitizers, and run
-each made seed and each input of the minimised corpus once. llvm-profdata and llvm-cov count what was
-run.
+The fuzz targets are built again, by clang with source-based coverage and without sanitizers, and run each
+made seed and each input of the minimised corpus once. llvm-profdata and llvm-cov count what was run.
 """
 
 from __future__ import annotations

@@ -140,8 +140,8 @@ def report(folder: Path, images: str, text: str) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Bring the document up to date; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="what make gpu wrote")
-    parser.add_argument("--images", default="", help="the folder that was measured")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder that make gpu wrote")
+    parser.add_argument("--images", default="", help="image folder that was measured")
     parser.add_argument("--document", type=Path, default=DOCUMENT)
     options = parser.parse_args(argv)
     if not options.folder.is_dir():

@@ -1,10 +1,10 @@
 """Make a small ImageFolder of real photographs: ``python tools/make_sample.py OUTPUT``.
 
-The photographs are those that the PyPI packages scikit-image and scikit-learn carry, so nothing is
-downloaded. Each photograph is a class; its files are crops at random places, scales and exposures, written
-as photographs on the web are: 200 to 500 pixels a side, JPEG quality 75 to 95 with and without chroma
-subsampling, a few progressive, gray, PNG and WebP files among them. Random numbers come from ``random``
-alone, so the same Pillow writes the same bytes.
+The photographs come with the PyPI packages scikit-image and scikit-learn, so nothing is downloaded. Each
+photograph is a class; its files are crops at random places, scales and exposures, written like photographs on
+the web: sides of 200 to 500 pixels, JPEG quality 75 to 95 with and without chroma subsampling, and a few
+progressive, gray, PNG and WebP files. Random numbers come only from ``random``, so that the same Pillow
+writes the same bytes.
 
 Training and validation images are crops of the same photographs: accuracy on them shows that training works,
 not that a model generalises.
@@ -146,10 +146,10 @@ def make(folder: Path, plans: list[Plan]) -> Counter[str]:
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("output", type=Path, metavar="OUTPUT", help="folder to make; must not exist")
-    parser.add_argument("--train", type=int, default=SPLITS["train"], help="files a class (%(default)s)")
-    parser.add_argument("--val", type=int, default=SPLITS["val"], help="files a class (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="other crops (%(default)s)")
+    parser.add_argument("output", type=Path, metavar="OUTPUT", help="folder to create, which must not exist")
+    parser.add_argument("--train", type=int, default=SPLITS["train"], help="files per class (%(default)s)")
+    parser.add_argument("--val", type=int, default=SPLITS["val"], help="files per class (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the crops (%(default)s)")
     options = parser.parse_args(argv)
     if options.train < 1 or options.val < 1:
         parser.error(f"--train and --val must be at least 1. Found: {options.train}, {options.val}")

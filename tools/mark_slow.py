@@ -1,13 +1,13 @@
-"""Write tests/slow.txt, how long tests last, from recorded runs.
+"""Write tests/slow.txt, which says how long tests last, from recorded runs.
 
-The command is ``python tools/mark_slow.py REPORT.xml ...``. ``pytest --junitxml=REPORT.xml`` writes a report,
-the seconds of each test, setup and teardown too. Where several reports have a test, the smallest number is
-taken, as a crowded machine only adds to it. Where the machine was half as fast as a quiet one, ``--slower 2``
+The command is ``python tools/mark_slow.py REPORT.xml ...``. ``pytest --junitxml=REPORT.xml`` writes a report
+of the seconds of each test, with setup and teardown. If several reports have a test, the smallest number
+counts, because a busy machine only adds to it. If the machine was half as fast as a quiet one, ``--slower 2``
 halves all numbers. Lines of tests that no report has stay, and so do lines with a sign, which are written by
 hand.
 
-The list has every test from ``--floor`` seconds on. ``make test`` leaves what lasts ``--limit`` seconds to
-``make test-rest``. ``--table`` prints what other limits would give, and writes nothing.
+The list has every test of at least ``--floor`` seconds. ``make test`` leaves tests of at least ``--limit``
+seconds to ``make test-rest``. ``--table`` prints what other limits would give, and writes nothing.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT.xml")
     number: Any = {"type": float, "metavar": "SECONDS"}
-    parser.add_argument("--limit", **number, default=LIMIT, help="from here on a test is slow (%(default)s)")
-    parser.add_argument("--floor", **number, default=FLOOR, help="from here on it is listed (%(default)s)")
-    parser.add_argument("--slower", type=float, default=1.0, metavar="TIMES", help="than a quiet machine (1)")
+    parser.add_argument("--limit", **number, default=LIMIT, help="least seconds to be slow (%(default)s)")
+    parser.add_argument("--floor", **number, default=FLOOR, help="least seconds to be listed (%(default)s)")
+    parser.add_argument("--slower", type=float, default=1.0, metavar="TIMES", help="machine slowdown (1)")
     parser.add_argument("--output", type=Path, default=FILE, metavar="FILE")
     parser.add_argument("--table", action="store_true", help="print what other limits would give")
     given = parser.parse_args(words)

@@ -3,10 +3,9 @@
     python tools/profile_training.py PACKED --output build/profile
     python tools/profile_training.py PACKED --output build/profile --picture build/profile/trace.svg
 
-PACKED is a folder made by ``fastload pack``. Written are ``*.pt.trace.json`` (open it in chrome://tracing,
-https://ui.perfetto.dev or TensorBoard with torch-tb-profiler) and, where tensorboard is installed, the
-scalars images_per_second and data_wait_percent. The loader's ``next()`` is "enumerate(DataLoader)#..." there,
-as torch's.
+PACKED is a folder made by ``fastload pack``. It writes ``*.pt.trace.json`` (open it in chrome://tracing,
+https://ui.perfetto.dev or TensorBoard with torch-tb-profiler) and, if tensorboard is installed, the scalars
+images_per_second and data_wait_percent. The loader's ``next()`` is "enumerate(DataLoader)#...", as torch's.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     add = parser.add_argument
-    add("data", type=Path, metavar="PACKED", help="a packed folder: with dataset.json in it")
+    add("data", type=Path, metavar="PACKED", help="packed folder, with dataset.json in it")
     add("--output", type=Path, default=Path("build/profile"), metavar="FOLDER")
-    add("--picture", type=Path, metavar="FILE", help="draw the trace, too: .svg or .png (needs matplotlib)")
-    add("--steps", type=int, default=4, help="recorded steps (%(default)s)")
+    add("--picture", type=Path, metavar="FILE", help="also draw the trace as .svg or .png (needs matplotlib)")
+    add("--steps", type=int, default=4, help="steps to record (%(default)s)")
     add("--skip", type=int, default=2, help="steps before the profiler begins (%(default)s)")
     add("--model", choices=tuple(MODELS), default="resnet8")
-    add("--size", type=int, default=96, help="pixels a side (%(default)s)")
+    add("--size", type=int, default=96, help="side of the pictures in pixels (%(default)s)")
     add("--batch-size", type=int, default=32)
     add("--threads", type=int, default=2)
     add("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")

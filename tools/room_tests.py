@@ -1,4 +1,4 @@
-"""Which tests look at which room: the tables for fastload/ and csrc/core/ by which ``make check`` chooses.
+"""Which tests cover which room: tables for fastload/ and csrc/core/, by which ``make check`` chooses tests.
 
 A new room gets a line here and in tests/contract/test_layers.py, which compares the two.
 """

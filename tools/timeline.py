@@ -1,4 +1,4 @@
-"""A picture of a torch.profiler trace: what happened when, a row for each kind of event. By matplotlib."""
+"""Draw a torch.profiler trace by matplotlib: what happened when, with a row for each kind of event."""
 
 from __future__ import annotations
 

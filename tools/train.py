@@ -3,10 +3,10 @@
     python tools/train.py DATA --model resnet50 --epochs 90 --batch-size 256 --amp bf16 --checkpoint runs/a
     torchrun --nproc-per-node 8 tools/train.py DATA ...
 
-DATA holds ``train`` and usually ``val``: packed by ``fastload pack``, or, with ``--loader torch``, the
-image folder itself; then torch's DataLoader with Pillow does the same work, for comparison. Ctrl-C finishes
-the step, saves and leaves; the same command with ``--resume`` goes on with the next batch. With
-``--global-batch`` it may do so on any number of ranks that divides it.
+DATA holds ``train`` and usually ``val``, packed by ``fastload pack``, or, with ``--loader torch``, the image
+folder itself; then torch's DataLoader with Pillow does the same work, for comparison. Ctrl-C finishes the
+step, saves and exits; the same command with ``--resume`` continues with the next batch. With
+``--global-batch`` it can do so on any number of ranks that divides it.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ def parser() -> argparse.ArgumentParser:
         "--threads",
         type=int,
         metavar="N",
-        help="threads (torch: workers); default: this rank's CPUs",
+        help="threads, or torch's workers (default: this rank's CPUs)",
     )
     add("--model", choices=tuple(MODELS), default="resnet50")
-    add("--size", type=int, default=224, help="pixels a side of the crops (%(default)s)")
-    add("--resize", type=int, help="shorter side before the central crop; default: size x 8/7")
+    add("--size", type=int, default=224, help="side of the crops in pixels (%(default)s)")
+    add("--resize", type=int, help="shorter side before the central crop (default: size x 8/7)")
     add("--epochs", type=int, default=90)
-    add("--batch-size", type=int, default=256, help="images a rank (%(default)s)")
+    add("--batch-size", type=int, default=256, help="images per rank (%(default)s)")
     add("--global-batch", type=int, metavar="N", help="images over all ranks, instead of --batch-size")
     add(
         "--accumulate",
         type=int,
         default=1,
         metavar="N",
-        help="batches an update (%(default)s)",
+        help="batches per update (%(default)s)",
     )
-    add("--lr", type=float, help="peak learning rate; default: 0.1 for each 256 images an update")
+    add("--lr", type=float, help="peak learning rate (default: 0.1 per 256 images of an update)")
     add("--schedule", choices=tuple(SCHEDULES), default="cosine")
     add("--warmup", type=float, default=0.05, help="share of training (%(default)s)")
     add("--momentum", type=float, default=0.9)
@@ -74,12 +74,12 @@ def parser() -> argparse.ArgumentParser:
     add("--no-channels-last", action="store_true", help="NCHW memory for model and images")
     add("--device", choices=("auto", "cuda", "cpu"), default="auto")
     add("--seed", type=int, default=0)
-    add("--checkpoint", type=Path, metavar="FOLDER", help="keep a checkpoint there")
-    add("--save-every", type=int, metavar="N", help="save after every N updates, too")
-    add("--resume", action="store_true", help="go on from the checkpoint, if there is one")
-    add("--trace", type=Path, metavar="FOLDER", help="write down the labels of every batch of every rank")
+    add("--checkpoint", type=Path, metavar="FOLDER", help="folder of the checkpoint")
+    add("--save-every", type=int, metavar="N", help="also save after every N updates")
+    add("--resume", action="store_true", help="resume from the checkpoint, if there is one")
+    add("--trace", type=Path, metavar="FOLDER", help="folder for the labels of every batch of every rank")
     # Not "--log", which torchrun would take for one of its own.
-    add("--log-file", type=Path, metavar="FILE", help="append a line of JSON for each epoch")
+    add("--log-file", type=Path, metavar="FILE", help="file to append a line of JSON per epoch to")
     return parser
 
 

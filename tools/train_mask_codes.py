@@ -1,12 +1,12 @@
 """Train the codes of coefficient records' masks (form "small"): ``python tools/train_mask_codes.py FOLDER``.
 
-Counts how often each number of mask bytes, and each byte, comes in each context of FORMAT.md in the JPEGs
-of a folder. Prints the best code lengths as FORMAT.md has them, and what a block takes by them and by the
-present codes. Those belong to version 1 of the records and stay: others would be another version's.
+It counts how often each number of mask bytes, and each byte, comes in each context of FORMAT.md in the JPEGs
+of a folder. It prints the best code lengths as in FORMAT.md, and the size of a block with them and with the
+present codes. The present codes belong to version 1 of the records and stay: others would need a new version.
 
 Lengths are limited, so that a table of 2^7 or 2^10 entries reads a code. Package-merge finds the best ones
-(Larmore and Hirschberg, A fast algorithm for optimal length-limited Huffman codes, 1990). Each count is taken
-50 times plus once, so that what never came has a code, too.
+(Larmore and Hirschberg, A fast algorithm for optimal length-limited Huffman codes, 1990). Each count is
+multiplied by 50 and increased by one, so that what never came also has a code.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def hexadecimal(lengths: Lengths) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("folder", type=Path, help="with JPEGs, in whatever folders below it")
-    parser.add_argument("--files", type=int, default=500, help="how many of them (default: %(default)s)")
+    parser.add_argument("folder", type=Path, help="folder of JPEGs, at any depth")
+    parser.add_argument("--files", type=int, default=500, help="number of JPEGs (default: %(default)s)")
     options = parser.parse_args(arguments)
     counts = count(jpegs(options.folder, options.files))
     if counts.blocks == 0:

@@ -1,7 +1,7 @@
-"""Write docs/how/tree.md, a line for each module: ``python tools/update_tree.py``.
+"""Write docs/how/tree.md, with a line for each module: ``python tools/update_tree.py``.
 
-A line is the first sentence of the module's own description, so that nothing is said twice. A test compares
-the page with the files, and the folders with those that ARCHITECTURE.md describes.
+A line is the first sentence of the module's own description, so that nothing is written twice. A test
+compares the page with the files, and the folders with those that ARCHITECTURE.md describes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The command line: ``main()``. ``commands.py`` has the parser; each verb is a module of its name.
+"""The command line's ``main()``; ``commands.py`` has the parser, and each verb is a module of its name.
 
 Exit codes: 0 done, 1 an error (one message, no traceback), 2 wrong usage, 130 interrupted.
 
-Nothing is imported here before ``main`` runs: a Ctrl-C while NumPy and the rest are imported is an
+Nothing is imported before ``main`` runs, so that a Ctrl-C while NumPy and the rest are imported is an
 interrupted command, not a traceback.
 """
 
@@ -16,11 +16,11 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code.
+    """Run one command and return its exit code.
 
     Args:
-        argv: the words after ``fastload``; None: those of this process, which is the command's own then, and
-            ends at once where a Ctrl-C finds nothing to put away.
+        argv: the words after ``fastload``. None: those of this process, which then belongs to the command:
+            Ctrl-C ends it at once while there is nothing to clean up.
     """
     try:
         from fastload.cli import interrupts

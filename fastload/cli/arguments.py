@@ -13,25 +13,25 @@ _STORAGE_OPTION = "--storage-option"
 
 
 def at_least_one(text: str) -> int:
-    """An integer from 1."""
+    """Parse an integer of at least 1."""
     return _integer(text, 1)
 
 
 def at_least_zero(text: str) -> int:
-    """An integer from 0."""
+    """Parse an integer of at least 0."""
     return _integer(text, 0)
 
 
 def place(text: str) -> str | Path:
-    """A folder or file, or the URL of one in a store."""
+    """Parse the path of a folder or file, or the URL of one in a store."""
     return text if "://" in text else Path(text)
 
 
 def field_argument(text: str) -> tuple[str, str]:
-    """A field's name and the words for its kind.
+    """Split NAME=KIND into a field's name and the text of its kind.
 
     Raises:
-        PackError: not NAME=KIND.
+        PackError: the text is not NAME=KIND.
     """
     name, equals, kind = text.partition("=")
     if not equals:
@@ -40,7 +40,7 @@ def field_argument(text: str) -> tuple[str, str]:
 
 
 def add_storage_options(parser: Any) -> None:
-    """Declare what is said about stores."""
+    """Declare the option for stores."""
     parser.add_argument(
         _STORAGE_OPTION,
         metavar="NAME=VALUE",
@@ -54,17 +54,16 @@ def add_storage_options(parser: Any) -> None:
 
 
 def options_for(arguments: argparse.Namespace, given: object) -> dict[str, str] | None:
-    """The storage options for one place that was given: None for a folder, unless its records are in a
-    store."""
-    found: dict[str, str] = dict(arguments.storage_option)
-    return found if found and ("://" in str(given) or _reads_store(given)) else None
+    """Return the storage options for one place: None for a folder, unless its records are in a store."""
+    options: dict[str, str] = dict(arguments.storage_option)
+    return options if options and ("://" in str(given) or _reads_store(given)) else None
 
 
 def _reads_store(folder: object) -> bool:
     try:
         return Manifest.read(Path(str(folder))).in_store
     except FastloadError:
-        return False  # whoever opens it says what is wrong
+        return False  # opening it reports the error
 
 
 def _pair(text: str) -> tuple[str, str]:

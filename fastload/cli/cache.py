@@ -1,4 +1,4 @@
-"""``fastload cache ls | clear | path``."""
+"""``fastload cache ls | clear | path``: list, remove and locate what the node cache holds."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from fastload.machine.sizes import counted, human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.node_sets import NodeSet, node_sets, remove_node_set
 
-_WHERE = "folder of the cache in memory, or of a disk tier (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
+_WHERE = "folder of the in-memory cache, or of a disk tier (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
 
 
 def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "cache",
-        help="what the node cache holds; make room",
-        description="The node cache of this user: datasets' records in memory, or in a disk tier's "
-        "folder (--dir), shared by all processes; without --dir also the indexes of sets in stores.",
+        help="list, remove or locate what the node cache holds",
+        description="List, remove or locate what this user's node cache holds: records in memory, or in a "
+        "disk tier's folder (--dir), shared by all processes; without --dir also indexes of sets in stores.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    ls = actions.add_parser("ls", help="the cached sets", description="List the cached sets.")
+    ls = actions.add_parser("ls", help="list the cached sets", description="List the cached sets.")
     clear = actions.add_parser(
         "clear",
-        help="remove sets that nobody uses",
-        description="Remove cached sets that nobody uses; exit code 1 if one that was named is in use.",
+        help="remove cached sets that nobody uses",
+        description="Remove cached sets that nobody uses. Exit code 1 if a DATASET is in use.",
     )
     clear.add_argument(
         "datasets", metavar="DATASET", nargs="*", type=place, help="remove only these datasets' caches"
     )
     clear.add_argument(
-        "--stale", action="store_true", help="only caches whose dataset is gone or has changed"
+        "--stale", action="store_true", help="remove only caches whose dataset is gone or changed"
     )
     path = actions.add_parser(
         "path", help="print where the cache is", description="Print the cache's folder or files."
     )
     path.add_argument(
-        "datasets", metavar="DATASET", nargs="*", type=place, help="print these datasets' files"
+        "datasets", metavar="DATASET", nargs="*", type=place, help="print these datasets' cache files"
     )
     for action in (clear, path):
         add_storage_options(action)
@@ -59,7 +59,7 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the action says."""
+    """Run the action."""
     root = (arguments.dir or CacheSetting().folder).absolute()
     if arguments.action == "path":
         return _path(root, arguments)
@@ -88,21 +88,21 @@ def _path(root: Path, arguments: argparse.Namespace) -> int:
 def _ls(
     folder: PrivateFolder | None, root: Path, kept: Sequence[NodeSet], arguments: argparse.Namespace
 ) -> int:
-    found = cached_sets(folder) if folder is not None else []
+    sets = cached_sets(folder) if folder is not None else []
     others = list(other_folders(folder.root)) if folder is not None else []
     if arguments.json:
         owners = [{"folder": str(path), "owner": owner, "bytes": size} for path, owner, size in others]
-        facts = {"folder": str(folder_path(root)), "sets": [_facts(each) for each in found]}
+        facts = {"folder": str(folder_path(root)), "sets": [_facts(each) for each in sets]}
         indexes = [{**asdict(each), "path": str(each.path)} for each in kept]
         print_json({**facts, "others": owners, "indexes": indexes})
         return 0
-    total = sum(each.bytes for each in found)
+    total = sum(each.bytes for each in sets)
     lines = [
-        f"{folder_path(root)} ({_user(os.geteuid())}): {human_bytes(total)} in {counted(len(found), 'set')}"
+        f"{folder_path(root)} ({_user(os.geteuid())}): {human_bytes(total)} in {counted(len(sets), 'set')}"
     ]
-    lines += map(_line, found)
+    lines += map(_line, sets)
     for path, owner, held in others:
-        lines.append(f"{path} ({_user(owner)}): {'not known' if held is None else human_bytes(held)}")
+        lines.append(f"{path} ({_user(owner)}): {'unknown size' if held is None else human_bytes(held)}")
     if kept:
         total = sum(each.bytes for each in kept)
         lines.append(
@@ -115,24 +115,24 @@ def _ls(
 
 def _index_line(kept: NodeSet) -> str:
     use = "in use" if kept.in_use else "not in use"
-    return f"  {kept.source or 'not known whose'}  {kept.path.name}  {human_bytes(kept.bytes)}  {use}"
+    return f"  {kept.source or 'unknown source'}  {kept.path.name}  {human_bytes(kept.bytes)}  {use}"
 
 
 def _user(uid: int) -> str:
     try:
         return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:  # a container knows its own users only
+    except KeyError:  # a container knows only its own users
         return f"user {uid}"
 
 
-def _facts(found: CachedSet) -> dict[str, Any]:
+def _facts(cached: CachedSet) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "path": str(found.path),
-        "bytes": found.bytes,
-        "owner": found.path.parent.stat().st_uid,
-        "stale": found.stale or None,
+        "path": str(cached.path),
+        "bytes": cached.bytes,
+        "owner": cached.path.parent.stat().st_uid,
+        "stale": cached.stale or None,
     }
-    info = found.info
+    info = cached.info
     if info is not None:
         facts |= {
             "dataset": str(info.source),
@@ -146,27 +146,27 @@ def _facts(found: CachedSet) -> dict[str, Any]:
             "ready_records": info.ready_records,
             "ready_bytes": info.ready_bytes,
             "in_use": info.in_use,
-            "pids": list(users_of(found.path)) if info.in_use else [],
+            "pids": list(users_of(cached.path)) if info.in_use else [],
         }
     return facts
 
 
-def _line(found: CachedSet) -> str:
-    info = found.info
+def _line(cached: CachedSet) -> str:
+    info = cached.info
     if info is None:
-        return f"  {found.name}  {human_bytes(found.bytes)}  stale: {found.stale}"
+        return f"  {cached.name}  {human_bytes(cached.bytes)}  stale: {cached.stale}"
     filled = info.ready_bytes / info.room_bytes if info.room_bytes else 1.0
     held = info.room_bytes / info.set_bytes if info.set_bytes else 1.0
-    made = datetime.datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M")
-    state = f"stale: {found.stale}" if found.stale else _use(found) if info.in_use else "not in use"
+    created = datetime.datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M")
+    state = f"stale: {cached.stale}" if cached.stale else _use(cached) if info.in_use else "not in use"
     return (
-        f"  {info.source}  {info.tier}  {human_bytes(found.bytes)}  room for {held:.0%} of "
-        f"{human_bytes(info.set_bytes)}, {filled:.0%} of it filled  made {made}  {state}"
+        f"  {info.source}  {info.tier}  {human_bytes(cached.bytes)}  room for {held:.0%} of "
+        f"{human_bytes(info.set_bytes)}, {filled:.0%} of it filled  created {created}  {state}"
     )
 
 
-def _use(found: CachedSet) -> str:
-    pids = users_of(found.path)
+def _use(cached: CachedSet) -> str:
+    pids = users_of(cached.path)
     if not pids:
         return "in use, by processes that cannot be seen from here"
     return f"in use by {counted(len(pids), 'process')}: {', '.join(map(str, pids))}"
@@ -180,13 +180,13 @@ def _clear(
     if folder is not None:
         with folder.creating():
             clean(folder)
-            for found in _chosen(cached_sets(folder), arguments):
-                (removed if remove(folder, found.name) else kept).append(found)
+            for cached in _chosen(cached_sets(folder), arguments):
+                (removed if remove(folder, cached.name) else kept).append(cached)
     wanted = {str(given).rstrip("/") for given in arguments.datasets}
     chosen = [each for each in indexes if not wanted or each.source in wanted]
     gone = [each for each in chosen if remove_node_set(each)]
     used = [each for each in chosen if each not in gone]
-    freed = sum(found.bytes for found in removed) + sum(each.bytes for each in gone)
+    freed = sum(each.bytes for each in removed) + sum(each.bytes for each in gone)
     if arguments.json:
         paths = [
             [str(each.path) for each in caches] + [str(each.path) for each in stored]
@@ -199,7 +199,7 @@ def _clear(
         lines = [
             f"{folder_path(root)}: {counted(len(removed), 'set')} removed{indexed}, {human_bytes(freed)}"
         ]
-        lines += [f"  kept {found.path}: {_use(found)}" for found in kept]
+        lines += [f"  kept {cached.path}: {_use(cached)}" for cached in kept]
         print_lines([*lines, *(f"  kept {each.path}: {each.source} is in use" for each in used)])
     return 1 if (kept or used) and arguments.datasets else 0
 

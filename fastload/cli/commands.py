@@ -1,4 +1,4 @@
-"""The parser of all verbs, each a module with ``add(verbs)`` and ``run(arguments)``; running one of them."""
+"""The command line's parser and verbs, each a module with ``add(verbs)`` and ``run(arguments)``."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ from fastload._version import __version__
 from fastload.cli import interrupts, streams
 from fastload.errors import FastloadError
 
-# ---- The operating system's errors in words ---------------------------------------------------------
-# What was wrong with which path, and what to do.
+# ---- Advice on the operating system's errors --------------------------------------------------------
 
 _ADVICE = {
-    errno.EACCES: "This user may not do that there: look at the rights with 'ls -ld', or give another place.",
-    errno.EPERM: "This user may not do that there: look at the rights with 'ls -ld', or give another place.",
-    errno.EROFS: "The file system is mounted read-only; give another place.",
-    errno.ENOENT: "Look whether the path is spelled right and its folder exists.",
+    errno.EACCES: "This user lacks permission: check it with 'ls -ld', or choose another place.",
+    errno.EPERM: "This user lacks permission: check it with 'ls -ld', or choose another place.",
+    errno.EROFS: "The file system is mounted read-only; choose another place.",
+    errno.ENOENT: "Check the spelling of the path, and that its folder exists.",
     errno.ENOTDIR: "A part of the path is a file where a folder is needed.",
-    errno.EEXIST: "A file is in the place of a folder; give another path.",
-    errno.EISDIR: "It is a folder, where a file is needed.",
-    errno.ENOSPC: "Make room there, or give another place, and run the same command again.",
-    errno.EDQUOT: "The user's quota is used up: make room, or give another place, and run it again.",
-    errno.ENAMETOOLONG: "Give a shorter path.",
-    errno.ELOOP: "Symbolic links lead in a circle.",
-    errno.EIO: "The disk or the network behind it fails; the system's log ('dmesg') may say more.",
+    errno.EEXIST: "A file is where a folder is needed; choose another path.",
+    errno.EISDIR: "It is a folder, but a file is needed.",
+    errno.ENOSPC: "Free some space or choose another place, and run the same command again.",
+    errno.EDQUOT: "The user's quota is used up: free some space or choose another place, and run it again.",
+    errno.ENAMETOOLONG: "Use a shorter path.",
+    errno.ELOOP: "The symbolic links form a loop.",
+    errno.EIO: "The disk or the network behind it is failing; the system's log ('dmesg') may say more.",
     errno.ESTALE: "The file was replaced on the server: run the command again.",
-    errno.EMFILE: "Raise the limit of open files: 'ulimit -n 65536'.",
-    errno.ENFILE: "The machine has too many files open; close programs.",
+    errno.EMFILE: "Raise the limit on open files: 'ulimit -n 65536'.",
+    errno.ENFILE: "The machine has too many files open; close some programs.",
 }
 
 
 def in_words(error: BaseException) -> str:
-    """An error's message for the command line, with advice where an error of the system is behind it."""
-    cause = next((found for found in _chain(error) if found.errno), None)
+    """Return an error's message for the command line, with advice if a system error is behind it."""
+    cause = next((each for each in _chain(error) if each.errno), None)
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, FastloadError) and error.errno:
         places = " or ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name)
@@ -54,14 +53,14 @@ def in_words(error: BaseException) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[OSError]:
-    """The error and its causes, as far as the operating system made them."""
+    """Yield the operating system's errors among the error and its causes."""
     while error is not None:
         if isinstance(error, OSError):
             yield error
         error = error.__cause__
 
 
-# ---- commands ---------------------------------------------------------------------------------------
+# ---- Parsing and running commands -------------------------------------------------------------------
 
 VERBS = (
     "pack",
@@ -76,12 +75,12 @@ VERBS = (
     "doctor",
     "completion",
 )
-_UNITED = {"shuffle": "plan FOLDER --shuffle block"}  # verbs that were, and what has their job
+_UNITED = {"shuffle": "plan FOLDER --shuffle block"}  # former verbs, and what replaces them
 _RESUMED = ("pack", "index", "recode", "warm")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says which option or verb may have been meant; verbs' parsers are of this class, too."""
+    """A parser that suggests the option or verb that was meant; verbs' parsers are of this class, too."""
 
     def error(self, message: str) -> NoReturn:
         wrong = re.findall(r"(?<![^ ])--?[\w-]+", message.partition("unrecognized arguments:")[2])
@@ -99,14 +98,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
-    """The parser of some verbs, whose modules are imported."""
+    """Return a parser of these verbs, whose modules it imports."""
     parser = _Parser(
         prog="fastload",
         description="Image data loading for PyTorch training.",
-        epilog="'fastload VERB --help' has a verb's options. Exit codes: 0 done, 1 an error, 2 wrong usage, "
-        "130 interrupted. In Python: fastload.DataLoader(FOLDER, ...).",
+        epilog="'fastload VERB --help' lists a verb's options. Exit codes: 0 done, 1 an error, 2 wrong "
+        "usage, 130 interrupted. In Python: fastload.DataLoader(FOLDER, ...).",
     )
-    parser.add_argument("--version", action="store_true", help="version, Python, torch and where it lies")
+    parser.add_argument("--version", action="store_true", help="print version, Python, torch, path")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for verb in names:
         importlib.import_module(f"fastload.cli.{verb}").add(verbs)
@@ -114,12 +113,12 @@ def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
 
 
 def run_command(argv: Sequence[str] | None) -> int:
-    """Run the command of ``argv`` (None: this process's); the exit code."""
-    given = sys.argv[1:] if argv is None else list(argv)
+    """Run the command of ``argv`` (None: this process's) and return its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        # The other verbs' modules would take longer than many a command.
-        parser = build_parser(given[:1] if given[:1] and given[0] in VERBS else _needed(given))
-        arguments = parser.parse_args(given)
+        # Importing the other verbs' modules would take longer than many commands.
+        parser = build_parser(words[:1] if words[:1] and words[0] in VERBS else _needed(words))
+        arguments = parser.parse_args(words)
     except SystemExit as stop:  # argparse exits by itself: 0 after --help, 2 for wrong usage
         return stop.code if isinstance(stop.code, int) else 2
     if arguments.verb is None and not arguments.version:
@@ -135,12 +134,12 @@ def run_command(argv: Sequence[str] | None) -> int:
             interrupts.leave()
 
 
-def _needed(given: Sequence[str]) -> Sequence[str]:
-    return () if given[:1] == ["--version"] else VERBS
+def _needed(words: Sequence[str]) -> Sequence[str]:
+    return () if words[:1] == ["--version"] else VERBS
 
 
 def _written(code: int, arguments: argparse.Namespace, out: streams.Stream) -> int:
-    """The exit code of a command whose output is flushed: what could not be written nobody has read."""
+    """Flush the output and return the exit code, which is no longer 0 if some could not be written."""
     try:
         out.flush()
     except BrokenPipeError:
@@ -154,7 +153,7 @@ def _written(code: int, arguments: argparse.Namespace, out: streams.Stream) -> i
 
 
 def _nobody_reads() -> int:
-    """Nobody reads our output any more (| head): no message can reach anybody."""
+    """Drop the output, which nobody reads any more (| head), and return 1: no message can reach anybody."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
@@ -163,7 +162,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.version:
         sys.stdout.write(_version() + "\n")
         return 0
-    remark = "; the same command goes on where it was" if arguments.verb in _RESUMED else ""
+    remark = "; run the same command again to resume" if arguments.verb in _RESUMED else ""
     try:
         return int(importlib.import_module(f"fastload.cli.{arguments.verb}").run(arguments))
     except KeyboardInterrupt:
@@ -183,7 +182,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _version() -> str:
-    """One line for a bug report, without importing torch."""
+    """Return one line for a bug report, without importing torch."""
     try:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError:

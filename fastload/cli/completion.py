@@ -21,9 +21,9 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "completion",
-        help="a script for the shell that completes verbs, options and paths",
-        description="Print a script that completes fastload's verbs, options and paths. It needs the package "
-        f"shtab, once: {pip_line('shtab')}.",
+        help="print a shell script that completes verbs, options and paths",
+        description="Print a shell script that completes fastload's verbs, options and paths. Printing it "
+        f"needs the package shtab: {pip_line('shtab')}.",
         epilog="\n".join(f"{shell}: {how}" for shell, how in _HOW.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _complete_paths(parser: argparse.ArgumentParser) -> None:
-    """Let words that stand for files and folders be completed as such; shtab reads ``complete``."""
+    """Let the shell complete arguments that are files and folders; shtab reads ``complete``."""
     import shtab
 
     for action in parser._actions:

@@ -1,6 +1,6 @@
 """``fastload doctor DATASET`` and ``fastload doctor SCRIPT.py ARGUMENTS...``.
 
-What stands behind a script is the script's; behind a dataset, options of ours as before it.
+Words after a script are its arguments; words after a dataset are the doctor's own options.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "doctor",
-        help="why training waits for data, and what would help",
-        description="Runs the loader and its stages on this machine for a minute at most, tries what could "
-        "help on the set's own records, and says what the bottleneck is, what would help, and by how much. "
-        "Changes nothing and needs no root: experiments write into a temporary folder; to read cold, the "
-        "pages of some records are dropped from the page cache.",
+        help="find why training waits for data, and what would help",
+        description="Run the loader and its stages on this machine for at most a minute, try possible "
+        "remedies on the set's own records, and print what the bottleneck is, what would help, and by how "
+        "much. The doctor changes nothing and needs no root: experiments write into a temporary folder; for "
+        "cold reads, pages of some records are dropped from the page cache.",
     )
     parser.add_argument(
         "target",
         metavar="DATASET|SCRIPT.py",
         type=place,
-        help="a packed dataset, or its URL; or a training script, run as it is and ended after a while",
+        help="packed dataset or its URL, or a training script to run unchanged and end after a while",
     )
     parser.add_argument(
-        "rest", metavar="...", nargs=argparse.REMAINDER, help="options; or the script's arguments"
+        "rest", metavar="...", nargs=argparse.REMAINDER, help="options, or the script's arguments"
     )
     _add_options(parser)
 
@@ -55,27 +55,23 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help=f"one of {', '.join(_NAMED)} (224 pixels, float32), or your own (default train)",
     )
     add("--num-workers", type=at_least_zero, metavar="N", help="decoding threads (default: one per CPU)")
-    add(
-        "--shuffle",
-        choices=("exact", "block", "none"),
-        help="order of an epoch (default exact)",
-    )
+    add("--shuffle", choices=("exact", "block", "none"), help="order of an epoch (default exact)")
     add("--cache", metavar="SIZE", help="the loader's cache (default auto)")
-    add("--step-rate", type=float, metavar="N", help="samples per second that the step can take by itself")
+    add("--step-rate", type=float, metavar="N", help="samples per second of the training step alone")
     add("--seconds", type=float, default=60.0, metavar="S", help="time limit in seconds (default 60)")
     add("--html", metavar="FILE", type=Path, help="also write a report with charts, as one HTML file")
     add("--verbose", action="store_true", help="show the evidence for each sentence")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine, and print the verdict."""
+    """Examine the dataset or script, and print the verdict."""
     is_script = str(arguments.target).endswith(".py")
     if not is_script:
-        behind = argparse.ArgumentParser(prog="fastload doctor DATASET")
-        _add_options(behind)
+        parser = argparse.ArgumentParser(prog="fastload doctor DATASET")
+        _add_options(parser)
         try:
-            behind.parse_args(arguments.rest, arguments)
-        except SystemExit as stop:  # has said what is wrong, or printed the help
+            parser.parse_args(arguments.rest, arguments)
+        except SystemExit as stop:  # argparse has printed the error or the help
             return stop.code if isinstance(stop.code, int) else 2
     if arguments.seconds < 5:
         raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
@@ -106,13 +102,13 @@ def _of_dataset(arguments: argparse.Namespace) -> Verdict:
 
 
 def _of_script(arguments: argparse.Namespace) -> Verdict | None:
-    """The verdict on a script; None where there is none, which was said."""
+    """Return the verdict on a script; None if there is none, after printing why."""
     from fastload.diagnose.script import announcement, require_script, watch_script
 
-    given = [name for name in _OF_A_DATASET if getattr(arguments, name) not in (None, [])]
-    if given:
-        wrong = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise SystemExit(f"fastload doctor: {wrong}: a script says that by itself. Leave it out.")
+    options = [name for name in _OF_A_DATASET if getattr(arguments, name) not in (None, [])]
+    if options:
+        wrong = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+        raise SystemExit(f"fastload doctor: {wrong}: a script sets that itself. Leave it out.")
     path = str(arguments.target)
     require_script(path)
     sys.stderr.write(announcement(path, arguments.seconds) + "\n")
@@ -136,11 +132,11 @@ def _write(verdict: Verdict, path: Path | None, loader: Any) -> None:
 
 
 def _check_html(path: Path) -> None:
-    """That a report can be made, and written there.
+    """Check that a report can be made and written to ``path``.
 
     Raises:
-        LibraryMissing: there is no matplotlib.
-        SystemExit: there is no such folder.
+        LibraryMissing: matplotlib is not installed.
+        SystemExit: the folder does not exist.
     """
     from fastload.diagnose.report.page import drawing
 
@@ -167,7 +163,7 @@ def _loader(arguments: argparse.Namespace) -> Any:
 
 
 def _transform(name: str) -> Any:
-    """A transform by name, or the attribute of a module.
+    """Return the transform of this name, or the attribute that ``module:attribute`` names.
 
     Raises:
         SystemExit: there is none.

@@ -1,4 +1,4 @@
-"""``fastload index PATH... --output FOLDER``, and ``fastload index FOLDER --entries PIXELS``."""
+"""``fastload index PATH... --output FOLDER`` and ``fastload index FOLDER --entries PIXELS``."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, LMDB, HDF5, tar or MDS files of others, in place; make entry points",
-        description="With --output: build an index over files that others wrote, without copying them: HF "
-        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded "
-        "images or uint8 pixels, WebDataset tars, MDS shards. Without: make (or with 'none' remove) the "
-        "JPEGs' entry points of a packed or indexed dataset.",
+        help="index existing Arrow, LMDB, HDF5, tar or MDS files in place; make entry points",
+        description="With --output: index existing files without copying them: HF datasets folders and "
+        ".arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels, WebDataset tars, MDS "
+        "shards. Without --output: make or remove the entry points of a packed or indexed dataset's JPEGs.",
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="+",
-        help="files of one format, folders of them, or URLs of tars; {000..099} stands for many names. With "
-        "--entries alone: a dataset, or its URL",
+        help="files of one format, folders of them, or URLs of tars; {000..099} expands to many names. "
+        "Without --output: a dataset or its URL",
     )  # fmt: skip
     add_storage_options(parser)
     parser.add_argument("--output", metavar="FOLDER", help="folder for the index and manifest")
@@ -74,29 +73,29 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument(
         "--num-proc", type=at_least_one, metavar="N",
-        help="processes that read files (default: one per CPU, fewer for small files, one for tables)",
+        help="reading processes (default: one per CPU, fewer for small files, one for tables)",
     )  # fmt: skip
-    parser.add_argument("--restart", action="store_true", help="replace the index that is in FOLDER")
-    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; for entry points")
+    parser.add_argument("--restart", action="store_true", help="replace the index in FOLDER")
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; only entry points use it")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Index, and print what was found."""
+    """Make the index or the entry points, and print what the dataset holds."""
     if len(arguments.paths) == 1 and "://" in arguments.paths[0] and arguments.output is None:
         return _in_store(arguments)
     if "://" in str(arguments.output):
         raise PackError(
-            f"an index goes to a folder of this machine. Found: {arguments.output}. Upload the folder then; "
-            "'fastload pack' writes to URLs."
+            f"an index is written to a local folder. Found: {arguments.output}. Upload the folder "
+            "afterwards; 'fastload pack' writes to URLs."
         )
     storage = options_for(arguments, arguments.paths[0])
     with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
-        made: Maker | None = None
+        maker: Maker | None = None
         if arguments.ray is not None:
-            made = ray_entries(stack.enter_context(ray_cluster(arguments.ray)), progress)
+            maker = ray_entries(stack.enter_context(ray_cluster(arguments.ray)), progress)
         if arguments.output is None:
-            folder = _only_entries(arguments, progress, made)
+            folder = _only_entries(arguments, progress, maker)
         else:
             folder = Path(arguments.output)
             spacing = DEFAULT_SPACING if arguments.entries == _UNSET else arguments.entries
@@ -104,17 +103,18 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.column, arguments.labels, tuple(map(field_argument, arguments.field)),
                 arguments.on_error, arguments.restart, spacing, storage, arguments.num_proc,
             )  # fmt: skip
-            index_files(arguments.paths, folder, options, progress, made)
+            index_files(arguments.paths, folder, options, progress, maker)
     _print(PackedFiles(folder, storage_options=storage), str(folder), arguments.json)
     return 0
 
 
 def _in_store(arguments: argparse.Namespace) -> int:
-    """Entry points of a set in a store."""
+    """Make or remove the entry points of a set in a store."""
     url, options = arguments.paths[0], options_for(arguments, arguments.paths[0])
     if arguments.entries == _UNSET or arguments.ray is not None:
         raise PackError(
-            f"of a set in a store --entries makes or removes the entry points, without --ray. Found: {url}."
+            f"a set in a store takes only --entries, which makes or removes entry points, without --ray. "
+            f"Found: {url}."
         )
     with PackProgress(quiet=arguments.json) as progress:
         failed = index_stored_entries(url, options, arguments.entries, progress)
@@ -122,21 +122,21 @@ def _in_store(arguments: argparse.Namespace) -> int:
     if failed:
         where = dataset.folder / ENTRIES_NAME
         sys.stderr.write(f"{failed} " + (
-            "The entry points that are there stay.\n" if arguments.entries is None
-            else f"The entry points are used on this node alone: {where}.\n"
+            "The existing entry points stay.\n" if arguments.entries is None
+            else f"The entry points are used on this node only: {where}.\n"
         ))  # fmt: skip
     _print(dataset, url, arguments.json)
     return 0
 
 
-def _only_entries(arguments: argparse.Namespace, progress: PackProgress, made: Maker | None) -> Path:
+def _only_entries(arguments: argparse.Namespace, progress: PackProgress, maker: Maker | None) -> Path:
     if arguments.entries == _UNSET or len(arguments.paths) != 1:
         raise PackError(
-            "an index of other files needs --output FOLDER; for the entry points of a dataset give its "
-            "folder alone, and --entries."
+            "an index of other files needs --output FOLDER; to make entry points, give the folder of one "
+            "dataset and --entries."
         )
     folder = Path(arguments.paths[0])
-    index_entries(folder, arguments.entries, progress, made, options_for(arguments, folder))
+    index_entries(folder, arguments.entries, progress, maker, options_for(arguments, folder))
     return folder
 
 

@@ -1,4 +1,4 @@
-"""``fastload info FOLDER``."""
+"""``fastload info FOLDER``: print what a packed dataset holds."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "info",
-        help="what a packed dataset holds",
-        description="What a packed dataset holds, or each of those that are in a folder.",
+        help="show what a packed dataset holds",
+        description="Show what a packed dataset holds, or each dataset in a folder.",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=place, help="a packed dataset, or its URL")
+    parser.add_argument("folder", metavar="FOLDER", type=place, help="packed dataset, or its URL")
     add_storage_options(parser)
     parser.add_argument(
         "--all",
         action="store_true",
-        help="look at every record of a very large set; otherwise a sample gives the figures marked 'about'",
+        help="look at every record of a very large set; otherwise figures marked 'about' come from a sample",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts of a packed dataset, or of each that is in a folder."""
+    """Print the facts of a packed dataset, or of each in a folder."""
     options = options_for(arguments, arguments.folder)
     datasets = _opened(arguments.folder, options)
     if arguments.json:
         facts = [_facts(dataset, arguments) for dataset in datasets]
-        many = [{"folder": dataset.where, **one} for dataset, one in zip(datasets, facts, strict=True)]
+        many = [{"folder": dataset.where, **each} for dataset, each in zip(datasets, facts, strict=True)]
         print_json(facts[0] if len(facts) == 1 else {"datasets": many})
         return 0
     for dataset in datasets:
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _opened(folder: str | Path, options: dict[str, str] | None) -> list[PackedFiles]:
-    """The dataset at a place, or those in it, as a parent of train/ and val/ is packed."""
+    """Open the dataset at a place, or those in it (train/ and val/)."""
     try:
         return [PackedFiles(folder, storage_options=options)]
     except FormatError:
@@ -90,7 +90,7 @@ def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any
 
 
 class _Looked:
-    """What the index of a dataset says; of a very large one some of it."""
+    """What a dataset's index says; of a very large set, only a part is read."""
 
     def __init__(self, dataset: PackedFiles, everything: bool, quiet: bool) -> None:
         self.summary = Summary()

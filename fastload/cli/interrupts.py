@@ -1,8 +1,8 @@
 """What Ctrl-C does before, during and after a command.
 
-Before it (imports, the parser) and after it (the interpreter's end) there is nothing to put away, and an
-exception may be swallowed or changed on its way: an extension module's initialisation makes an ImportError of
-it, a finalizer a message. So the process ends at once then. In a command it is a KeyboardInterrupt.
+In a command it raises KeyboardInterrupt. Before (imports, the parser) and after it (interpreter shutdown) the
+process ends at once: there is nothing to clean up, and an exception may be swallowed or changed on its way.
+An extension module's initialisation turns it into an ImportError, a finalizer into a message.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ import signal
 import sys
 from types import FrameType
 
-EXIT_CODE = 130  # 128 + SIGINT, as shells have it
+EXIT_CODE = 130  # 128 + SIGINT, as in shells
 
 _arrived = False
 
 
 def leave() -> None:
-    """From now on Ctrl-C ends the process."""
+    """Let Ctrl-C end the process from now on."""
     _handle(_leave)
 
 
 def raise_in_command() -> None:
-    """From now on Ctrl-C is a KeyboardInterrupt, which is remembered."""
+    """Let Ctrl-C raise KeyboardInterrupt from now on, and remember it."""
     _handle(_raise)
 
 
 def arrived() -> bool:
-    """Whether a Ctrl-C has come in a command: an error after it may be what became of it."""
+    """Return whether Ctrl-C was pressed in a command; a later error may be a consequence."""
     return _arrived
 
 
 def report(remark: str = "") -> int:
-    """Say that the command was interrupted; the exit code."""
+    """Print that the command was interrupted, and return the exit code."""
     sys.stderr.write(f"\ninterrupted{remark}\n")
     return EXIT_CODE
 
 
 def _handle(handler: object) -> None:
-    """Only where the handler is Python's or ours: who ignores SIGINT (a shell's background job) means it."""
+    """Replace only Python's handler or ours: a process that ignores SIGINT (a background job) means to."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _leave, _raise):
-        with contextlib.suppress(ValueError):  # not the main thread, which alone gets the signal
+        with contextlib.suppress(ValueError):  # not the main thread, the only one that gets the signal
             signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
 
 

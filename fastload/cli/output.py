@@ -1,4 +1,4 @@
-"""Tables and JSON on stdout, with the rows that several verbs show."""
+"""Tables and JSON on stdout, and the rows that several verbs share."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from fastload.sample.schema import Schema
 
 
-# ---- Tables and JSON on stdout ----------------------------------------------------------------------
+# ---- Tables and JSON --------------------------------------------------------------------------------
 
-_SHOWN = 5  # names of classes
+_SHOWN = 5  # class names in a row
 
 
 def print_json(body: Any) -> None:
-    """One JSON object on a line of its own; what a terminal would obey is escaped as JSON has it."""
+    """Print one JSON object on one line, with the characters that a terminal would obey escaped."""
     text = json.dumps(body, ensure_ascii=False)
     if harmless(text) != text:
         text = json.dumps(body)
@@ -34,7 +34,7 @@ def print_json(body: Any) -> None:
 
 
 def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Two columns; a frame only where somebody looks at a terminal."""
+    """Print two columns, with a frame only on a terminal."""
     rows = [(one_line(name), one_line(value)) for name, value in rows]
     if sys.stdout.isatty():
         from rich import box
@@ -52,18 +52,17 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Plain text."""
+    """Print plain text."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 def one_line(text: str) -> str:
-    """A name or value for a place where only one line is expected, so that it cannot look like another."""
+    """Return a name or value as one line, so that a part of it cannot look like another line."""
     return harmless(text).replace("\n", "\\n")
 
 
 def classes_row(schema: Schema, unlabelled: int = 0) -> tuple[str, str]:
-    """A table row: how many classes there are, and what the first are called; where samples have none, those
-    of their objects.
+    """Return a table row: the number of classes and the first names; without any, those of the objects.
 
     Args:
         unlabelled: samples without a label.
@@ -74,19 +73,19 @@ def classes_row(schema: Schema, unlabelled: int = 0) -> tuple[str, str]:
         of = "" if label is None else f" (of objects: {label.name})"
     names: Sequence[str] = () if label is None else label.kind.classes  # type: ignore[attr-defined]
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-    said = f"{len(names)}{of}: {shown}" if names else "none"
+    words = f"{len(names)}{of}: {shown}" if names else "none"
     if unlabelled and names:
-        said += f"; {counted(unlabelled, 'sample')} without (label -1)"
-    return "classes", said
+        words += f"; {counted(unlabelled, 'sample')} without (label -1)"
+    return "classes", words
 
 
 def ignored_rows(ignored: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Table rows: what lay in the source and was not packed, though it was no error."""
+    """Return table rows: what was in the source and was not packed, without being an error."""
     return [("source" if number == 0 else "", line) for number, line in enumerate(ignored_words(ignored))]
 
 
 def contents_rows(manifest: Manifest, container: str, unlabelled: int = 0) -> list[tuple[str, str]]:
-    """Table rows: what a dataset holds.
+    """Return table rows: what a dataset holds.
 
     Args:
         container: what one of its files is called.
@@ -103,7 +102,7 @@ def contents_rows(manifest: Manifest, container: str, unlabelled: int = 0) -> li
 
 
 def contents_json(manifest: Manifest) -> dict[str, Any]:
-    """The same for ``--json``."""
+    """Return what a dataset holds, for ``--json``."""
     return {
         "id": manifest.id,
         "format": manifest.format,
@@ -116,13 +115,12 @@ def contents_json(manifest: Manifest) -> dict[str, Any]:
 
 
 def sides_row(sides: dict[str, Any]) -> str:
-    """Picture sizes in one line."""
+    """Return picture sizes as one line."""
     known = [f"{name} {s['min']} / {s['median']} / {s['max']}" for name, s in sides.items() if s]
     return (", ".join(known) + " pixels (min / median / max)") if known else "not known"
 
 
-# ---- Entry points on the command line ---------------------------------------------------------------
-# The option, table rows and JSON.
+# ---- Entry points -----------------------------------------------------------------------------------
 
 ENTRIES_HELP = (
     "spacing of the JPEGs' entry points in pixels (8 to 65535), 'row' for one per row of blocks, or "
@@ -131,7 +129,7 @@ ENTRIES_HELP = (
 
 
 def spacing_argument(text: str) -> int | None:
-    """The value of ``--entries``; argparse shows the error with the usage."""
+    """Parse the value of ``--entries``; argparse shows the error with the usage."""
     try:
         return parse_spacing(text)
     except ValueError as error:
@@ -139,7 +137,7 @@ def spacing_argument(text: str) -> int | None:
 
 
 def entry_json(facts: EntryFacts) -> dict[str, Any]:
-    """The facts as ``--json`` prints them; ``spacing`` as ``--entries`` takes it."""
+    """Return the facts for ``--json``; ``spacing`` is a value that ``--entries`` takes."""
     spacing = "none" if facts.spacing is None else "row" if facts.spacing == 0 else facts.spacing
     return {
         "spacing": spacing,
@@ -153,11 +151,11 @@ def entry_json(facts: EntryFacts) -> dict[str, Any]:
 
 
 def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
-    """Table rows: what there is, and which JPEGs have none."""
+    """Return table rows: the entry points, and which JPEGs have none."""
     if facts.spacing is None:
-        rows = [("entry points", "damaged, and left out" if facts.damaged else "none")]
+        rows = [("entry points", "damaged, not used" if facts.damaged else "none")]
     else:
-        where = "one a row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
+        where = "one per row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
         share = 100 * facts.with_entries / max(facts.records, 1)
         have = f"{_about(facts)}{counted(facts.with_entries, 'record')} ({share:.1f}%)"
         rows = [("entry points", f"{where}, {have}, {human_bytes(facts.bytes)}")]
@@ -180,19 +178,19 @@ def _about(facts: EntryFacts) -> str:
     return "about " if facts.estimated else ""
 
 
-# ---- Lines of ``fastload info`` about fields --------------------------------------------------------
+# ---- Fields -----------------------------------------------------------------------------------------
 
 
 def field_rows(facts: Sequence[dict[str, Any]], about: bool) -> list[tuple[str, str]]:
-    """A line for each field.
+    """Return one row per field.
 
     Args:
         facts: of :func:`fastload.packing.facts.field_facts`.
-        about: only a part of the samples has been looked at.
+        about: whether only a part of the samples was looked at.
     """
     return [
-        (f"field {one['name']}", f"{one['kind']}: {'about ' if about else ''}{_words(one) or 'no values'}")
-        for one in facts
+        (f"field {field['name']}", f"{field['kind']}: {'about ' * about}{_words(field) or 'no values'}")
+        for field in facts
     ]
 
 
@@ -207,7 +205,7 @@ def _words(facts: dict[str, Any]) -> str:
     for unit in ("rows", "bytes"):
         sizes = facts.get(unit)
         if isinstance(sizes, dict):
-            parts.append(f"{sizes['mean']:g} {unit} a sample ({sizes['min']} to {sizes['max']})")
+            parts.append(f"{sizes['mean']:g} {unit} per sample (min {sizes['min']}, max {sizes['max']})")
     if "min" in facts:
         parts.append(f"values {_number(facts['min'])} to {_number(facts['max'])}")
     if facts.get("nan"):

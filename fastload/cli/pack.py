@@ -37,31 +37,29 @@ from fastload.packing.shares import ShardRanges, ranges
 from fastload.shard.formats import FORMATS
 
 # ---- Ray in commands --------------------------------------------------------------------------------
-# What it has to say goes to stderr, so that stdout holds the result alone.
 
 RAY_HELP = "run on this Ray cluster (auto, HOST:PORT, ray://HOST:PORT), or 'local' for this machine's CPUs"
 
 
 def words_to_stderr() -> redirect_stdout[TextIO]:
-    """A context in which what Ray prints goes to stderr."""
+    """Return a context in which Ray prints to stderr, so that stdout has only the result."""
     return redirect_stdout(sys.stderr)
 
 
 @contextmanager
 def ray_cluster(address: str) -> Iterator[RayCluster]:
-    """A cluster for the work of a command."""
+    """Yield a cluster for the work of a command."""
     with words_to_stderr(), RayCluster(address) as cluster:
         yield cluster
 
 
-# ---- ``fastload pack --plan-only`` and ``--shards`` -------------------------------------------------
-# One of several packs of the same dataset.
+# ---- One of several packs of the same dataset -------------------------------------------------------
 
 
 def add_steps(parser: argparse.ArgumentParser) -> None:
     """Declare the options that do less than a whole pack."""
     steps = parser.add_mutually_exclusive_group()
-    steps.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    steps.add_argument("--dry-run", action="store_true", help="only print what would be done")
     steps.add_argument(
         "--plan-only", action="store_true", help="only list the source and plan the shards, for --shards"
     )
@@ -69,16 +67,16 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
         "--shards",
         metavar="WHICH",
         help="pack only these shards of the plan (0-99, or 0-9,40-49), or one share (3/16: the fourth of "
-        "sixteen), beside other packs, here or on other machines; --publish comes last",
+        "sixteen), while other processes or machines pack the others; finish with --publish",
     )
     steps.add_argument("--ray", metavar="ADDRESS", help=RAY_HELP)
     steps.add_argument(
-        "--publish", action="store_true", help="make the dataset from shards that were packed by --shards"
+        "--publish", action="store_true", help="make the dataset from shards packed with --shards"
     )
 
 
 def run_share(arguments: argparse.Namespace, options: PackOptions) -> int:
-    """Plan, or pack some shards, and print how far the whole is."""
+    """Plan the shards or pack some of them, and print how far the whole pack is."""
     with PackProgress(arguments.quiet or arguments.json) as progress:
         if arguments.plan_only:
             share = plan_shares(arguments.source, arguments.output, options, progress)
@@ -101,24 +99,24 @@ def _share_rows(share: PackShare, plan_only: bool) -> list[tuple[str, str]]:
     if not plan_only:
         what = ranges(share.asked) or "none"
         rows.append(
-            ("these", f"{what}: {share.written} packed, {len(share.asked) - share.written} there before")
+            ("these", f"{what}: {share.written} packed, {len(share.asked) - share.written} already there")
         )
     if share.published:
-        rows.append(("all", "published already"))
+        rows.append(("all", "already published"))
     elif share.finished < share.shards:
-        rows.append(("all", f"{share.finished} of {share.shards} are there"))
+        rows.append(("all", f"{share.finished} of {share.shards} packed"))
     else:
-        rows.append(("all", "there; the same command with --publish in place of --shards makes the dataset"))
+        rows.append(("all", "packed; run the same command with --publish in place of --shards"))
     return rows
 
 
 # ---- ``fastload pack SOURCE OUTPUT`` ----------------------------------------------------------------
 
 _SOURCE = (
-    "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "
-    ".jsonl, .parquet or .arrow table: path and label, or any columns; Parquet and Arrow files in a folder, "
-    "or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
-    "data.yaml, VOC2012, folders images and masks"
+    "class folders, a flat folder, or a parent of train/ and val/, or the URL of one (s3://bucket/photos); a "
+    ".csv, .jsonl, .parquet or .arrow table of path and label, or any columns; Parquet or Arrow files in a "
+    "folder or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
+    "data.yaml, VOC2012, or folders images and masks"
 )
 
 
@@ -127,15 +125,15 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "pack",
         help="pack images into shards",
-        description="Pack images into Arrow, LMDB or HDF5 shards. Interrupted, the same command goes on.",
+        description="Pack images into Arrow, LMDB or HDF5 shards. If interrupted, run it again to resume.",
     )
     parser.add_argument("source", metavar="SOURCE", help=_SOURCE)
-    parser.add_argument("output", metavar="OUTPUT", help="folder to make, or its URL (s3://bucket/name)")
+    parser.add_argument("output", metavar="OUTPUT", help="folder to create, or its URL (s3://bucket/name)")
     parser.add_argument(
-        "--format", choices=tuple(FORMATS), default="arrow", help="container (default: %(default)s)"
+        "--format", choices=tuple(FORMATS), default="arrow", help="container format (default: %(default)s)"
     )
     parser.add_argument(
-        "--shard-size", default="256MB", metavar="SIZE", help="bytes of a shard (default: %(default)s)"
+        "--shard-size", default="256MB", metavar="SIZE", help="bytes per shard (default: %(default)s)"
     )
     parser.add_argument(
         "--num-proc",
@@ -145,19 +143,19 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",
-        help="kind of a table's column, if not the one that --dry-run prints: image, mask, label, text, "
+        help="kind of a table column, in place of the one that --dry-run prints: image, mask, label, text, "
         "bytes, json, scalar(float32), array(float32, (None, 5)), boxes(xywh), polygons(rle), keypoints(17), "
         "or none to leave it out; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="kind of SOURCE (default: found)")
+    parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="layout of SOURCE (default: detected)")
     parser.add_argument(
         "--annotations", action="append", default=[], metavar="FILE",
-        help="annotation file for a folder of images (default: found); may be repeated",
+        help="annotation file for a folder of images (default: detected); may be repeated",
     )  # fmt: skip
     parser.add_argument("--masks", metavar="FOLDER", help="folder of masks for a folder of images")
     parser.add_argument(
         "--exif", choices=EXIF, default="refuse",
-        help="annotated images with a non-default EXIF orientation: refuse and list them, or ignore it",
+        help="refuse and list annotated images with a non-default EXIF orientation, or ignore orientation",
     )  # fmt: skip
     parser.add_argument("--limit", type=int, metavar="N", help="pack only the first N images of each split")
     _add_changes(parser)
@@ -180,7 +178,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
         "--max-side",
         type=int,
         metavar="N",
-        help="re-encode images whose longer side exceeds N pixels as smaller JPEGs; others are not changed",
+        help="re-encode images whose longer side exceeds N pixels as smaller JPEGs; others stay unchanged",
     )
     parser.add_argument(
         "--quality",
@@ -192,7 +190,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline",
         action="store_true",
-        help="store progressive JPEGs as baseline: the same pixels, but other bytes, also after 'unpack'",
+        help="store progressive JPEGs as baseline: the pixels stay, the bytes change, also after 'unpack'",
     )
     parser.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
     parser.add_argument("--raw", action="store_true", help="store decoded uint8 RGB pixels")
@@ -203,7 +201,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Pack, and print what came of it."""
+    """Pack, and print the result."""
     options = PackOptions(
         format=arguments.format,
         shard_size=parse_bytes(arguments.shard_size),
@@ -236,7 +234,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if len(results) > 1:
         splits = ", ".join(result.output.name for result in results)
-        print_lines([f"{arguments.output}: {len(results)} splits ({splits}), a dataset each"])
+        print_lines([f"{arguments.output}: {len(results)} splits ({splits}), one dataset each"])
     for result in results:
         print_table(_title(result), _rows(result))
     return 0
@@ -251,7 +249,7 @@ def _made(arguments: argparse.Namespace, options: PackOptions, progress: PackPro
 
 
 def _title(result: PackResult) -> str:
-    return f"{result.output}" + (" was complete already" if result.was_complete else "")
+    return f"{result.output}" + (" was already complete" if result.was_complete else "")
 
 
 def _rows(result: PackResult) -> list[tuple[str, str]]:
@@ -273,18 +271,18 @@ def _rows(result: PackResult) -> list[tuple[str, str]]:
     if manifest.skipped:
         rows.append(("skipped", f"{manifest.skipped}, listed with reasons in {result.output / SKIPPED_NAME}"))
     if manifest.left_out:
-        said = counted(manifest.left_out, "annotation")
-        rows.append(("left out", f"{said}, listed with reasons in {result.output / SKIPPED_NAME}"))
+        count = counted(manifest.left_out, "annotation")
+        rows.append(("left out", f"{count}, listed with reasons in {result.output / SKIPPED_NAME}"))
     rows += [("", f"{count} x {reason}") for reason, count in result.skip_reasons()]
     return rows
 
 
 def _baseline_rows(result: PackResult) -> list[tuple[str, str]]:
-    made = result.manifest.options.get("transcoded")
-    if made is None:
+    converted = result.manifest.options.get("transcoded")
+    if converted is None:
         return []
-    kept, done = result.entries.progressive, counted(made, "progressive JPEG")
-    return [("baseline", f"{done} made baseline, {kept} kept because that cannot be")]
+    kept, done = result.entries.progressive, counted(converted, "progressive JPEG")
+    return [("baseline", f"{done} converted to baseline, {kept} cannot be converted and kept")]
 
 
 def _facts(result: PackResult) -> dict[str, Any]:
@@ -310,18 +308,18 @@ def _facts(result: PackResult) -> dict[str, Any]:
 def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
     facts: list[dict[str, Any]] = [
         {
-            "output": str(found.output),
-            "records": found.records,
-            "bytes": found.bytes,
-            "classes": found.classes,
-            "shards": found.shards,
-            "schema": str(found.schema),
-            "columns": list(found.notes),
-            "ignored": dict(found.ignored),
-            "needed_bytes": found.needed_bytes,
-            "free_bytes": found.free_bytes,
+            "output": str(plan.output),
+            "records": plan.records,
+            "bytes": plan.bytes,
+            "classes": plan.classes,
+            "shards": plan.shards,
+            "schema": str(plan.schema),
+            "columns": list(plan.notes),
+            "ignored": dict(plan.ignored),
+            "needed_bytes": plan.needed_bytes,
+            "free_bytes": plan.free_bytes,
         }
-        for found in plans
+        for plan in plans
     ]
     if as_json:
         print_json({"dry_run": facts})

@@ -1,4 +1,4 @@
-"""``fastload plan PLACE``."""
+"""``fastload plan PLACE``: predict what a job will read, wait for and pay."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from fastload import PackedDataset
 
 
-# What the core's client keeps in flight at most, and round trips to connect (TCP; with TLS 1.3 one more).
+# Requests that the core's client keeps in flight, and round trips to connect (TCP; TLS 1.3 adds one).
 _IN_FLIGHT = 256
 _CONNECTING = {"https": 2, "http": 1}
-_LEAST_SECONDS = 1e-3  # below it a time is none that anybody waits for
-_GET = 0.0004  # dollars a thousand GETs: S3 Standard, us-east-1
+_LEAST_SECONDS = 1e-3  # nobody waits for a shorter time
+_GET = 0.0004  # dollars per thousand GETs: S3 Standard, us-east-1
 
 
 def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "plan",
-        help="what a job will read, wait for and pay, before it runs",
-        description="Computes what a training job moves from storage, without reading more than the set's "
-        "tables: bytes, requests and dollars per epoch; seconds to the first batch; disk and memory. Without "
-        "a cache, with one on each node, and with one that all nodes share. Nothing is measured: what the "
-        "link can do is what you say. With --shuffle block also how well that mixes the set.",
+        help="predict what a job will read, wait for and pay",
+        description="Compute what a training job will move from storage: bytes, requests and dollars per "
+        "epoch; seconds to the first batch; disk and memory; without a cache, with one on each node, and "
+        "with one that all nodes share. Only the set's tables are read, and nothing is measured: you state "
+        "latency and bandwidth. With --shuffle block, also how well that order mixes the set.",
     )
-    parser.add_argument("folder", metavar="PLACE", type=place, help="a packed dataset, or its URL")
+    parser.add_argument("folder", metavar="PLACE", type=place, help="packed dataset, or its URL")
     add_storage_options(parser)
     option = parser.add_argument
     option("--ranks", type=at_least_one, default=1, metavar="N", help="training processes in all (default 1)")
-    option("--nodes", type=at_least_one, default=1, metavar="M", help="machines that they run on (default 1)")
+    option("--nodes", type=at_least_one, default=1, metavar="M", help="machines in all (default 1)")
     option("--epochs", type=at_least_one, default=90, metavar="E", help="epochs of the job (default 90)")
     option(
         "--batch-size",
@@ -55,44 +55,44 @@ def add(verbs: Any) -> None:
         type=at_least_one,
         default=224,
         metavar="PX",
-        help="side of the pictures in a batch (default 224)",
+        help="side of the pictures in a batch, in pixels (default 224)",
     )
     _add_order(option)
     option(
         "--cache",
         type=_size,
         metavar="SIZE",
-        help='room for records in each cache, such as "800GB" (default: all of the set)',
+        help='size of each cache, such as "800GB" (default: the whole set)',
     )
     _add_link(option)
     option("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def _add_order(option: Any) -> None:
-    """Declare the order of an epoch."""
+    """Declare the options for the order of an epoch."""
     option(
         "--shuffle",
         choices=("exact", "block"),
         default="exact",
-        help="order of an epoch (default exact). With block the plan also says how well that mixes, beside a "
-        "uniform shuffle and none: distinct classes in a batch of all ranks; chi-square of its classes, 1 "
-        "for independent draws; share of samples with their neighbour on disk in the same batch; mean "
-        "distance between place on disk and in the epoch",
+        help="order of an epoch (default exact). With block, the plan compares its mixing with a uniform "
+        "shuffle and with none: distinct classes in a batch of all ranks; chi-square of its classes, 1 for "
+        "independent draws; share of samples whose neighbour on disk is in the same batch; mean distance "
+        "between the places on disk and in the epoch",
     )
-    whole: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
-    option("--block", **whole, help="records that --shuffle block reads together (default: about 1 MiB)")
-    option("--window", **whole, help="records that it mixes at a time (default: about 256 MiB)")
+    count: dict[str, Any] = {"type": at_least_one, "metavar": "N"}
+    option("--block", **count, help="records that --shuffle block reads together (default: about 1 MiB)")
+    option("--window", **count, help="records that --shuffle block mixes at a time (default: about 256 MiB)")
     option("--seed", type=int, metavar="S", help="the loader's seed, for --shuffle block (default 0)")
 
 
 def _add_link(option: Any) -> None:
-    """Declare what the link to the storage, and the step, are taken to do, and to cost."""
+    """Declare the assumed speed and price of the storage, and the speed of the training step."""
     option(
         "--latency",
         type=_positive,
         default=20.0,
         metavar="MS",
-        help="milliseconds from a request to the first byte of its answer (default 20)",
+        help="milliseconds from a request to the first byte of the answer (default 20)",
     )
     option(
         "--bandwidth",
@@ -101,21 +101,10 @@ def _add_link(option: Any) -> None:
         metavar="SIZE",
         help="bytes per second that each node gets (default 1.25GB)",
     )
-    option("--rate", type=_positive, metavar="N", help="samples per second that a rank's step can take")
-    option(
-        "--price-requests",
-        type=_price,
-        default=_GET,
-        metavar="USD",
-        help=f"price of 1000 GETs (default {_GET})",
-    )
-    option(
-        "--price-gb",
-        type=_price,
-        default=0.0,
-        metavar="USD",
-        help="price of reading one GB (default 0: the same region)",
-    )
+    option("--rate", type=_positive, metavar="N", help="samples per second of one rank's training step")
+    price: dict[str, Any] = {"type": _price, "metavar": "USD"}
+    option("--price-requests", default=_GET, **price, help=f"dollars per 1000 GETs (default {_GET})")
+    option("--price-gb", default=0.0, **price, help="dollars per GB read (default 0, as in the same region)")
 
 
 def _size(text: str) -> int:
@@ -163,12 +152,12 @@ def run(arguments: argparse.Namespace) -> int:
         ("a cache on each node", "node"),
         ("a cache that all nodes share", "shared"),
     )
-    found = {name: job_traffic(job, link, room, kind, arguments.epochs) for name, kind in places}
+    caches = {name: job_traffic(job, link, room, kind, arguments.epochs) for name, kind in places}
     first, (memory, words) = first_batch_seconds(job, link), _memory(dataset, arguments, blocks)
     mixing = None if blocks is None else _mixing(dataset, arguments, blocks)
     if arguments.json:
         facts = {"id": dataset.id, "cache_bytes": room, "first_batch_seconds": first, "memory_bytes": memory}
-        body = _body(arguments, job, found, facts)
+        body = _body(arguments, job, caches, facts)
         print_json(body if blocks is None or mixing is None else body | _mixing_body(blocks, mixing))
         return 0
     rows = [
@@ -179,32 +168,32 @@ def run(arguments: argparse.Namespace) -> int:
             f"{counted(arguments.ranks, 'rank')} on {counted(arguments.nodes, 'node')}, "
             f"{counted(arguments.epochs, 'epoch')}",
         ),
-        ("link", f"{human_bytes(link.bandwidth)}/s a node, {arguments.latency:g} ms, as given"),
+        ("network", f"{human_bytes(link.bandwidth)}/s per node, {arguments.latency:g} ms, as given"),
         ("first batch", f"after about {first:.2f} s"),
         ("memory", words),
         ("cache", f"{human_bytes(room)}, {100 * min(1.0, room / max(1, job.data_bytes)):.0f}% of the set"),
     ]
-    for name, epochs in found.items():
+    for name, epochs in caches.items():
         rows += _named(name, _lines(epochs, arguments))
     if blocks is not None and mixing is not None:
         rows += _named("mixing", _mixing_lines(blocks, mixing, job.data_bytes / max(1, job.records)))
     if arguments.rate is not None:
-        rows += _named("waiting", _verdict(job, found, arguments))
+        rows += _named("waiting", _verdict(job, caches, arguments))
     print_table(str(arguments.folder), rows)
     return 0
 
 
 def _check_order(arguments: argparse.Namespace) -> None:
-    given = [name for name in ("block", "window", "seed") if getattr(arguments, name) is not None]
-    if given and arguments.shuffle != "block":
+    options = [name for name in ("block", "window", "seed") if getattr(arguments, name) is not None]
+    if options and arguments.shuffle != "block":
         raise SystemExit(
-            f"fastload plan: --{', --'.join(given)} only says how --shuffle block mixes. Add --shuffle "
+            f"fastload plan: --{', --'.join(options)} only says how --shuffle block mixes. Add --shuffle "
             "block, or leave it out."
         )
 
 
 def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, int] | None:
-    """(records a block, records a window) of a block shuffle."""
+    """Return (records per block, records per window) of a block shuffle; None for another order."""
     if arguments.shuffle != "block":
         return None
     try:
@@ -216,7 +205,7 @@ def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, i
 def _mixing(
     dataset: PackedFiles, arguments: argparse.Namespace, blocks: tuple[int, int]
 ) -> dict[str, Quality] | None:
-    """How well each order mixes, in batches of all ranks; None of an empty set."""
+    """Measure how well each order mixes, in batches of all ranks; None for an empty set."""
     n, seed = len(dataset), arguments.seed or 0
     if not n:
         return None
@@ -235,10 +224,10 @@ def _mixing_lines(blocks: tuple[int, int], mixing: Mapping[str, Quality], mean: 
         f"blocks of {counted(block, 'record')} ({human_bytes(block * mean)}), windows of {window} "
         f"({human_bytes(window * mean)})"
     )
-    for name, one in mixing.items():
+    for name, quality in mixing.items():
         yield (
-            f"{name}: {one.classes:.1f} classes a batch, chi-square {one.class_chi2:.3f}, "
-            f"{100 * one.together:.1f}% with their neighbour, distance {one.distance:.3f}"
+            f"{name}: {quality.classes:.1f} classes per batch, chi-square {quality.class_chi2:.3f}, "
+            f"{100 * quality.together:.1f}% with their neighbour, distance {quality.distance:.3f}"
         )
 
 
@@ -251,7 +240,7 @@ def _job(dataset: PackedFiles, arguments: argparse.Namespace, blocks: tuple[int,
     return TrafficJob(
         len(dataset),
         sum(stream_bytes(dataset, stream) for stream in all_streams([dataset])),
-        # The manifest is small, and of a set in a store perhaps still on its way to the node's disk.
+        # Not the manifest: it is small, and a store's may still be on its way to the node's disk.
         sum(path.stat().st_size for path in dataset.folder.glob("*.fli")),
         arguments.nodes,
         arguments.batch_size * (arguments.ranks // arguments.nodes),
@@ -272,7 +261,7 @@ def _link(arguments: argparse.Namespace) -> Link:
 def _memory(
     dataset: PackedDataset[Any], arguments: argparse.Namespace, blocks: tuple[int, int] | None
 ) -> tuple[int | None, str]:
-    """What a rank's loader says that it will allocate, and in words; None where it cannot be known."""
+    """Return the bytes that a rank's loader will allocate, also in words; None if that cannot be known."""
     from fastload import Block, DataLoader
     from fastload import transforms as T
 
@@ -281,11 +270,11 @@ def _memory(
     ranks = {"rank": 0, "world_size": arguments.ranks}
     with DataLoader(dataset, arguments.batch_size, transform=picture, **options, **ranks) as loader:
         try:
-            found = loader.memory_plan()["total"]
+            total = loader.memory_plan()["total"]
         except ValueError as error:
-            return None, f"not known before: {error}"
-    words = f"{human_bytes(found)} a rank for batches and reading ahead (float32, {arguments.size} px)"
-    return found, words
+            return None, f"not known in advance: {error}"
+    words = f"{human_bytes(total)} per rank for batches and read-ahead (float32, {arguments.size} px)"
+    return total, words
 
 
 def _dollars(traffic: Traffic, arguments: argparse.Namespace) -> float:
@@ -295,58 +284,51 @@ def _dollars(traffic: Traffic, arguments: argparse.Namespace) -> float:
 
 
 def _named(name: str, lines: Iterator[str]) -> list[tuple[str, str]]:
-    """Table rows of which the first has the name."""
+    """Return table rows, of which the first has the name."""
     return [(name if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
 def _seconds(seconds: float) -> str:
-    """A time as far as anybody could measure it."""
+    """Return a time in words, "no time" if nobody waits for it."""
     return f"{seconds:.3g} s" if seconds >= _LEAST_SECONDS else "no time"
 
 
 def _lines(epochs: Mapping[str, Traffic], arguments: argparse.Namespace) -> Iterator[str]:
-    for name, one in epochs.items():
+    for name, traffic in epochs.items():
         yield (
-            f"{name}: {human_bytes(one.bytes)} in {one.requests:.0f} requests, "
-            f"${_dollars(one, arguments):.2f}, {_seconds(one.seconds)} of reading, "
-            f"{100 * one.hits:.0f}% from the cache"
+            f"{name}: {human_bytes(traffic.bytes)} in {traffic.requests:.0f} requests, "
+            f"${_dollars(traffic, arguments):.2f}, {_seconds(traffic.seconds)} of reading, "
+            f"{100 * traffic.hits:.0f}% from the cache"
         )
 
 
 def _verdict(
-    job: TrafficJob, found: Mapping[str, Mapping[str, Traffic]], arguments: argparse.Namespace
+    job: TrafficJob, caches: Mapping[str, Mapping[str, Traffic]], arguments: argparse.Namespace
 ) -> Iterator[str]:
-    """Whether steps that take so many samples per second wait for the link."""
+    """Yield whether steps of ``--rate`` samples per second wait for the network."""
     step = job.records / (arguments.rate * arguments.ranks)
-    yield f"an epoch of steps takes {_seconds(step)}"
-    for cache, epochs in found.items():
-        waits = [name for name, one in epochs.items() if name.startswith("epoch") and one.seconds > step]
+    yield f"the steps of an epoch take {_seconds(step)}"
+    for cache, epochs in caches.items():
+        waits = [name for name, each in epochs.items() if name.startswith("epoch") and each.seconds > step]
         yield f"{cache}: " + (
-            f"steps wait for the link in {', '.join(waits)}" if waits else "no step waits for the link"
+            f"steps wait for the network in {', '.join(waits)}" if waits else "no step waits for the network"
         )
 
 
 def _body(
     arguments: argparse.Namespace,
     job: TrafficJob,
-    found: Mapping[str, Mapping[str, Traffic]],
+    caches: Mapping[str, Mapping[str, Traffic]],
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The plan as JSON."""
+    """Return the plan for ``--json``."""
     names = (
-        "ranks",
-        "nodes",
-        "epochs",
-        "batch_size",
-        "shuffle",
-        "latency",
-        "bandwidth",
-        "price_requests",
+        "ranks", "nodes", "epochs", "batch_size", "shuffle", "latency", "bandwidth", "price_requests",
         "price_gb",
-    )
+    )  # fmt: skip
     places = {
-        cache: {name: asdict(one) | {"dollars": _dollars(one, arguments)} for name, one in epochs.items()}
-        for cache, epochs in found.items()
+        cache: {name: asdict(each) | {"dollars": _dollars(each, arguments)} for name, each in epochs.items()}
+        for cache, epochs in caches.items()
     }
     return {
         **facts,

@@ -1,4 +1,4 @@
-"""Progress of a command: a bar on a terminal, a line now and then in a log."""
+"""Progress of a command: a bar on a terminal, or a line every few seconds in a log."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from fastload.errors import harmless
 from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.progress import Observer, Place, Work
 
-_MANY = 1_000_000  # index entries; fewer take no time
-_LOG_SECONDS = 10.0  # between two lines where there is no terminal
+_MANY = 1_000_000  # index entries; fewer need no bar
+_LOG_SECONDS = 10.0  # between two lines of a log
 T = TypeVar("T", bound="_Shown")
 
 
 class _Shown:
-    """Something on stderr while it lasts: a context manager. ``first`` stands in the bar until there is more;
-    ``quiet`` shows nothing."""
+    """A context manager that shows progress on stderr; ``first`` starts the bar, ``quiet`` shows nothing."""
 
     def __init__(self, quiet: bool, first: str) -> None:
         self._bar = Bar(first) if not quiet and sys.stderr.isatty() else None
@@ -52,7 +51,7 @@ class _Shown:
 
 
 class PackProgress(_Shown, Observer):
-    """Files, MB/s and time left."""
+    """Progress of a pack: files, MB/s and time left."""
 
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet, "scanning")
@@ -89,7 +88,9 @@ class PackProgress(_Shown, Observer):
             self._bar.update(self._done if work.size is None else self._size, done)
         elif self._is_due and work.size is None:
             rate = (self._done - work.done) / seconds
-            self._line(f"{done}, {rate:.0f} a second, {(work.count - self._done) / max(rate, 1):.0f} s left")
+            self._line(
+                f"{done}, {rate:.0f} per second, {(work.count - self._done) / max(rate, 1):.0f} s left"
+            )
         elif self._is_due and work.size is not None:
             rate = (self._size - work.done_size) / seconds
             left = (work.size - self._size) / max(rate, 1)
@@ -100,21 +101,21 @@ class PackProgress(_Shown, Observer):
 
 
 class WarmProgress(_Shown):
-    """Bytes, rate and time left."""
+    """Progress of warming: bytes, rate and time left."""
 
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet, "warming")
         self._name = ""
 
     def started(self, name: str, total: int, line: str) -> None:
-        """A dataset of ``total`` bytes; ``line`` says what is done with it."""
+        """Begin a dataset of ``total`` bytes; ``line`` says what is done with it."""
         self._name, self._began = name, time.monotonic()
         self._say(line)
         if self._bar is not None:
             self._bar.start(name, total, 0)
 
     def advanced(self, counts: dict[str, int]) -> None:
-        """``counts``: as ``_C.Filler.counts()`` gives them."""
+        """Show ``counts``, which are those of ``_C.Filler.counts()``."""
         done, total = counts["there_bytes"] + counts["put_bytes"], counts["bytes"]
         if self._bar is not None:
             self._bar.update(done, f"{human_bytes(done)} of {human_bytes(total)}", total)
@@ -127,7 +128,7 @@ class WarmProgress(_Shown):
 
 
 class LookProgress(_Shown):
-    """How many index entries have been looked at; a bar alone, where they are many."""
+    """Progress through the index: only a bar, and only if there are many entries."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         super().__init__(True, "")
@@ -135,7 +136,7 @@ class LookProgress(_Shown):
         self._shows = not quiet and sys.stderr.isatty() and total > _MANY
 
     def advanced(self, count: int) -> None:
-        """So many more."""
+        """Count more entries."""
         self._done += count
         if self._shows and self._done > _MANY:
             if self._bar is None:
@@ -145,7 +146,7 @@ class LookProgress(_Shown):
 
 
 class Bar:
-    """rich's bar; imported only where there is a terminal."""
+    """A progress bar by rich, which is imported only on a terminal."""
 
     def __init__(self, first: str = "scanning") -> None:
         from rich.console import Console
@@ -157,7 +158,7 @@ class Bar:
         ]  # fmt: skip
         self._progress = Progress(*columns, console=Console(file=raw(sys.stderr)), transient=True)
         self._progress.start()
-        guard()  # rich takes what others write, for its bar to stay below, and hands on what a terminal obeys
+        guard()  # rich prints others' output above its bar, and lets terminal control characters through
         self._task = self._progress.add_task(first, total=None, files="")
 
     def scanning(self, name: str, files: int) -> None:

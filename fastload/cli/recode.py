@@ -1,4 +1,4 @@
-"""``fastload recode FOLDER``."""
+"""``fastload recode FOLDER``: convert JPEGs to coefficient records, or back, in place."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "recode",
-        help="a packed dataset's JPEGs as coefficient records, and back",
-        description="Write a packed dataset's JPEGs as coefficient records, or those as the identical JPEGs "
-        "again, in place of what is there. Interrupted at any moment, the set is whole, and the same command "
-        "goes on. Until it is done, old and new shards need room together.",
+        help="convert a packed dataset's JPEGs to coefficient records, or back",
+        description="Convert a packed dataset's JPEGs to coefficient records in place, or back to the "
+        "identical JPEGs. An interruption at any moment leaves the set intact; run the same command again to "
+        "resume. Until it is done, both old and new shards take up space.",
     )
-    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
+    parser.add_argument("folder", metavar="FOLDER", help="packed dataset")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
-    what.add_argument("--jpeg", action="store_true", help="store the identical JPEGs again")
+    what.add_argument("--jpeg", action="store_true", help="convert back to the identical JPEGs")
     parser.add_argument(
         "--num-proc",
         type=at_least_one,
@@ -37,14 +37,14 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Recode, and print what came of it."""
+    """Recode, and print the result."""
     form = None if arguments.jpeg else arguments.coefficients or DEFAULT_FORM
     with PackProgress(arguments.quiet or arguments.json) as progress:
         result = recode(arguments.folder, form, arguments.num_proc, progress)
     if arguments.json:
         print_json({"dataset": _facts(result)})
         return 0
-    title = f"{result.output}" + (" is so already" if result.was_so else "")
+    title = f"{result.output}" + (" is already in this form" if result.was_so else "")
     print_table(title, _rows(result, form))
     return 0
 
@@ -58,7 +58,7 @@ def _rows(result: RecodeResult, form: str | None) -> list[tuple[str, str]]:
     if not result.was_so:
         rate = result.bytes_before / max(result.seconds, 1e-9)
         rows.append(("time", f"{result.seconds:.1f} s, {human_bytes(rate)}/s"))
-        rows.append(("id", f"{manifest.id}: caches of the set as it was are not this one's"))
+        rows.append(("id", f"{manifest.id}: caches of the set before recoding are not used for it"))
     return rows
 
 

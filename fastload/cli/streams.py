@@ -1,8 +1,7 @@
-"""Standard output and error of a command: what strangers have named does nothing to a terminal, and output
-that goes nowhere ends no work.
+"""Standard output and error of a command: harmless to a terminal, and a failed write does not end the work.
 
-Names of classes, files and columns, and a server's words, come from elsewhere, and a terminal obeys what some
-characters say (titles, the clipboard, cursor and colours). So everything that a command writes passes here.
+Names of classes, files and columns, and a server's messages, come from elsewhere, and a terminal obeys some
+characters (title, clipboard, cursor and colours). So everything that a command writes passes through here.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from fastload.errors import harmless
 
 
 def fill() -> None:
-    """Give /dev/null to those of the descriptors 0 to 2 that this process was started without: the next files
-    that it opens would have their numbers, and get what libraries write to standard error."""
+    """Open /dev/null as each of the descriptors 0 to 2 that this process was started without: files opened
+    later would get their numbers, and what libraries write to standard error."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -31,8 +30,8 @@ def fill() -> None:
 
 
 class Stream(io.TextIOBase):
-    """What is written to it is harmless. What cannot be written is dropped, and ``failed`` says why; but
-    writing raises BrokenPipeError where nobody reads any more."""
+    """A text stream that makes what is written harmless. It drops text that cannot be written, and ``failed``
+    says why; but it raises BrokenPipeError if nobody reads any more."""
 
     def __init__(self, stream: TextIO) -> None:
         self.raw = stream
@@ -60,13 +59,13 @@ class Stream(io.TextIOBase):
             work()
         except BrokenPipeError:
             raise
-        except (OSError, ValueError) as error:  # ValueError: somebody has closed it
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
             self.failed = error if isinstance(error, OSError) else OSError(str(error))
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            try:  # what waits in its buffer is written once more when the interpreter ends
+            try:  # the interpreter writes what is left in its buffer once more when it exits
                 os.dup2(nowhere, self.raw.fileno())
             except (OSError, ValueError):
-                return  # it is no file
+                return  # it is not a file
             finally:
                 os.close(nowhere)
 
@@ -81,12 +80,12 @@ class Stream(io.TextIOBase):
 
 
 def raw(stream: TextIO) -> TextIO:
-    """For who writes a terminal's own words (a progress bar) and makes all others harmless."""
+    """Return the bare stream, for a progress bar that writes control characters and escapes all else."""
     return stream.raw if isinstance(stream, Stream) else stream
 
 
 def guard() -> None:
-    """From now on what is written to ``sys.stdout`` and ``sys.stderr`` passes a :class:`Stream`."""
+    """Let ``sys.stdout`` and ``sys.stderr`` pass through a :class:`Stream` from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, Stream):
@@ -95,7 +94,7 @@ def guard() -> None:
 
 @contextmanager
 def guarded() -> Iterator[Stream]:
-    """:func:`guard` within; gives standard output's."""
+    """Apply :func:`guard` inside the context; yield the Stream of standard output."""
     before = sys.stdout, sys.stderr
     guard()
     try:

@@ -1,4 +1,4 @@
-"""``fastload unpack FOLDER OUTPUT``."""
+"""``fastload unpack FOLDER OUTPUT``: write a packed dataset back to files."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "unpack",
         help="write a packed dataset back to a folder",
-        description="Write every record back to a file of the same name and bytes, in class folders; of "
-        "samples with other fields the pictures, and samples.jsonl with the values, which packs to the same "
-        "set.",
+        description="Write every record to a file of its original name and bytes, in class folders. Samples "
+        "with other fields become pictures and samples.jsonl with the values, which packs to the same set.",
     )
-    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset, or its URL")
+    parser.add_argument("folder", metavar="FOLDER", help="packed dataset, or its URL")
     add_storage_options(parser)
-    parser.add_argument("output", metavar="OUTPUT", help="folder to make")
+    parser.add_argument("output", metavar="OUTPUT", help="folder to create")
     parser.add_argument(
         "--table", choices=TABLES, default="jsonl",
-        help="file format for the values of samples with more fields than image and label (default: "
+        help="file format of the values, if samples have more fields than image and label (default: "
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--as", dest="as_", choices=LAYOUTS,
-        help="write the same pictures and annotations again, of a set that was packed from files of this "
-        "layout",
+        help="write the original pictures and annotations again, if the set was packed from this layout",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Unpack, and say how many files were written."""
+    """Unpack, and print how many files were written."""
     count = unpack(
         arguments.folder,
         arguments.output,

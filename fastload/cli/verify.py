@@ -1,4 +1,4 @@
-"""``fastload verify FOLDER``."""
+"""``fastload verify FOLDER...``: check every checksum of packed datasets."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def add(verbs: Any) -> None:
         "verify",
         help="check every checksum of a packed dataset",
         description="Check index, shards, every record's CRC-32C, every field's values and the entry points' "
-        "checksums; exit code 1 if anything is wrong.",
+        "checksums. Exit code 1 if anything is wrong.",
     )
     parser.add_argument(
-        "folder", metavar="FOLDER", nargs="+", help="a packed dataset, a folder of some, or their URL"
+        "folder", metavar="FOLDER", nargs="+", help="packed dataset, folder of datasets, or the URL of either"
     )
     add_storage_options(parser)
     parser.add_argument("--decode", action="store_true", help="also decode every record")
-    parser.add_argument("--entries", action="store_true", help="also compute all entry points again")
-    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; for records and entry points")
+    parser.add_argument("--entries", action="store_true", help="also recompute all entry points")
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; records and entry points use it")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print all problems."""
-    found: list[tuple[str, list[Problem], int]] = []
+    """Check the datasets, and print all problems."""
+    results: list[tuple[str, list[Problem], int]] = []
     with ExitStack() as stack:
         spread: Spread | None = None
         if arguments.ray is not None:
@@ -45,31 +45,33 @@ def run(arguments: argparse.Namespace) -> int:
         for folder in _folders(arguments):
             options = options_for(arguments, folder)
             problems, records = verify(folder, arguments.decode, arguments.entries, spread, options)
-            found.append((folder, problems, records))
+            results.append((folder, problems, records))
             if not arguments.json:
                 _print(folder, problems, records, arguments)
     if arguments.json:
-        said = [_body(*one) for one in found]
-        many = {"ok": all(one["ok"] for one in said), "datasets": said}
-        print_json(many if len(said) > 1 else {name: said[0][name] for name in said[0] if name != "folder"})
-    elif not arguments.decode and not any(problems for _, problems, _ in found):
-        sys.stderr.write(
-            "Not looked at: whether the pictures decode (--decode). A picture that was damaged before it was "
-            "packed has the checksum of what it was then.\n"
+        facts = [_body(*result) for result in results]
+        many = {"ok": all(each["ok"] for each in facts), "datasets": facts}
+        print_json(
+            many if len(facts) > 1 else {name: facts[0][name] for name in facts[0] if name != "folder"}
         )
-    return 1 if any(problems for _, problems, _ in found) else 0
+    elif not arguments.decode and not any(problems for _, problems, _ in results):
+        sys.stderr.write(
+            "Not checked: whether the pictures decode (--decode). A picture that was damaged before packing "
+            "has the checksum of its damaged bytes.\n"
+        )
+    return 1 if any(problems for _, problems, _ in results) else 0
 
 
 def _folders(arguments: argparse.Namespace) -> list[str]:
-    """The datasets that are given; for a folder that is none itself, those in it."""
-    found = []
+    """Return the given datasets; for a folder that is not one itself, those in it."""
+    datasets = []
     for folder in arguments.folder:
         try:
             manifest_at(folder, options_for(arguments, folder))
-            found.append(folder)
+            datasets.append(folder)
         except FormatError:
-            found += sets_in(folder, options_for(arguments, folder)) or [folder]
-    return found
+            datasets += sets_in(folder, options_for(arguments, folder)) or [folder]
+    return datasets
 
 
 def _body(folder: str, problems: list[Problem], records: int) -> dict[str, Any]:
@@ -80,19 +82,19 @@ def _body(folder: str, problems: list[Problem], records: int) -> dict[str, Any]:
 
 def _print(folder: str, problems: list[Problem], records: int, arguments: argparse.Namespace) -> None:
     options = options_for(arguments, folder)
-    there = has_entries(folder, options)
+    have_entries = has_entries(folder, options)
     checks = [
         ("CRC-32C", True),
         ("values of all fields", bool(manifest_at(folder, options).fields)),
         ("decoding", arguments.decode),
-        ("entry points", arguments.entries and there),
+        ("entry points", arguments.entries and have_entries),
     ]
     how = ", ".join(name for name, done in checks if done)
-    if arguments.entries and not there:
+    if arguments.entries and not have_entries:
         advice = f"'fastload index {folder} --entries' makes them"
         print_lines([f"{folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"])
-    whole = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} whole ({how})"
-    verdict = counted(sum(problem.count for problem in problems), "problem") if problems else whole
+    intact = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} intact ({how})"
+    verdict = counted(sum(problem.count for problem in problems), "problem") if problems else intact
     print_lines([*map(_line, problems), f"{folder}: {verdict}"])
 
 

@@ -1,8 +1,8 @@
-"""``fastload warm DATASET...``.
+"""``fastload warm DATASET...``: bring packed datasets into the node's memory.
 
-Exit codes: 0 everything that was asked for is warm; 1 an error; 2 wrong usage; 3 a part of it, as far as the
-limit or the memory allows, or because a process that was stopped has the rest in hand; 4 all but records that
-cannot be read; 130 interrupted (run again, it goes on).
+Exit codes: 0 all is warm; 1 an error; 2 wrong usage; 3 only a part is warm, because of the limit or the
+memory, or because a stopped process has claimed the rest; 4 all but records that cannot be read; 130
+interrupted (run it again to resume).
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def add(verbs: Any) -> None:
         help="bring packed datasets into the node's memory before a job",
         description="Bring packed datasets into the node's memory: into the node cache (a tmpfs), where "
         "every DataLoader of this user finds them, or into the page cache. Without --to and --page-cache "
-        "the better one is chosen. Several at once on a node divide the work; killed and run again it "
-        "goes on.",
-        epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 a part, as far as the limit or the "
-        "memory allows, or a stopped process has the rest; 4 all but records that cannot be read; 130 "
-        "interrupted.",
+        "the better one is chosen. Several commands on a node divide the work; if killed, run it again to "
+        "resume.",
+        epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 only a part is warm, because of the "
+        "limit or the memory, or because a stopped process has claimed the rest; 4 all but records that "
+        "cannot be read; 130 interrupted.",
     )
     parser.add_argument(
         "datasets", metavar="DATASET", nargs="+", type=place, help="packed datasets, or their URLs"
     )
     add_storage_options(parser)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--to", metavar="DIR", type=Path, help="node cache to warm, a folder in memory")
-    where.add_argument("--page-cache", action="store_true", help="warm the page cache")
+    where.add_argument("--to", metavar="DIR", type=Path, help="folder of the node cache to warm, in memory")
+    where.add_argument("--page-cache", action="store_true", help="warm the page cache instead")
     option = parser.add_argument
     option(
         "--decoded",
@@ -73,25 +73,21 @@ def add(verbs: Any) -> None:
         type=lambda text: text.split(","),
         help="warm only the pictures of these fields (default: all)",
     )
-    option("--limit", metavar="SIZE", type=_size, help="memory to take at most, such as 64GB")
+    option("--limit", metavar="SIZE", type=_size, help="memory limit, such as 64GB")
     _add_order(option)
     option(
         "--threads",
         metavar="N",
         type=_threads,
-        help=f"threads that read (default {_READERS}), or decode or transcode (default: one per usable CPU)",
+        help=f"threads to read (default {_READERS}), or to decode or transcode (default: one per usable CPU)",
     )
     option("--json", action="store_true", help="print one JSON object instead of lines")
 
 
 def _add_order(option: Any) -> None:
-    """Declare which records ranks read."""
-    option(
-        "--ranks",
-        metavar="A-B/W",
-        type=_ranks,
-        help="only what ranks A to B of W read in one epoch, such as 0-7/32",
-    )
+    """Declare the options for the records that ranks read."""
+    ranks_help = "warm only what ranks A to B of W read in one epoch, such as 0-7/32"
+    option("--ranks", metavar="A-B/W", type=_ranks, help=ranks_help)
     option(
         "--batch-size", metavar="N", type=at_least_one, help="with --ranks: batch size of a rank (default 1)"
     )
@@ -127,8 +123,8 @@ def _threads(text: str) -> int:
 
 
 def _ranks(text: str) -> tuple[range, int]:
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?/(\d+)", text)
-    first, last, world = (int(found[1]), int(found[2] or found[1]), int(found[3])) if found else (1, 0, 0)
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?/(\d+)", text)
+    first, last, world = (int(match[1]), int(match[2] or match[1]), int(match[3])) if match else (1, 0, 0)
     if not first <= last < world:
         raise argparse.ArgumentTypeError(f"ranks are A-B/W or A/W, A <= B < W. Found: {text!r}.")
     return range(first, last + 1), world
@@ -143,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     stored = next((dataset.where for dataset in datasets if dataset.location is not None), None)
     if stored is not None and arguments.page_cache:
         raise SystemExit(
-            f"fastload warm: --page-cache is for files of this machine. Found: {stored}. Leave it out, or "
+            f"fastload warm: --page-cache is for local files. Found: {stored}. Leave it out, or "
             "give the node cache's folder, --to DIR."
         )
     side = arguments.decoded
@@ -187,16 +183,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settle_order(arguments: argparse.Namespace) -> None:
-    """The defaults of what says which records --ranks reads; without --ranks nothing may say so.
+    """Set the defaults of the options that go with --ranks, which none may be given without.
 
     Raises:
-        SystemExit: with a message: wrong usage.
+        SystemExit: wrong usage, with a message.
     """
     defaults = {"batch_size": 1, "seed": 0, "epoch": 0, "shuffle": "exact"}
-    given = [f"--{name.replace('_', '-')}" for name in defaults if getattr(arguments, name) is not None]
-    if given and arguments.ranks is None:
+    names = [f"--{name.replace('_', '-')}" for name in defaults if getattr(arguments, name) is not None]
+    if names and arguments.ranks is None:
         raise SystemExit(
-            f"fastload warm: {', '.join(given)} only says which records --ranks A-B/W reads; without --ranks "
+            f"fastload warm: {', '.join(names)} only says which records --ranks A-B/W reads; without --ranks "
             "the whole set is warmed. Add --ranks, or leave it out."
         )
     for name, default in defaults.items():
@@ -205,7 +201,7 @@ def _settle_order(arguments: argparse.Namespace) -> None:
 
 
 def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
-    """The sample ids that these ranks read in the epoch, ascending."""
+    """Return the sample ids that these ranks read in the epoch, ascending."""
     ranks, world = arguments.ranks
     n, seen = len(dataset), np.zeros(len(dataset), np.bool_)
     for rank in ranks:
@@ -229,10 +225,10 @@ def _sampler(dataset: PackedFiles, partition: Partition, arguments: argparse.Nam
 
 
 def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:
-    """The records to warm.
+    """Return the streams of records to warm.
 
     Raises:
-        SystemExit: with a message: no dataset has pictures of a field.
+        SystemExit: no dataset has pictures of a field, with a message.
     """
     if fields is None:
         return all_streams(datasets)
@@ -278,18 +274,18 @@ def _lines(job: WarmJob, result: WarmResult) -> list[str]:
     lines = [
         f"{_name(job)}: {human_bytes(warm)} warm in {job.place or 'memory'} "
         f"after {result.seconds:.1f} s: {human_bytes(counts['put_bytes'])} from the source "
-        f"({rate:.2f} GB/s), {human_bytes(counts['there_bytes'])} there already"
+        f"({rate:.2f} GB/s), {human_bytes(counts['there_bytes'])} already there"
     ]
     if counts["no_room_records"] > 0:
         lines.append(f"  no room for {counted(counts['no_room_records'], 'record')}")
     if counts["claimed_records"] > 0:
         lines.append(
             f"  {counted(counts['claimed_records'], 'record')} claimed by another process, which has put "
-            f"none there for a minute: it may have been stopped. Let it go on or end it ('fuser' tells who "
+            f"none there for a minute: it may have been stopped. Continue it or end it ('fuser' shows who "
             f"has {job.place} open), and warm the set again"
         )
     for sample, reason in result.failures[:_SHOWN_FAILURES]:
         lines.append(f"  sample {sample}: {reason}")
     if counts["failed_records"] > _SHOWN_FAILURES:
-        lines.append(f"  {counted(counts['failed_records'], 'record')} in all could not be read")
+        lines.append(f"  in total, {counted(counts['failed_records'], 'record')} could not be read")
     return lines

@@ -1,1 +1,1 @@
-"""What training frameworks need beyond the loader: a module for each, imported only when it is used."""
+"""What training frameworks need beyond the loader: one module for each, imported only when it is used."""

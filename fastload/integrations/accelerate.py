@@ -1,5 +1,4 @@
-"""What Hugging Face Accelerate needs beyond the loader: skipped batches, and iterations as
-``GradientState`` sees them."""
+"""Hugging Face Accelerate: ``prepare``, skipped batches, ``GradientState`` and saved states of a loader."""
 
 from __future__ import annotations
 
@@ -26,21 +25,19 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
 
-# ---- ``accelerate.skip_first_batches`` of our loader ------------------------------------------------
-# The rest of an epoch, from the same engine.
-#
+# ---- skip_first_batches -----------------------------------------------------------------------------
 # Accelerate builds a torch ``DataLoader(dataset, batch_sampler=SkipBatchSampler(loader.batch_sampler))``,
-# which would reach the engine, too, one batch at a time and unknown to the GradientState. From here on what
-# it builds of one of our batch samplers is a :class:`SkippingLoader`.
+# which would reach the engine, but one batch at a time and unknown to the GradientState. If the batch sampler
+# is ours, it builds a :class:`SkippingLoader` instead.
 
 
 class SkippingLoader:
-    """A loader whose passes begin at batch ``skip`` of the epoch; in all else the loader that it leads to.
+    """A loader whose passes begin at batch ``skip`` of the epoch; otherwise it behaves as ``loader``.
 
     Args:
-        loader: ours.
-        skip: batches.
-        batch_sampler: Accelerate's, of what is left.
+        loader: the loader whose epochs are cut.
+        skip: number of batches.
+        batch_sampler: Accelerate's sampler of the remaining batches.
     """
 
     def __init__(self, loader: DataLoader[Any], skip: int, batch_sampler: Any) -> None:
@@ -61,7 +58,7 @@ class SkippingLoader:
 
     @property
     def __class__(self) -> Any:
-        """To isinstance it is the loader, as Accelerate's own wrappers are."""
+        """The class that isinstance sees: the loader's, as with Accelerate's own wrappers."""
         return type(self._loader)
 
     @__class__.setter
@@ -70,37 +67,37 @@ class SkippingLoader:
 
 
 def let_skip() -> None:
-    """Let Accelerate's skip_first_batches, if that is imported, make a SkippingLoader of our loaders."""
+    """Let Accelerate's skip_first_batches, if it is imported, make a SkippingLoader of our loaders."""
     module: Any = sys.modules.get("accelerate.data_loader")
-    known: Any = getattr(module, "DataLoader", None)  # torch's, or what a program has put in its place
+    known: Any = getattr(module, "DataLoader", None)  # torch's, or what a program has replaced it with
     if isinstance(known, type) and issubclass(known, TorchDataLoader) and known is not _Built:
         _Built.of = known
         module.DataLoader = _Built
 
 
 class _Building(type):
-    """Makes torch's loaders, but for the rest of one of ours."""
+    """A metaclass that makes torch's loaders, but a SkippingLoader for the rest of one of ours."""
 
     def __call__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
-        found = _rest_of_ours(kwargs.get("batch_sampler"), kwargs.get("collate_fn"))
-        return _Built.of(dataset, *args, **kwargs) if found is None else found
+        rest = _rest_of_ours(kwargs.get("batch_sampler"), kwargs.get("collate_fn"))
+        return _Built.of(dataset, *args, **kwargs) if rest is None else rest
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TorchDataLoader)
 
 
 class _Built(TorchDataLoader[Any], metaclass=_Building):
-    """What Accelerate knows as DataLoader.
+    """The class that Accelerate knows as DataLoader.
 
     Attributes:
-        of: what it knew before.
+        of: the class that it replaces.
     """
 
     of: ClassVar[Any] = TorchDataLoader
 
 
 def _rest_of_ours(batches: Any, collate_fn: Any) -> SkippingLoader | None:
-    """Of one of our loaders, known by its batches or, where those are the user's, by its collate function."""
+    """Return the rest of our loader that has these batches or, if they are the user's, this collate_fn."""
     inner, skip = batches, 0
     skipping = sys.modules["accelerate.data_loader"].SkipBatchSampler
     while type(inner) is skipping:
@@ -110,17 +107,17 @@ def _rest_of_ours(batches: Any, collate_fn: Any) -> SkippingLoader | None:
     return None if inner is batches or owner is None else SkippingLoader(owner, skip, batches)
 
 
-# ---- A loader's iterations as Accelerate's ``GradientState`` sees them ------------------------------
+# ---- Iterations that GradientState sees -------------------------------------------------------------
 
 
 class Companion:
     """What Accelerate's wrapper would know of one loader.
 
     Args:
-        loader: whose iterations are announced.
+        loader: the loader whose iterations are announced.
         gradient_state: Accelerate's.
         device: where batches go; None: they stay where the loader puts them.
-        non_blocking: how they go there.
+        non_blocking: whether their copies are non-blocking.
     """
 
     def __init__(
@@ -133,42 +130,42 @@ class Companion:
         self._non_blocking = non_blocking
 
     def watch(self, iterator: EpochIterator) -> Watched:
-        """``iterator``, announced."""
+        """Return ``iterator``, announced to Accelerate."""
         return Watched(iterator, self)
 
     def place(self, epoch: int, position: int) -> tuple[int, int]:
-        """The place to save: behind an epoch's last batch the next epoch, as with Accelerate's own."""
+        """Return the place to save; after an epoch's last batch it is the next epoch, as in Accelerate."""
         core = self._sampler.core
         is_end = position > 0 and not core.num_batches(epoch, position)
         return (epoch + 1, 0) if is_end else (epoch, position)
 
     def left(self, key: BatchKey) -> int:
-        """Batches from ``key`` to the epoch's end that have something for this rank."""
+        """Return how many batches from ``key`` to the epoch's end have samples for this rank."""
         core = self._sampler.core
         steps = int(core.num_batches(key.epoch, key.start))
         if core.partition.padding == "drop" and steps:
-            # even_batches=False: nothing of the last, partial batch may be this rank's.
+            # even_batches=False: the last, partial batch may have nothing for this rank.
             steps -= len(core.batch(key.epoch, key.start, steps - 1).ids) == 0
         return steps - key.step
 
     def remainder(self, epoch: int) -> int:
-        """Rows of the epoch's last batch over all ranks that are samples of their own; 0: all of them."""
+        """Return how many rows of the epoch's last batch, over all ranks, are not padding; 0: all of them."""
         return int(self._sampler.core.remainder(epoch))
 
     def placed(self, batch: Any) -> Any:
-        """The batch on Accelerate's device, if the loader's own transfer does not bring it there."""
+        """Return the batch on Accelerate's device, unless the loader's own transfer brings it there."""
         if self._device is None or self._loader_plan.options.device is not None:
             return batch
-        send = sys.modules["accelerate.utils"].send_to_device  # it is there: it made this object
+        send = sys.modules["accelerate.utils"].send_to_device  # it is imported: it made this object
         return send(batch, self._device, non_blocking=self._non_blocking)
 
 
 class Pass:
-    """What ``GradientState`` knows, and some versions hold, of one pass over a prepared loader."""
+    """What ``GradientState`` reads, and some versions hold, of one pass over a prepared loader."""
 
     def __init__(self) -> None:
         self.end_of_dataloader = False  # whether the epoch's last batch has been handed out
-        self.remainder = -1  # rows of the last batch over all ranks that are samples of their own; 0: all
+        self.remainder = -1  # rows of the last batch, over all ranks, that are not padding; 0: all
 
 
 class Watched(Iterator[Any]):
@@ -192,7 +189,7 @@ class Watched(Iterator[Any]):
             assert key is not None
             self._pass.remainder = self._companion.remainder(key.epoch)
             left = self._companion.left(key)
-            if left < 0:  # nothing of the last batch is this rank's, and there was no other
+            if left < 0:  # the last batch has nothing for this rank, and there was no other
                 self._exhaust()
             self._pass.end_of_dataloader = left == 0
             return self._companion.placed(batch)
@@ -201,7 +198,7 @@ class Watched(Iterator[Any]):
             raise
 
     def _exhaust(self) -> None:
-        """Let the loader's iteration end; raises StopIteration."""
+        """End the loader's iteration, and raise StopIteration."""
         try:
             while True:
                 next(self._iterator)
@@ -214,30 +211,28 @@ class Watched(Iterator[Any]):
             self._companion.gradient_state._remove_dataloader(self._pass)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # a pass that is left must not hide the one around it
+        with contextlib.suppress(Exception):  # an abandoned pass must not hide the one around it
             self._forget()
 
     def __len__(self) -> int:
         return len(self._iterator)
 
 
-# ---- What Hugging Face Accelerate needs beyond the loader -------------------------------------------
-# ``Accelerator.prepare`` leaves a loader as it is that says ``_is_accelerate_prepared``: ranks, order and
-# state are ours. What Accelerate's own wrapper would do besides is done here, from the moment that it asks:
-# batches are announced to its ``GradientState`` (so that accumulation ends with the epoch and
-# ``gather_for_metrics`` drops what fills the last batch), they go to its device, and its
-# ``DataLoaderConfiguration`` is honoured.
-#
-# Nothing here imports Accelerate before it is there.
+# ---- Accelerator.prepare ----------------------------------------------------------------------------
+# ``Accelerator.prepare`` leaves a loader with ``_is_accelerate_prepared`` unchanged: ranks, order and state
+# are ours. What else Accelerate's own wrapper would do is done here from the moment that it asks: batches are
+# announced to its ``GradientState`` (so that accumulation ends with the epoch, and ``gather_for_metrics``
+# drops padding) and go to its device, and its ``DataLoaderConfiguration`` is honoured. Nothing here imports
+# Accelerate.
 
 _STATES = "fastload_loaders.json"
 _FRAMES = 6  # from the attribute to Accelerator.prepare_data_loader, through wrappers' __getattr__
 
 
 def is_prepared(loader: DataLoader[Any]) -> bool:
-    """What ``loader._is_accelerate_prepared`` is; if an Accelerator asks, ``loader`` is registered with it.
+    """Return ``loader._is_accelerate_prepared``; if an Accelerator asks, register ``loader`` with it.
 
-    False for a loader over an IterableDataset, which Accelerate divides among ranks by itself.
+    It is False for a loader over an IterableDataset, which Accelerate itself divides among ranks.
 
     Raises:
         ValueError: the Accelerator's configuration cannot be honoured.
@@ -254,7 +249,7 @@ def is_prepared(loader: DataLoader[Any]) -> bool:
 
 
 def _asking() -> Any:
-    """The frame of the Accelerator's method that asks, or None."""
+    """Return the frame of the Accelerator's method that asks, or None."""
     module = sys.modules.get("accelerate.accelerator")
     frame: Any = sys._getframe(2)
     for _ in range(_FRAMES):
@@ -286,7 +281,7 @@ def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> Non
 
 
 def _divide(loader: DataLoader[Any]) -> None:
-    """Accelerate divides what it prepares, but a sampler that knows its rank has done that already."""
+    """Divide the loader among ranks, as Accelerate does, unless its sampler knows its rank."""
     arranged = loader._loader_plan
     order = arranged.given["sampler"] or arranged.given["batch_sampler"]
     if arranged.beginning.has_begun or hasattr(getattr(order, "sampler", order), "num_replicas"):
@@ -299,7 +294,7 @@ def _check(loader: DataLoader[Any], accelerator: Any) -> None:
     if accelerator.dispatch_batches:
         raise ValueError(
             "Accelerator(dispatch_batches=True) reads all batches on one rank and sends them to the others. "
-            "fastload.DataLoader reads each rank's share on that rank, every sample once an epoch. Found: "
+            "fastload.DataLoader reads each rank's share on that rank, every sample once per epoch. Found: "
             f"dispatch_batches={accelerator.dispatch_batches}. Leave it out."
         )
     beginning, given = loader._loader_plan.beginning, loader._loader_plan.given
@@ -326,7 +321,7 @@ def _amend(loader: DataLoader[Any], accelerator: Any, device: torch.device) -> N
     if given["device"] is None and device.type == "cuda":
         changes["device"] = device
     if given["seed"] is None and given["generator"] is None and accelerator.use_seedable_sampler:
-        # As Accelerate's SeedableRandomSampler: by set_seed(), whatever was drawn since.
+        # As in Accelerate's SeedableRandomSampler: the seed of set_seed(), whatever was drawn since.
         seed = getattr(accelerator.dataloader_config, "data_seed", None)
         seeded = torch.Generator()
         seeded.manual_seed(torch.initial_seed() if seed is None else seed)
@@ -345,8 +340,8 @@ def _share(given: dict[str, Any], size: int) -> int:
     batch = given["batch_size"]
     if given["batch_sampler"] is not None:
         raise ValueError(
-            "Accelerator(split_batches=True) divides batches, those of a batch_sampler cannot be. Let the "
-            "batch_sampler make batches of one rank's size, and leave split_batches out."
+            "Accelerator(split_batches=True) divides batches, but a batch_sampler's cannot be divided. "
+            "Let the batch_sampler make batches of one rank's size, and leave split_batches out."
         )
     if batch % size:
         raise ValueError(
@@ -357,14 +352,14 @@ def _share(given: dict[str, Any], size: int) -> int:
 
 
 def _padding(given: dict[str, Any], even: bool) -> str:
-    """The last batch as Accelerate makes it; where marks are asked for, they come last over all ranks."""
+    """Return the padding of Accelerate's last batch; marks, if asked for, come last over all ranks."""
     if not even:
         return "drop"
     return "end" if given["padding"] in ("mark", "end") else "repeat"
 
 
 def warn_unprepared(loader: DataLoader[Any]) -> None:
-    """Warn, once a loader, if Accelerate runs several ranks and does not know ``loader``."""
+    """Warn, once per loader, if Accelerate runs several ranks and does not know ``loader``."""
     state = sys.modules["accelerate.state"].AcceleratorState
     if loader._told_accelerate or not state._shared_state or loader._loader_plan.kind is SourceKind.STREAM:
         return
@@ -377,20 +372,20 @@ def warn_unprepared(loader: DataLoader[Any]) -> None:
     )
     warnings.warn(
         f"This fastload.DataLoader is iterated over without Accelerator.prepare: {rows}, but "
-        "gather_for_metrics keeps the rows that fill the last batch, gradient accumulation goes on over the "
-        "epoch's end, and batches stay where they are. Pass it to prepare().",
+        "gather_for_metrics keeps the padding of the last batch, gradient accumulation continues past the "
+        "epoch's end, and batches are not moved to the device. Pass it to prepare().",
         stacklevel=5,
     )
 
 
-# ---- save_state and load_state -------------------------------------------------------------------
+# ---- save_state and load_state ----------------------------------------------------------------------
 
 
 def _remember(loader: DataLoader[Any], accelerator: Any) -> None:
     """Let ``save_state`` and ``load_state`` of ``accelerator`` keep the loader's epoch and seed.
 
-    With use_stateful_dataloader Accelerate itself asks for ``state_dict``, and training goes on in the middle
-    of the epoch. Without, the epoch begins anew, and ``skip_first_batches`` leads to its middle.
+    With use_stateful_dataloader Accelerate itself asks for ``state_dict``, and training resumes in mid-epoch.
+    Without it, the epoch begins again, and ``skip_first_batches`` leads to its middle.
     """
     loaders: list[weakref.ref[Any]] | None = getattr(accelerator, "_fastload_loaders", None)
     if loaders is None:
@@ -402,21 +397,21 @@ def _remember(loader: DataLoader[Any], accelerator: Any) -> None:
 
 
 class _Saving:
-    """Writes the loaders' states beside Accelerate's own files."""
+    """A hook that writes the loaders' states beside Accelerate's own files."""
 
     def __init__(self, loaders: list[weakref.ref[Any]], accelerator: Any) -> None:
         self._loaders = loaders
         self._is_main = bool(accelerator.is_main_process)
 
     def __call__(self, models: Any, weights: Any, folder: str) -> None:
-        found = [known() for known in self._loaders]
-        states = [None if loader is None else loader.state_dict() for loader in found]
+        loaders = [known() for known in self._loaders]
+        states = [None if loader is None else loader.state_dict() for loader in loaders]
         if self._is_main:
             (Path(folder) / _STATES).write_text(json.dumps(states))
 
 
 class _Loading:
-    """Reads them, and puts each loader at the beginning of its epoch."""
+    """A hook that reads these states, and puts each loader at the beginning of its epoch."""
 
     def __init__(self, loaders: list[weakref.ref[Any]]) -> None:
         self._loaders = loaders

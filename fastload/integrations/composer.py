@@ -1,4 +1,4 @@
-"""MosaicML Composer: resuming where the loader was, instead of making all batches of the epoch again."""
+"""MosaicML Composer: resuming where the loader was, without making the epoch's earlier batches again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ except ImportError as error:
 class LoaderState(Callback):  # type: ignore[misc]
     """A callback that keeps the state of a :class:`fastload.DataLoader` in composer's checkpoints.
 
-    Pass it as ``Trainer(callbacks=[LoaderState()], spin_dataloaders=False)``. Without it composer resumes
-    right, too: it iterates the loader from the epoch's beginning and throws the batches away.
+    Pass it as ``Trainer(callbacks=[LoaderState()], spin_dataloaders=False)``. Without it, composer also
+    resumes correctly, but iterates from the epoch's beginning and discards batches.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LoaderState(Callback):  # type: ignore[misc]
         self._loaded: dict[str, Any] | None = None
 
     def fit_start(self, state: Any, logger: Any) -> None:
-        """Take the training loader, and give it what a checkpoint brought.
+        """Take the training loader, and load the state that a checkpoint has.
 
         Raises:
             TypeError: the training loader is not a :class:`fastload.DataLoader`.
@@ -43,7 +43,7 @@ class LoaderState(Callback):  # type: ignore[misc]
             self._loaded = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The loader's state: the same on all ranks, of which composer saves the first one's."""
+        """Return the loader's state, which is the same on all ranks; composer saves that of the first."""
         if self._loader is None:
             return {} if self._loaded is None else {"loader": self._loaded}
         return {"loader": self._loader.state_dict()}

@@ -1,4 +1,4 @@
-"""PyTorch-Ignite: ``auto_dataloader`` with the engine."""
+"""PyTorch-Ignite: ``auto_dataloader`` with fastload's engine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fastload.loader.data_loader import DataLoader
 
 
 def auto_dataloader(dataset: Any, **arguments: Any) -> DataLoader[Any]:
-    """``ignite.distributed.auto_dataloader``, with a loader of ours.
+    """Return a loader set up as ``ignite.distributed.auto_dataloader`` does.
 
     Call it where ignite's is called: inside the function that ``idist.Parallel`` or ``idist.spawn`` runs.
 
     Args:
         dataset: a folder made by ``fastload pack``, an open ``PackedDataset``, or any torch Dataset.
-        arguments: of :class:`fastload.DataLoader`. By ignite's rules ``batch_size`` is divided by the number
-            of ranks, if it is not less, and ``num_workers`` by those of the node; with several ranks
-            ``shuffle`` is True unless given; ``pin_memory`` is True unless given, if ignite's device is CUDA.
+        arguments: those of :class:`fastload.DataLoader`. By ignite's rules ``batch_size`` is divided by the
+            number of ranks, if it is not less, and ``num_workers`` by those of the node. The defaults are
+            ``shuffle=True`` with several ranks, and ``pin_memory=True`` if ignite's device is CUDA.
 
     Raises:
         LibraryMissing: ignite is not installed.

@@ -1,4 +1,4 @@
-"""What Lightning and Fabric need beyond the loader."""
+"""Lightning and Fabric: loaders that are made anew with other samplers, and epochs of resumed runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SAVED = "__pl_saved_"
 
 
 def name_arguments(loader: Any) -> None:
-    """Let what Lightning noted of a constructor's call be named arguments only.
+    """Turn the arguments that Lightning noted of a constructor's call into keyword arguments only.
 
-    Where it makes a loader anew with another batch sampler, it names ``batch_size``, which would then be
-    there twice if the user gave it by place.
+    When it makes a loader anew with another batch sampler, it names ``batch_size``, which would then be
+    passed twice if the user gave it by position.
     """
     noted = loader.__dict__
     args, names = noted[f"{_SAVED}args"], noted[f"{_SAVED}arg_names"]
@@ -22,10 +22,10 @@ def name_arguments(loader: Any) -> None:
 
 
 def epoch_of_fabric(epoch: int, resumed: int) -> int:
-    """The epoch that Fabric means by ``set_epoch(epoch)`` on a loader that was resumed in epoch ``resumed``.
+    """Return the epoch that Fabric means by ``set_epoch(epoch)`` on a loader resumed in epoch ``resumed``.
 
-    Fabric's wrapper counts its own passes, from 0 also in a resumed run: the first pass after
-    ``load_state_dict`` would begin epoch 0 again. Its count goes on from ``resumed``.
+    Fabric's wrapper counts its own passes from 0, also in a resumed run: the first pass after
+    ``load_state_dict`` would begin epoch 0 again. So its count is set to ``resumed``.
     """
     wrapper = _asking()
     if wrapper is None or epoch == resumed:
@@ -35,7 +35,7 @@ def epoch_of_fabric(epoch: int, resumed: int) -> int:
 
 
 def _asking() -> Any:
-    """Fabric's wrapper, if its pass is what calls ``set_epoch``."""
+    """Return Fabric's wrapper if its pass calls ``set_epoch``, else None."""
     frame: Any = sys._getframe(2)
     for _ in range(6):
         if frame is None:

@@ -24,12 +24,12 @@ class CaptionTokens:
         self._tokens = tokens
 
     def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The batch as (images, tokens).
+        """Return the batch as (images, tokens).
 
         Args:
             images: (batch, 3, height, width).
-            labels: (batch,) int64. Negative ones (padding, bad samples, no label) are left out, because there
-                is no caption for them; their pictures, too.
+            labels: (batch,) int64. Samples with negative ones (padding, bad samples, no label) are left out,
+                because they have no caption.
 
         Raises:
             IndexError: a label without a caption.
@@ -48,11 +48,11 @@ class CaptionTokens:
 
 
 def data_info(loader: DataLoader[Any]) -> Any:
-    """``open_clip_train.data.DataInfo`` of a loader, for ``data["train"]`` or ``data["val"]``.
+    """Return the ``open_clip_train.data.DataInfo`` of a loader, for ``data["train"]`` or ``data["val"]``.
 
-    The training loop reads ``num_batches`` and ``num_samples`` of the loader: batches of this rank and
-    samples over all ranks, in an epoch. Each epoch's order is set by the loop. Make the loader of
-    ``data["val"]`` with ``rank=0, world_size=1, handshake="off"``: the loop evaluates on one rank only.
+    The training loop reads the loader's ``num_batches`` (of this rank) and ``num_samples`` (over all ranks)
+    per epoch, and sets each epoch's order. Make the loader of ``data["val"]`` with
+    ``rank=0, world_size=1, handshake="off"``: the loop evaluates on one rank only.
 
     Raises:
         LibraryMissing: open_clip_train is not installed (open_clip_torch 2.30 and newer have it).

@@ -1,5 +1,4 @@
-"""Loaders' clocks for Prometheus, by prometheus_client: a collector, and a server that is off until somebody
-calls :func:`serve`.
+"""Loaders' clocks for Prometheus: a collector, and a server that is off until :func:`serve` is called.
 
 ::
 
@@ -8,8 +7,8 @@ calls :func:`serve`.
     with serve({"train": train_loader, "val": val_loader}, port=9400):
         train()
 
-and ``curl localhost:9400/metrics``. Who has a registry already registers a :class:`LoaderCollector` there.
-The clocks are read when they are asked for.
+Then ``curl localhost:9400/metrics`` shows them. With a registry of your own, register a
+:class:`LoaderCollector` there. The clocks are read when they are requested.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
 
-_PATIENCE = 10.0  # seconds for a client that says nothing
-_FOUND = ("resident", "ahead", "late")  # of read_ahead
-_Rows = Mapping[str, float]  # numbers by a label of their own
+_PATIENCE = 10.0  # seconds to wait for a silent client
+_FOUND = ("resident", "ahead", "late")  # keys of read_ahead
+_Rows = Mapping[str, float]  # numbers by the value of an additional label
 
 
 def serve(
@@ -46,47 +45,47 @@ def serve(
 
     Args:
         loaders: one, or several by name, which becomes the label ``loader``. They are not kept alive.
-        port: 0: any that is free; see ``.port``. Ranks of one node need one each.
-        host: this machine only, by default; ``"0.0.0.0"``: from anywhere, without any protection.
+        port: 0 for any free one (see ``.port``). Ranks of one node need one each.
+        host: by default this machine only; ``"0.0.0.0"``: anywhere, without any protection.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
     named = loaders if isinstance(loaders, Mapping) else {"train": loaders}
     return StatsServer(named, host, port)
 
 
 class LoaderCollector:
-    """The clocks of loaders, for a registry: ``prometheus_client.REGISTRY.register(LoaderCollector(...))``.
+    """A collector for a registry: ``prometheus_client.REGISTRY.register(LoaderCollector(...))``.
 
     Args:
-        loaders: by name, which becomes the label ``loader``. They are not kept alive, and one that is gone
-            has no numbers.
+        loaders: by name, which becomes the label ``loader``. They are not kept alive, and a loader that is
+            gone has no numbers.
     """
 
     def __init__(self, loaders: Mapping[str, DataLoader[Any]]) -> None:
         self._known = {name: weakref.ref(loader) for name, loader in loaders.items()}
 
     def describe(self) -> Iterable[Metric]:
-        """Every family without a number: a second collector in one registry is an error."""
+        """Return every family without numbers, so that a second collector in one registry is an error."""
         return [make(f"fastload_{name}", words) for name, make, words, *_ in _FAMILIES]
 
     def collect(self) -> Iterator[Metric]:
-        """The families that have numbers; seconds and bytes, as Prometheus' conventions have it."""
-        here = {name: found for name, kept in self._known.items() if (found := kept()) is not None}
+        """Yield the families that have numbers, in seconds and bytes, as is Prometheus' convention."""
+        here = {name: loader for name, kept in self._known.items() if (loader := kept()) is not None}
         stats = {name: (each.stats(), each._loader_plan.known()[0].rank) for name, each in here.items()}
         for name, make, words, label, find in _FAMILIES:
             family = make(f"fastload_{name}", words, labels=("loader", "rank", *((label,) if label else ())))
-            for loader, (known, rank) in stats.items():
+            for title, (known, rank) in stats.items():
                 rows = _at(known, find) if isinstance(find, str) else find(known)
                 for own, value in rows.items():
-                    family.add_metric((loader, str(rank), *((own,) if label else ())), value)
+                    family.add_metric((title, str(rank), *((own,) if label else ())), value)
             if family.samples:
                 yield family
 
 
 class StatsServer:
-    """See :func:`serve`. ``close()``, or leaving its ``with``, ends it."""
+    """The server that :func:`serve` starts; ``close()``, or leaving its ``with``, stops it."""
 
     def __init__(self, loaders: Mapping[str, DataLoader[Any]], host: str, port: int) -> None:
         class Handler(MetricsHandler):
@@ -101,16 +100,16 @@ class StatsServer:
                 "port (ranks of one node need one each), or 0 for any that is free",
             ) from error
         self._server.daemon_threads = True
-        # prometheus_client's start_http_server would leave its thread to the interpreter's end.
+        # prometheus_client's start_http_server would leave its thread until the interpreter exits.
         self._thread = start_beside(self._server.serve_forever, "fastload-stats", self._server.shutdown)
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self._server.server_address[1])
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """Stop the server. Idempotent."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -123,18 +122,18 @@ class StatsServer:
 
 
 def metrics(loaders: Mapping[str, DataLoader[Any]]) -> str:
-    """Prometheus' text format of the loaders' clocks."""
+    """Return the loaders' clocks in Prometheus' text format."""
     return generate_latest(_registry(loaders)).decode()
 
 
 def _registry(loaders: Mapping[str, DataLoader[Any]]) -> CollectorRegistry:
-    made = CollectorRegistry()
-    made.register(LoaderCollector(loaders))
-    return made
+    registry = CollectorRegistry()
+    registry.register(LoaderCollector(loaders))
+    return registry
 
 
 def _at(known: Mapping[str, Any], path: str) -> _Rows:
-    """The number at ``path``; nothing where it is not counted."""
+    """Return the number at ``path``, or nothing if it is not counted."""
     value: Any = known
     for name in path.split("/"):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -170,7 +169,7 @@ _FAMILIES: tuple[tuple[str, _Family, str, str, str | Callable[[Mapping[str, Any]
     ("threads", Gauge, "Decoding threads at once.", "", "threads"),
     ("first_batch_seconds", Gauge, "From the first next() to its batch.", "", "first_batch_seconds"),
     ("storage_requests", Counter, "Requests to storage.", "", "read_ahead/requests"),
-    ("storage_read_bytes", Counter, "Bytes asked of storage.", "", "read_ahead/bytes"),
+    ("storage_read_bytes", Counter, "Bytes requested from storage.", "", "read_ahead/bytes"),
     ("read_buffer_bytes", Gauge, "Buffers of what was read ahead.", "", "read_ahead/buffer_bytes"),
     ("cache_hits", Counter, "Records found in the node cache.", "", "cache/hits"),
     ("cache_misses", Counter, "Records not found in the node cache.", "", "cache/misses"),

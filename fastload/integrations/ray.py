@@ -1,4 +1,4 @@
-"""Ray Train: preparing a loader without putting anything around it."""
+"""Ray Train: preparing a loader without wrapping it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from fastload.loader.data_loader import DataLoader
 
 
 def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """``ray.train.torch.prepare_data_loader`` for a loader of ours: batches come on Ray's device.
+    """Return the loader with Ray's device, in place of ``ray.train.torch.prepare_data_loader``.
 
-    Ranks need no preparing: they are those of the process group that Ray made. Ray's own function works, too,
-    but its wrapper fetches each batch before it is asked for, so that the loader's state is a batch ahead of
-    the training. Call this in the training function, before the first batch.
+    Ranks need no preparing: they are those of the process group that Ray made. Ray's own function also works,
+    but its wrapper fetches each batch early, so that the loader's state is one batch ahead of the training.
+    Call this in the training function, before the first batch.
 
     Returns:
-        ``loader`` itself on the CPU, or if it has a ``device``; else one with the same arguments, the same
-        state and Ray's device.
+        ``loader`` itself on the CPU, or if it has a ``device``; else one with the same arguments and state
+        and with Ray's device.
 
     Raises:
-        TypeError: not a :class:`fastload.DataLoader`.
+        TypeError: ``loader`` is not a :class:`fastload.DataLoader`.
         LibraryMissing: Ray Train is not installed.
     """
     need("ray.train.torch", "fastload.integrations.ray")

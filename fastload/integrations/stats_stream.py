@@ -1,6 +1,6 @@
-"""A loader's clocks as a stream of plain numbers: every so many steps, what has changed since.
+"""A loader's clocks as a stream of plain numbers: every ``n`` steps, what has changed since the last call.
 
-For MLflow, Weights & Biases, or a file of one's own::
+For MLflow, Weights & Biases, or a file::
 
     from fastload.integrations.stats_stream import Every
 
@@ -24,16 +24,16 @@ _STAGES = {"shard": "read", "decode": "decode", "transform": "transform"}
 
 
 class Every:
-    """Calls back with a flat dict of numbers after every ``n`` steps of a training loop.
+    """A counter of steps that calls back with a flat dict of numbers after every ``n`` of them.
 
-    The loader knows nothing of it; between two calls a step costs a comparison.
+    The loader does not know of it; between two calls a step costs one comparison.
 
     Args:
         n: steps between two calls.
-        loader: whose clocks are read.
+        loader: the loader whose clocks are read.
         callback: called with the number of the step, from 1 or as given to :meth:`step`, and the numbers of
-            :func:`scalars`, in the loop's own thread. What it raises comes out of :meth:`step`.
-        prefix: goes before each name.
+            :func:`scalars`, in the loop's own thread. Its exceptions come out of :meth:`step`.
+        prefix: put before each name.
     """
 
     def __init__(
@@ -56,31 +56,31 @@ class Every:
         """Count a step.
 
         Args:
-            number: what the callback is told; None: how many steps were counted.
+            number: passed to the callback; None: how many steps were counted.
         """
         self._steps += 1
         if self._steps % self._n:
             return
         now, after = time.perf_counter(), self._loader.stats()
-        found = scalars(self._before, after, now - self._began)
+        numbers = scalars(self._before, after, now - self._began)
         self._before, self._began = after, now
-        named = {f"{self._prefix}{name}": value for name, value in found.items()}
+        named = {f"{self._prefix}{name}": value for name, value in numbers.items()}
         self._callback(self._steps if number is None else number, named)
 
 
 def scalars(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> dict[str, float]:
-    """What happened between two ``loader.stats()``.
+    """Compute what happened between two ``loader.stats()``.
 
     Args:
-        seconds: between them.
+        seconds: time between them.
 
     Returns:
-        ``images_per_second``; ``data_wait_percent`` of the time; ``data_wait_ms`` a batch; ``samples_ahead``:
-        decoded and not yet delivered; ``faults``; with threads of ours ``threads``, how many of them were
-        ``busy_threads``, ``read_ms``, ``decode_ms`` and ``transform_ms`` a sample on a thread,
-        ``encoded_mb_per_second``; with reading ahead ``storage_mb_per_second`` and ``late_records``; with the
-        node cache ``cache_hit_percent``; with a device ``transfer_ms`` a batch and ``device_blocked_percent``
-        of the time. What did not happen in between has no mean and is left out.
+        ``images_per_second``; ``data_wait_percent`` of the time; ``data_wait_ms`` per batch;
+        ``samples_ahead``: decoded and not yet delivered; ``faults``; with decoding threads ``threads``, how
+        many were ``busy_threads``, ``read_ms``, ``decode_ms`` and ``transform_ms`` per sample on a thread,
+        ``encoded_mb_per_second``; with read-ahead ``storage_mb_per_second`` and ``late_records``; with the
+        node cache ``cache_hit_percent``; with a device ``transfer_ms`` per batch and
+        ``device_blocked_percent`` of the time. What did not happen has no mean and is left out.
     """
     seconds = max(seconds, 1e-9)
 
@@ -88,36 +88,36 @@ def scalars(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float)
         return _at(after, path) - _at(before, path)
 
     batches, decoded = grown("data_wait", "count"), grown("stages", "decode", "count")
-    found = {
+    numbers = {
         "images_per_second": grown("samples") / seconds,
         "data_wait_percent": 100 * grown("data_wait", "seconds") / seconds,
         "faults": grown("faults"),
     }
     if batches:
-        found["data_wait_ms"] = 1e3 * grown("data_wait", "seconds") / batches
+        numbers["data_wait_ms"] = 1e3 * grown("data_wait", "seconds") / batches
     if after["threads"]:
         spent = {word: grown("stages", name, "seconds") for name, word in _STAGES.items()}
-        found["threads"] = float(after["threads"])
-        found["busy_threads"] = sum(spent.values()) / seconds
-        found["samples_ahead"] = _at(after, ("stages", "decode", "count")) - float(after["samples"])
-        found["encoded_mb_per_second"] = grown("bytes") / seconds / 1e6
+        numbers["threads"] = float(after["threads"])
+        numbers["busy_threads"] = sum(spent.values()) / seconds
+        numbers["samples_ahead"] = _at(after, ("stages", "decode", "count")) - float(after["samples"])
+        numbers["encoded_mb_per_second"] = grown("bytes") / seconds / 1e6
         if decoded:
-            found |= {f"{word}_ms": 1e3 * value / decoded for word, value in spent.items()}
+            numbers |= {f"{word}_ms": 1e3 * value / decoded for word, value in spent.items()}
     if after["read_ahead"]:
-        found["storage_mb_per_second"] = grown("read_ahead", "bytes") / seconds / 1e6
-        found["late_records"] = grown("read_ahead", "late")
+        numbers["storage_mb_per_second"] = grown("read_ahead", "bytes") / seconds / 1e6
+        numbers["late_records"] = grown("read_ahead", "late")
     asked = grown("cache", "hits") + grown("cache", "misses")
     if asked:
-        found["cache_hit_percent"] = 100 * grown("cache", "hits") / asked
+        numbers["cache_hit_percent"] = 100 * grown("cache", "hits") / asked
     if batches and "transfer" in after["stages"]:
-        found["transfer_ms"] = 1e3 * grown("stages", "transfer", "seconds") / batches
-        found["device_blocked_percent"] = 100 * grown("stages", "transfer", "blocked_seconds") / seconds
-    return found
+        numbers["transfer_ms"] = 1e3 * grown("stages", "transfer", "seconds") / batches
+        numbers["device_blocked_percent"] = 100 * grown("stages", "transfer", "blocked_seconds") / seconds
+    return numbers
 
 
 def _at(stats: Mapping[str, Any], path: tuple[str, ...]) -> float:
-    """A number within nested dicts; 0 where something does not count it."""
-    found: Any = stats
+    """Return a number in nested dicts, or 0 if it is not counted."""
+    value: Any = stats
     for name in path:
-        found = found.get(name, {}) if isinstance(found, Mapping) else {}
-    return float(found) if isinstance(found, (int, float)) else 0.0
+        value = value.get(name, {}) if isinstance(value, Mapping) else {}
+    return float(value) if isinstance(value, (int, float)) else 0.0

@@ -1,4 +1,4 @@
-"""A loader's clocks as TensorBoard's scalars.
+"""A loader's clocks as TensorBoard scalars.
 
 ::
 
@@ -29,13 +29,13 @@ class Writer(Protocol):
 
 
 class Scalars(Every):
-    """Writes :func:`fastload.integrations.stats_stream.scalars` every ``every`` steps.
+    """A writer of :func:`fastload.integrations.stats_stream.scalars` every ``every`` steps.
 
     Args:
-        loader: whose clocks are read.
-        writer: is not closed.
+        loader: the loader whose clocks are read.
+        writer: where they are written; it is not closed.
         every: steps between two points of a curve.
-        tag: goes before each name, so that two loaders may have separate charts.
+        tag: put before each name, so that two loaders can have separate charts.
     """
 
     def __init__(

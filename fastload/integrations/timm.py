@@ -1,4 +1,4 @@
-"""timm: ``create_loader`` with the engine."""
+"""timm: ``create_loader`` with fastload's engine."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from fastload.transforms.compiler import compile_plan
 def create_loader(
     dataset: Any, *arguments: Any, engine: Mapping[str, Any] | None = None, **named: Any
 ) -> Any:
-    """``timm.data.create_loader`` on packed data: the same transform, sampler and collate function.
+    """Make ``timm.data.create_loader``'s loader on packed data: the same transform, sampler and collate_fn.
 
-    timm makes its loader first; the torch DataLoader in it is then replaced by ours. What of timm's transform
-    is plain torchvision (or timm's own wrapping of it) runs in the core, the rest in Python after it.
+    timm makes its loader first; the torch DataLoader in it is then replaced by ours. The part of timm's
+    transform that is plain torchvision (or wrapped by timm) runs in the core, the rest in Python after it.
 
     Args:
-        dataset: a folder made by ``fastload pack``, or an open ``PackedDataset``; its ``transform`` is set,
+        dataset: a folder made by ``fastload pack``, or an open ``PackedDataset``, whose ``transform`` is set,
             as timm does.
         arguments, named: timm's.
-        engine: options of :class:`fastload.DataLoader`, as ``seed`` and ``cache``.
+        engine: options of :class:`fastload.DataLoader`, such as ``seed`` and ``cache``.
 
     Returns:
-        With ``use_prefetcher=True`` timm's ``PrefetchLoader`` around ours, which gives normalised float
-        batches on ``device``; else ours. The PrefetchLoader is one batch ahead of its consumer: for a state
-        in mid-epoch use ``use_prefetcher=False`` (and ``engine={"device": ...}``).
+        With ``use_prefetcher=True`` timm's ``PrefetchLoader`` around our loader, which gives normalised float
+        batches on ``device``; else our loader. The PrefetchLoader is one batch ahead of its consumer: for a
+        state in mid-epoch use ``use_prefetcher=False`` (and ``engine={"device": ...}``).
 
     Raises:
         LibraryMissing: timm is not installed.
-        TypeError: not packed data.
-        ValueError: options that exclude each other.
+        TypeError: ``dataset`` is not packed data.
+        ValueError: options exclude each other.
     """
     import fastload
 
@@ -45,9 +45,9 @@ def create_loader(
             f"create_loader takes a folder made by 'fastload pack' or a PackedDataset. Found: "
             f"{type(dataset).__name__}. Use timm.data.create_loader for it."
         )
-    named.pop("use_multi_epochs_loader", None)  # keeps worker processes between epochs, which are not there
-    made = timm_data.create_loader(dataset, *arguments, **named)
-    inner = made.loader if isinstance(made, timm_data.loader.PrefetchLoader) else made
+    named.pop("use_multi_epochs_loader", None)  # it keeps worker processes, of which there are none
+    outer = timm_data.create_loader(dataset, *arguments, **named)
+    inner = outer.loader if isinstance(outer, timm_data.loader.PrefetchLoader) else outer
     if inner.dataset is not dataset:
         raise ValueError(
             "create_loader cannot take over input_size_choices: timm draws a size for each batch and wraps "
@@ -60,10 +60,10 @@ def create_loader(
             dataset.transform = native
             options.setdefault("collate_fn", None)
     ours = from_torch(inner, **options)
-    if inner is made:
+    if inner is outer:
         return ours
-    made.loader = ours
-    return made
+    outer.loader = ours
+    return outer
 
 
 def _timm() -> Any:
@@ -74,9 +74,9 @@ def _timm() -> Any:
 
 
 def _stacked_natively(transform: Any) -> Any | None:
-    """A transform that gives uint8 tensors and runs wholly in the core, or None, where there is none.
+    """Return a transform that gives uint8 tensors and runs wholly in the core, or None if there is none.
 
-    Older releases of timm end theirs with ``ToNumpy``: the same bytes, as an array.
+    Older releases of timm end theirs with ``ToNumpy``, which gives the same bytes as an array.
     """
     from torchvision.transforms import Compose, PILToTensor
 

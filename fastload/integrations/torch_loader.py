@@ -1,4 +1,4 @@
-"""The engine in place of a torch DataLoader that somebody else's code has made."""
+"""A fastload loader in place of a torch DataLoader that other code has made."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from fastload.loader.data_loader import DataLoader
 
 
 def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
-    """A loader of ours with the samples that ``loader`` would give on this rank.
+    """Return a fastload loader with the samples that ``loader`` would give on this rank.
 
-    For factories of frameworks that make torch's DataLoader inside (``timm.data.create_loader`` does): give
-    them a :class:`fastload.PackedDataset`, and what they return to this. Batches then come from the engine.
+    For framework functions that make torch's DataLoader (such as ``timm.data.create_loader``): pass them a
+    :class:`fastload.PackedDataset`, and pass what they return to this function.
 
     Args:
-        loader: a ``torch.utils.data.DataLoader`` that has not been iterated. Its dataset's ``transform`` is
-            used. Without a sampler it is not divided among ranks, because torch's is not, either.
-        options: of :class:`fastload.DataLoader`; they win over what is read from ``loader``.
+        loader: a ``torch.utils.data.DataLoader`` that was not iterated over. Its dataset's ``transform`` is
+            used. Without a sampler it is not divided among ranks, because torch's is not divided either.
+        options: those of :class:`fastload.DataLoader`; they override what is read from ``loader``.
 
     Returns:
-        The loader; ``loader`` itself if it is one of ours. A shuffled order is one of ours, so another one
-        than torch's; samplers of other kinds are asked for their ids.
+        The new loader, or ``loader`` itself if it is fastload's. A shuffled order is fastload's and differs
+        from torch's; samplers of other kinds are asked for their ids.
 
     Raises:
-        TypeError: not a torch DataLoader.
-        ValueError: it gives single samples (``batch_size=None``), or options that exclude each other.
+        TypeError: ``loader`` is not a torch DataLoader.
+        ValueError: it gives single samples (``batch_size=None``), or options exclude each other.
     """
     if isinstance(loader, DataLoader):
         return loader
     if not isinstance(loader, TorchDataLoader):
         raise TypeError(f"from_torch takes a torch.utils.data.DataLoader. Found: {type(loader).__name__}.")
-    found: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "num_workers": loader.num_workers,
         "collate_fn": None if loader.collate_fn is default_collate else loader.collate_fn,
         "pin_memory": loader.pin_memory,
@@ -45,16 +45,16 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
         **_order(loader),
     }
     if kind_of(loader.dataset) is not SourceKind.PACKED:  # of worker processes, which packed sets do not have
-        found |= {
+        arguments |= {
             "worker_init_fn": loader.worker_init_fn,
             "multiprocessing_context": loader.multiprocessing_context,
             "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
         }
-    return DataLoader(loader.dataset, **{**found, **options})
+    return DataLoader(loader.dataset, **{**arguments, **options})
 
 
 def _order(loader: TorchDataLoader[Any]) -> dict[str, Any]:
-    """The arguments that say which samples come, and in which batches."""
+    """Return the arguments for which samples come, and in which batches."""
     if loader.batch_sampler is None:
         raise ValueError("from_torch needs a loader of batches. Found: batch_size=None.")
     batch_sampler: Any = loader.batch_sampler

@@ -1,4 +1,4 @@
-"""What Hugging Face's Trainer needs beyond the loader: it makes loaders itself, of the datasets it is given.
+"""Hugging Face Trainer, which makes its loaders itself: a mixin that makes them with fastload.
 
 from fastload.integrations.transformers import PackedLoaders
 
@@ -24,10 +24,10 @@ from fastload.loader.data_loader import DataLoader
 
 @dataclass(frozen=True)
 class NamedBatch:
-    """A ``batch_transform`` that makes a dict of images and labels, as models of Hugging Face take them.
+    """A ``batch_transform`` that makes a dict of images and labels, as Hugging Face models take them.
 
     Args:
-        images, labels: the names.
+        images, labels: their names in the dict.
     """
 
     images: str = "pixel_values"
@@ -38,11 +38,11 @@ class NamedBatch:
 
 
 class PackedLoaders:
-    """Mixin for ``transformers.Trainer``: packed datasets are read by fastload.DataLoader, others as before.
+    """A mixin for ``transformers.Trainer``: fastload.DataLoader reads packed datasets, others stay as before.
 
     Batch sizes, accumulation, workers, ``dataloader_drop_last`` and the seed (``data_seed``, else ``seed``)
-    are those of the ``TrainingArguments``; ``dataloader_num_workers=0`` stands for this rank's CPU budget.
-    Ranks, resuming, and the rows that fill evaluation's last batch are seen to as for torch's loader.
+    are those of the ``TrainingArguments``; ``dataloader_num_workers=0`` means this rank's CPU budget.
+    Ranks, resuming, and padding of the last evaluation batch are handled as for torch's loader.
 
     Attributes:
         train_transform, eval_transform: ``transform`` of the DataLoaders.
@@ -56,7 +56,7 @@ class PackedLoaders:
     loader_options: ClassVar[Mapping[str, Any]] = {}
 
     def get_train_dataloader(self) -> Any:
-        """The training loader, prepared by Accelerate.
+        """Return the training loader, prepared by Accelerate.
 
         Raises:
             See :class:`fastload.DataLoader`.
@@ -70,30 +70,30 @@ class PackedLoaders:
         return self._prepared(dataset, size, self.train_transform, shuffle=True, drop_last=drop_last)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """An evaluation loader, prepared by Accelerate.
+        """Return an evaluation loader, prepared by Accelerate.
 
         Raises:
             See :class:`fastload.DataLoader`.
         """
         trainer: Any = self
-        found = trainer.eval_dataset if eval_dataset is None else eval_dataset
-        if isinstance(found, str) and isinstance(trainer.eval_dataset, Mapping):
-            found = trainer.eval_dataset.get(found, found)
-        found = _opened(found)
-        if kind_of(found) is not SourceKind.PACKED:
+        dataset = trainer.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, str) and isinstance(trainer.eval_dataset, Mapping):
+            dataset = trainer.eval_dataset.get(dataset, dataset)
+        dataset = _opened(dataset)
+        if kind_of(dataset) is not SourceKind.PACKED:
             return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
-        return self._prepared(found, trainer.args.eval_batch_size, self.eval_transform)
+        return self._prepared(dataset, trainer.args.eval_batch_size, self.eval_transform)
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
-        """A loader to predict with, prepared by Accelerate.
+        """Return a loader to predict with, prepared by Accelerate.
 
         Raises:
             See :class:`fastload.DataLoader`.
         """
-        found, trainer = _opened(test_dataset), self
-        if kind_of(found) is not SourceKind.PACKED:
+        dataset, trainer = _opened(test_dataset), self
+        if kind_of(dataset) is not SourceKind.PACKED:
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
-        return self._prepared(found, trainer.args.eval_batch_size, self.eval_transform)  # type: ignore[attr-defined]
+        return self._prepared(dataset, trainer.args.eval_batch_size, self.eval_transform)  # type: ignore[attr-defined]
 
     def _prepared(self, dataset: Any, batch_size: int, transform: Any, **more: Any) -> Any:
         trainer: Any = self
@@ -111,7 +111,7 @@ class PackedLoaders:
 
 
 def _opened(dataset: Any) -> Any:
-    """A packed dataset's folder, opened."""
+    """Open the folder of a packed dataset; return anything else as it is."""
     if isinstance(dataset, os.PathLike) or (isinstance(dataset, str) and os.path.isdir(dataset)):
         from fastload import PackedDataset
 

@@ -137,7 +137,7 @@ def test_ctrl_c_on_a_terminal_reaches_all_processes_of_a_pack(source: Path, tmp_
             os.killpg(process.pid, signal.SIGKILL)
     blocked = int(re.findall(r"SigBlk:\s*(\w+)", status.read_text())[0], 16)
     assert blocked >> (signal.SIGINT - 1) & 1, "its traceback comes if it is faster than the parent's SIGTERM"
-    assert (process.returncode, errors) == (130, "\ninterrupted; the same command goes on where it was\n")
+    assert (process.returncode, errors) == (130, "\ninterrupted; run the same command again to resume\n")
 
 
 def test_programs_that_call_main_keep_their_handler(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,4 +151,4 @@ def test_a_script_is_examined_with_its_own_arguments(
 def test_a_script_says_its_loader_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     assert main(["doctor", "--batch-size", "8", str(tmp_path / "train.py")]) == 2
-    assert "--batch-size: a script says that by itself" in capsys.readouterr().err
+    assert "--batch-size: a script sets that itself" in capsys.readouterr().err

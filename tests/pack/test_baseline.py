@@ -203,7 +203,7 @@ def test_with_max_side(files: dict[str, bytes], tmp_path: Path) -> None:
 def test_command_line(files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = make_tree(tmp_path / "source", files), tmp_path / "set"
     assert main(["pack", str(source), str(output), "--baseline", "--num-proc", "1"]) == 0
-    assert "7 progressive JPEGs made baseline, 1 kept because" in capsys.readouterr().out
+    assert "7 progressive JPEGs converted to baseline, 1 cannot be" in capsys.readouterr().out
     assert main(["pack", str(source), str(output), "--baseline", "--json"]) == 0
     assert '"transcoded": 7' in capsys.readouterr().out
     assert main(["pack", str(source), str(tmp_path / "no"), "--baseline", "--raw"]) == 1

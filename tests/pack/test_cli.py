@@ -32,13 +32,13 @@ def test_everything_in_a_row(source: Path, tmp_path: Path, capsys: pytest.Captur
     assert main(["info", str(packed)]) == 0
     assert "class 0, class 1, class 2, class 3" in capsys.readouterr().out
     assert main(["verify", str(packed), "--decode"]) == 0
-    assert "48 records are whole" in capsys.readouterr().out
+    assert "48 records are intact" in capsys.readouterr().out
     assert main(["unpack", str(packed), str(tmp_path / "back")]) == 0
     assert snapshot(tmp_path / "back") == snapshot(source)
     assert main(["index", str(packed), "--output", str(tmp_path / "index")]) == 0
     assert "48 in 4 classes" in capsys.readouterr().out
     assert main(["pack", str(source), str(packed), "--shard-size", "20kB"]) == 0
-    assert "was complete already" in capsys.readouterr().out
+    assert "was already complete" in capsys.readouterr().out
 
 
 def test_one_is_not_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +58,7 @@ def test_one_is_not_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         said += captured.err + captured.out
     for expected in (
         "packing 1 file,", "into 1 shard of", "entry points of 1 record of", "1 in 1 class\n",
-        " in 1 arrow shard\n", " in 1 arrow file\n", "1 record (100.0%)", "1 record is whole",
+        " in 1 arrow shard\n", " in 1 arrow file\n", "1 record (100.0%)", "1 record is intact",
         "1 file in", "blocks of 1 record (",
     ):  # fmt: skip
         assert expected in said, said

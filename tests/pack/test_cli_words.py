@@ -73,7 +73,7 @@ def test_verify_of_a_set_without_entry_points(tmp_path: Path, capsys: pytest.Cap
     assert said == [
         f"{packed}: there are no entry points (entries.fli) to check; 'fastload index {packed} --entries' "
         "makes them",
-        f"{packed}: 4 records are whole (CRC-32C)",
+        f"{packed}: 4 records are intact (CRC-32C)",
     ]
 
 
@@ -168,12 +168,15 @@ def test_info_of_a_folder_of_splits(splits: Path, scheme: str, capsys: pytest.Ca
 
 def test_verify_of_several(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    lines = [f"{splits}/train: 6 records are whole (CRC-32C)", f"{splits}/val: 4 records are whole (CRC-32C)"]
+    lines = [
+        f"{splits}/train: 6 records are intact (CRC-32C)",
+        f"{splits}/val: 4 records are intact (CRC-32C)",
+    ]
     for folders in ([splits], [splits / "train", splits / "val"]):
         assert main(["verify", *map(str, folders)]) == 0
         said = capsys.readouterr()
         assert said.out.splitlines() == lines
-        assert said.err.startswith("Not looked at: whether the pictures decode (--decode).")
+        assert said.err.startswith("Not checked: whether the pictures decode (--decode).")
     assert main(["verify", str(splits), "--decode"]) == 0
     assert capsys.readouterr().err == ""
     shard = next((splits / "val").glob("*.arrow"))

@@ -197,7 +197,7 @@ def test_command_line(files: dict[str, bytes], tmp_path: Path, capsys: pytest.Ca
     assert "coefficients 8, " in out
     assert "fast, 8 coefficient records" in out
     assert main(["verify", str(output), "--decode"]) == 0
-    assert "11 records are whole" in capsys.readouterr().out
+    assert "11 records are intact" in capsys.readouterr().out
 
 
 def test_a_damaged_record(

@@ -74,7 +74,7 @@ def test_pack(
     assert facts(capsys, "info", output)["entries"] == expected
     assert (output / "entries.fli").exists() == made
     shown = run(capsys, "info", output)
-    words = {"none": "entry points  none", "row": "one a row of blocks, 6 records (60.0%)"}
+    words = {"none": "entry points  none", "row": "one per row of blocks, 6 records (60.0%)"}
     assert words.get(str(spacing), f"every {spacing} pixels, 6 records (60.0%)") in shown
     assert "1 progressive JPEG cannot have any: 'pack --baseline'" in shown
     assert "1 CMYK, 12-bit or lossless JPEG cannot" in shown
@@ -105,7 +105,7 @@ def test_interrupted_between_manifest_and_entries(
     with monkeypatch.context() as patch:
         patch.setattr(entries_module, "write_paged", raise_interrupt)
         assert main(["pack", str(source), str(output), "--num-proc", "1"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command again" in capsys.readouterr().err
     assert sorted(path.name for path in output.iterdir()) == [
         "dataset.json", "index.fli", "set-00000-of-00001.arrow",
     ]  # fmt: skip
@@ -227,7 +227,7 @@ def test_index_waits_for_nobody(packed: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_verify_finds_wrong_ones(packed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "10 records are whole (CRC-32C, entry points)" in run(capsys, "verify", packed, "--entries")
+    assert "10 records are intact (CRC-32C, entry points)" in run(capsys, "verify", packed, "--entries")
     dataset = PackedDataset(packed)
     stored = [dataset.entries.get(i) for i in range(10)]
     stored[1], stored[8] = stored[0], stored[0]

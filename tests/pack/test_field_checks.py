@@ -35,7 +35,7 @@ def test_a_whole_set_has_no_problems(rich: Path) -> None:
 
 def test_verify_says_what_it_checked(rich: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(rich)]) == 0
-    assert capsys.readouterr().out == f"{rich}: {COUNT} records are whole (CRC-32C, values of all fields)\n"
+    assert capsys.readouterr().out == f"{rich}: {COUNT} records are intact (CRC-32C, values of all fields)\n"
 
 
 def test_every_wrong_number_is_listed(rich: Path) -> None:
@@ -232,7 +232,7 @@ def test_info_shows_each_field(rich: Path, capsys: pytest.CaptureFixture[str]) -
     for name in RICH.names:
         assert f"field {name} " in shown
     assert "boxes(xywh): " in shown
-    assert "rows a sample (0 to " in shown
+    assert "rows per sample (min 0, max " in shown
     assert main(["info", str(rich), "--json"]) == 0
     fields = json.loads(capsys.readouterr().out)["fields"]
     assert [field["name"] for field in fields] == list(RICH.names)

@@ -53,4 +53,4 @@ def test_lines_and_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert " MB/s, " in files
     assert words == "set: process 7 makes the plan; waiting for it"
     assert records.startswith("3/7 records, ")
-    assert " a second, " in records
+    assert " per second, " in records

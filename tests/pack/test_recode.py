@@ -192,7 +192,7 @@ def test_command_line(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "fast, 12 coefficient records, " in out.out
     assert NOTE in out.out
     assert main(["recode", str(plain), "--coefficients", "fast"]) == 0
-    assert "is so already" in capsys.readouterr().out
+    assert "is already in this form" in capsys.readouterr().out
     assert main(["recode", str(plain), "--jpeg", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)["dataset"]
     assert (facts["codecs"], facts[FACTS], facts["was_so"]) == ({"jpeg": 13, "png": 1}, None, False)

@@ -309,7 +309,7 @@ def test_ctrl_c_leaves_a_resumable_folder(tmp_path: Path) -> None:
         env=environment(), capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "\ninterrupted; the same command goes on where it was\n"
+    assert done.stderr == "\ninterrupted; run the same command again to resume\n"
     assert not (output / MANIFEST_NAME).exists()
     kept = {path.name: path.stat().st_ino for path in output.glob("*.arrow")}
     assert 3 <= len(kept) < 320

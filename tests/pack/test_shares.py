@@ -370,7 +370,7 @@ def test_command_line(tmp_path: Path, source: Path) -> None:
     assert "48 files" in planned.stdout
     assert "\n  all   0 of " in planned.stdout
     first = run_cli("pack", source, output, *CLI, "--shards", "0/2")
-    assert "packed, 0 there before" in first.stdout
+    assert "packed, 0 already there" in first.stdout
     early = run_cli("pack", source, output, *CLI, "--publish")
     assert early.returncode == 1
     assert "cannot be published" in early.stderr

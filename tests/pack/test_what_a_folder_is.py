@@ -139,7 +139,7 @@ def test_what_does_not_count_is_left_out_and_said(tmp_path: Path, capsys: pytest
     source = crowded(tmp_path / "source")
     assert main(["pack", str(source), str(tmp_path / "a"), "--entries", "none", "--quiet"]) == 0
     said = capsys.readouterr().out
-    assert f"{tmp_path / 'a'}: 2 splits (train, val), a dataset each" in said
+    assert f"{tmp_path / 'a'}: 2 splits (train, val), one dataset each" in said
     train, val = PackedFiles(tmp_path / "a" / "train"), PackedFiles(tmp_path / "a" / "val")
     assert [train.key(i) for i in range(len(train))] == [
         "cat/0.jpg", "cat/1.jpg", "dog/0.jpg", "dog/1.jpg", "dog/more/0.jpg", "dog/more/1.jpg",

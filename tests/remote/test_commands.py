@@ -103,8 +103,8 @@ def test_options_may_be_given(
 
 
 def test_verify_finds_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "52 records are whole (CRC-32C, decoding)" in out_of(capsys, "verify", URL, "--decode")
-    words = "9 records are whole (CRC-32C, values of all fields)"
+    assert "52 records are intact (CRC-32C, decoding)" in out_of(capsys, "verify", URL, "--decode")
+    words = "9 records are intact (CRC-32C, values of all fields)"
     assert words in out_of(capsys, "verify", f"s3://{BUCKET}/fields")
 
 
@@ -212,7 +212,7 @@ def test_entry_points_of_a_web_server_stay_on_the_node(
         assert main(["index", f"{web.url}/", "--entries", "16"]) == 0
         said = capsys.readouterr()
         assert "a web server is read only" in said.err
-        assert "used on this node alone" in said.err
+        assert "used on this node only" in said.err
         dataset = PackedFiles(f"{web.url}/")
         assert dataset.entries is not None
         assert dataset.read(3) == packed.read(3)
@@ -221,7 +221,7 @@ def test_entry_points_of_a_web_server_stay_on_the_node(
 def test_an_index_of_others_files_is_made_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "set holds no .tar files" in out_of(capsys, "index", URL, "--output", "x", code=1)
     found = out_of(capsys, "index", "a.tar", "--output", URL, code=1)
-    assert f"an index goes to a folder of this machine. Found: {URL}" in found
+    assert f"an index is written to a local folder. Found: {URL}" in found
     assert "without --ray" in out_of(capsys, "index", URL, "--entries", "--ray", "local", code=1)
 
 
@@ -272,7 +272,7 @@ def test_the_cache_of_a_set_in_a_store_is_named_and_cleared(
 
 
 def test_warm_brings_no_store_into_the_page_cache(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "files of this machine" in out_of(capsys, "warm", URL, "--page-cache", code=2)
+    assert "local files" in out_of(capsys, "warm", URL, "--page-cache", code=2)
 
 
 def test_shuffle_measures_a_set_in_a_store(capsys: pytest.CaptureFixture[str]) -> None:

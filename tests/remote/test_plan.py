@@ -80,7 +80,7 @@ def test_all_records_of_a_sample_count(tmp_path: Path, capsys: pytest.CaptureFix
     assert found["job"]["data_bytes"] == (folder / "records.bin").stat().st_size
     assert found["memory_bytes"] is None  # outlines are as many as there are
     assert main(["plan", str(folder)]) == 0
-    assert "not known before: Batches differ in size" in capsys.readouterr().out
+    assert "not known in advance: Batches differ in size" in capsys.readouterr().out
 
 
 def test_memory_is_that_of_the_jobs_own_loader(
@@ -126,10 +126,10 @@ def test_in_words(packed: PackedDataset, capsys: pytest.CaptureFixture[str]) -> 
         main(["plan", str(packed.folder), "--rate", "1000000000", "--bandwidth", "1kB", "--epochs", "2"]) == 0
     )
     text = capsys.readouterr().out
-    assert "no cache: steps wait for the link in epoch 1\n" in text
-    assert "a cache on each node: steps wait for the link in epoch 1\n" in text
+    assert "no cache: steps wait for the network in epoch 1\n" in text
+    assert "a cache on each node: steps wait for the network in epoch 1\n" in text
     assert main(["plan", str(packed.folder), "--rate", "0.001", "--epochs", "1"]) == 0
-    assert "a cache that all nodes share: no step waits for the link" in capsys.readouterr().out
+    assert "a cache that all nodes share: no step waits for the network" in capsys.readouterr().out
 
 
 def test_of_a_set_in_a_store(
