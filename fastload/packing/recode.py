@@ -182,7 +182,7 @@ class RecodeJob:
         return self.folder / RECODE_NAME
 
     def path(self, number: int) -> Path:
-        """Return the path of new shard ``number``: in the work folder, after the switch beside the old one."""
+        """Return the path of new shard ``number``: in the work folder, then beside the old one."""
         waiting, name = self.work / self.plan.shards[number], self.plan.shards[number]
         return waiting if exists(waiting) or not exists(self.folder / name) else self.folder / name
 

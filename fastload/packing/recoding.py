@@ -207,7 +207,7 @@ def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep
 
 
 def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, Any]:
-    """Return Pillow's picture, gray or RGB, and its file's chroma sampling (-1: none), orientation and ICC."""
+    """Return Pillow's picture, gray or RGB, and the file's chroma sampling (-1: none), orientation, ICC."""
     from PIL import Image, JpegImagePlugin
 
     if not deep:
