@@ -511,7 +511,7 @@ class ArrowRows:
             self._schema = looks[0][0]
             twice = [name for name in self._schema.names if self._schema.names.count(name) > 1]
             if twice:
-                raise PackError(f"{self.where} has two columns {twice[0]!r}; give each a name of its own.")
+                raise PackError(f"{self.where} has two columns {twice[0]!r}; give each its own name.")
             self._counts = [count for _, count in looks]
             for file, (schema, _) in zip(self.files, looks, strict=True):
                 if not schema.equals(self._schema):

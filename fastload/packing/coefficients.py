@@ -116,7 +116,7 @@ def said_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
         ratio = f", {facts['record_bytes'] / facts['jpeg_bytes']:.3f} of the JPEGs' bytes"
     kept = sum(reason["count"] for reason in facts["kept"])
     made = counted(facts["made"], "coefficient record")
-    stayed = f"{counted(kept, 'JPEG')} kept because that cannot be"
+    stayed = f"{counted(kept, 'JPEG')} kept unchanged"
     rows = [("coefficients", f"{options['coefficients']}, {made}{ratio}; {stayed}")]
     for reason in facts["kept"]:
         rows.append(("", f"{reason['count']} x {reason['reason']} ({', '.join(reason['examples'])})"))

@@ -139,7 +139,7 @@ def failed_writes_reported(path: Path, needed: int) -> Iterator[None]:
             # A write that a full disk cuts short is an I/O error to LMDB.
             room = f" About {needed:,} bytes needed, {free:,} free." if free < needed else ""
             raise PackError(
-                f"cannot write {path}: {error}.{room} Run the same command again when that is mended; "
+                f"cannot write {path}: {error}.{room} Run the same command again when that is fixed; "
                 f"finished shards are kept."
             ) from error
         if reason is None:

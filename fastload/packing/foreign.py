@@ -197,7 +197,7 @@ class IndexJob:
             return
         with path.here(self.work / f"{number}.tar") as copy:
             if format_of_file(copy) != self.format_name:
-                raise FormatError(f"{path} is no tar, of which alone an index by URL can be.")
+                raise FormatError(f"{path} is not a tar; only tars can be indexed by URL.")
             yield copy
 
     def _part(self, path: Source, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
@@ -240,7 +240,7 @@ class IndexJob:
         labels = foreign.labels if foreign.labels is not None else np.full(len(keys), -1, np.int64)
         limit = len(foreign.classes) or np.iinfo(np.int32).max
         if len(labels) != len(keys) or (len(labels) and not -1 <= labels.min() <= labels.max() < limit):
-            raise FormatError(f"{path}: there are labels outside [-1, {limit}), or not one a record.")
+            raise FormatError(f"{path}: there are labels outside [-1, {limit}), or not one per record.")
         return labels
 
     def _state(self, path: Path) -> list[int]:

@@ -127,7 +127,7 @@ def pack(
             _say_found(result, wanted is None)
         return results
     if options.says_what:
-        raise PackError(f"{options.says_what} is of a folder of images. Found: {type(samples).__name__}.")
+        raise PackError(f"{options.says_what} is for a folder of images. Found: {type(samples).__name__}.")
     source = given(samples, os.fsencode(Path.cwd()), limit)
     if wanted is None:
         wanted = guess_schema(source)

@@ -131,7 +131,7 @@ def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[
     if is_url(source) or not is_file(path):
         if options.fields or options.schema is not None:
             raise PackError(
-                f"{path} is no table; only a table's columns have kinds. A folder has image and label."
+                f"{path} is not a table; only a table's columns have kinds. A folder has image and label."
             )
         return []
     if not options.fields and options.schema is None and not has_fields(path):

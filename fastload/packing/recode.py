@@ -96,7 +96,7 @@ class RecodePlan:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PackError(f"{path} cannot be used ({error}); remove {work}. The set is whole.") from None
+            raise PackError(f"{path} cannot be used ({error}); remove {work}. The set is good.") from None
 
 
 def form_of(options: Mapping[str, Any]) -> str | None:

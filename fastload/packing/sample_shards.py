@@ -512,8 +512,8 @@ def pack_given(
     """
     if is_url(output):
         raise PackError(
-            f"{output} is no folder of this machine, which samples are packed into; copy the packed folder "
-            "there."
+            f"{output} is not a folder of this machine, which samples are packed into; copy the packed "
+            "folder there."
         )
     folder = Path(output).absolute()
     try:

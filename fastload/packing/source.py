@@ -89,7 +89,7 @@ def open_sources(path: str | os.PathLike[str], options: PackOptions) -> list[Sou
     if exists(place / MANIFEST_NAME):
         raise PackError(
             f"{place} is a packed dataset already: DataLoader, info and verify take it as it is; 'fastload "
-            "unpack' makes files of it, which can be packed otherwise."
+            "unpack' makes files of it, which can be packed differently."
         )
     root = os.fsencode(place.absolute())
     try:
@@ -312,7 +312,7 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
         raise PackError(f"there is nothing at {location}; give the URL of a folder of images.")
     for name, _ in names:
         if {"", ".", ".."} & set(name.split("/")) or len(os.fsencode(max(name.split("/"), key=len))) > 255:
-            raise PackError(f"the key {prefix + name!r} of {store.root} is no path that a file could have.")
+            raise PackError(f"the key {prefix + name!r} of {store.root} cannot be the path of a file.")
     if options.layout != "classes":
         from fastload.packing.annotations.find import refuse_annotated
 

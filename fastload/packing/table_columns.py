@@ -160,8 +160,8 @@ def _number(name: str, values: Sequence[Any]) -> Kind:
         wrong = next((value for value in whole if not is_exact(value)), None)
         if wrong is not None:
             raise ValueError(
-                f"{name!r} has fractions, and the integer {wrong}, which no float64 is: no type of numbers "
-                "has both."
+                f"{name!r} has fractions, and the integer {wrong}, which no float64 can hold: no type of "
+                "numbers has both."
             )
     elif max(map(abs, whole)) >= 1 << 64:
         raise ValueError(
@@ -581,9 +581,7 @@ def _nothing(kind: Kind, texts: bool) -> Any:
     if isinstance(kind, Scalar):
         if kind.dtype in MISSING:
             return MISSING[kind.dtype]
-        raise ValueError(
-            f"there is no value, and {kind.dtype} has none that says so: float64 has NaN, json None"
-        )
+        raise ValueError(f"there is no value, and {kind.dtype} cannot say so: float64 has NaN, json None")
     if isinstance(kind, Text):
         if kind.null or texts:
             return None if kind.null else ""
@@ -617,7 +615,7 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"{text!r:.40} is no base64: {error}") from None
+        raise ValueError(f"{text!r:.40} is not base64: {error}") from None
 
 
 def _look(value: Any) -> Any:

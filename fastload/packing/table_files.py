@@ -182,7 +182,7 @@ def open_rows(path: Path) -> Rows:
         status = path.stat()
         file = TableFile(str(path), status.st_size, str(path), None, str(status.st_mtime_ns))
         return ArrowRows([file], str(path), os.fsencode(path.parent))
-    raise PackError(f"{path} is no table: a table's name ends with {', '.join(_SUFFIXES)}.")
+    raise PackError(f"{path} is not a table: a table's name ends with {', '.join(_SUFFIXES)}.")
 
 
 class _Lines:
@@ -291,7 +291,7 @@ class _Jsonl(_OneFile):
         except (ValueError, RecursionError) as error:
             raise PackError(f"{self.path}, record {number + 1}: {error}.") from None
         if not isinstance(row, dict):
-            raise PackError(f"{self.path}, record {number + 1} is no object: {line[:80]!r}.")
+            raise PackError(f"{self.path}, record {number + 1} is not an object: {line[:80]!r}.")
         self._names |= dict.fromkeys(row)
         return row
 

@@ -315,7 +315,7 @@ def _said_by(rows: Rows) -> Mapping[str, ColumnSpec | None]:
                 for field in Schema.from_json(beside.read_text(encoding="utf-8"))
             }
         except (ValueError, TypeError) as error:
-            raise PackError(f"{beside} is no schema: {error}") from None
+            raise PackError(f"{beside} is not a schema: {error}") from None
     pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
     kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
     objects = {name: ColumnSpec.by(field) for name, field in rows.objects().items()}

@@ -547,7 +547,7 @@ class _Checks:
                 self.found.add("shards that cannot be opened", [Problem(reason, shard.file)])
                 continue
             if not stat.S_ISREG(status.st_mode):
-                self.found.add("shards that are no files", [Problem("is not a regular file", shard.file)])
+                self.found.add("shards that are not files", [Problem("is not a regular file", shard.file)])
                 continue
             self._readable.add(number)
             if status.st_size != shard.size:
@@ -638,10 +638,10 @@ class _Checks:
             if not recompute or not exists(path):
                 return
             for sample in self._wrong_entries(spread):
-                reason = f"has other entry points than its bytes give; {again} makes them again"
+                reason = f"has other entry points than its bytes give; {again} remakes them"
                 self.records.samples("other entry points", np.array([sample]), reason)
         except FastloadError as error:
-            words = f"{error} Nothing needs it, decoding takes longer without; {again} makes it anew"
+            words = f"{error} It is optional, but decoding is slower without it; {again} makes it anew"
             self.found.add("", [Problem(words, ENTRIES_NAME)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:

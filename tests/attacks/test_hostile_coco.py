@@ -62,16 +62,16 @@ TEXT = json.dumps(GOOD)
 REFUSED: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "it ends before '{'"),
     "an end in the middle": (TEXT[:-30], "cannot be read as JSON, at byte"),
-    "more behind the end": (TEXT + "{}", "more behind the object's end"),
+    "more behind the end": (TEXT + "{}", "more after the object's end"),
     "a list": ("[" + TEXT + "]", "'{' must follow"),
     "UTF-16": (TEXT.encode("utf-16"), "'{' must follow"),
     "nested too deeply": (changed(info=1).replace('"info": 1', '"info": ' + "[" * 100_000), "too deeply"),
     "an annotation nested too deeply": (TEXT.replace("[1, 1, 5, 5]", "[" * 100_000), "too deeply"),
-    "keys twice": (TEXT[:-1] + ', "images": []}', "the key 'images' is there twice"),
+    "keys twice": (TEXT[:-1] + ', "images": []}', "the key 'images' occurs twice"),
     "a control character": (TEXT.replace("1.jpg", "1\0.jpg"), "control character"),
     "a number of 5000 digits": (TEXT.replace("[1, 1, 5, 5]", "1" * 5000), "at byte"),
     "no UTF-8 at the top": (TEXT[:-1].encode() + b', "info": "\xff"}', "invalid UTF-8"),
-    "NaN at the top": (changed(info=float("nan")), "NaN is no number of JSON"),
+    "NaN at the top": (changed(info=float("nan")), "NaN is not a JSON number"),
     "no images": (json.dumps({"annotations": [ONE]}), "it has no 'images'"),
     "images that are none": (changed(images=5), "'images' must be a list"),
     "annotations that are none": (changed(annotations={"a": 1}), "'annotations' must be a list"),
@@ -165,7 +165,7 @@ def test_sets_that_would_be_unpacked_elsewhere(tmp_path: Path, name: str, key: s
     entries = [dict(entry) for entry in dataset.manifest.fields]
     entries[0]["source"] = source
     resealed(tmp_path / "out", entries)
-    with pytest.raises(FormatError, match="is no path below a folder"):
+    with pytest.raises(FormatError, match="is not a path below a folder"):
         unpack(tmp_path / "out", tmp_path / "back", as_="coco")
     assert not (tmp_path / "back").exists()
     assert not (tmp_path / "x.json").exists()

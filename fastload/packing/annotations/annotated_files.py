@@ -236,7 +236,7 @@ def read_small(path: str | bytes | os.PathLike[str]) -> bytes:
     """
     data = read_regular(path, _MOST_TEXT)
     if data is None:
-        raise ValueError(f"{os.fsdecode(path)} has more than {_MOST_TEXT} bytes, and is no file of this kind")
+        raise ValueError(f"{os.fsdecode(path)} has over {_MOST_TEXT} bytes, too many for a file of this kind")
     return data
 
 

@@ -177,7 +177,7 @@ class CocoSamples(FileSamples):
         if position < self._images:
             return self._of_image(position)
         order, data = self._stray(position - self._images)[1]
-        raise ValueError(f"{named(data, order)}: its image_id is none of the images'")
+        raise ValueError(f"{named(data, order)}: its image_id is not that of an image")
 
     def _of(self, image: int) -> Iterator[tuple[CocoPart, int]]:
         """Yield the files that have an image, with its position in each one's list."""
@@ -340,7 +340,7 @@ def _given(place: Path, name: str) -> Path:
     path = Path(name).absolute()
     below = place / name
     if not is_file(path) and not is_file(below):
-        raise PackError(f"{path} is no file; --annotations takes a JSON.")
+        raise PackError(f"{path} is not a file; --annotations takes a JSON.")
     return path if is_file(path) else below
 
 

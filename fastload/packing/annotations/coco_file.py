@@ -64,7 +64,7 @@ def value_of(data: bytes) -> Any:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 _STRICT = json.JSONDecoder(parse_constant=_no_number)
@@ -100,7 +100,7 @@ class _Parts:
                 self._take(",")
             key = self._right(self._value("").raw)
             if not isinstance(key, str) or key in seen:
-                self._fail(f"the key {key!r} is there twice" if key in seen else "a key must be a text")
+                self._fail(f"the key {key!r} occurs twice" if key in seen else "a key must be a text")
             seen.add(key)
             self._take(":")
             if key in lists and self._peek() == "[":
@@ -110,7 +110,7 @@ class _Parts:
             yield element._replace(value=self._right(element.raw))
         self._take("}")
         if self._peek():
-            self._fail("there is more behind the object's end")
+            self._fail("there is more after the object's end")
 
     def _list(self, key: str) -> Iterator[Element]:
         self._take("[")
@@ -341,7 +341,7 @@ class CocoFile:
                 if self.top.get(key, []) != []:
                     self._fail(f"{key!r} must be a list")
             if IMAGES not in self.top:
-                self._fail("it has no 'images', and is none of COCO's")
+                self._fail("it has no 'images', so it is not COCO's")
             self.ids = np.array(ids, np.int64)
             self._places, self._lengths = np.array(places, np.uint64), np.array(lengths, np.uint64)
             self._sort(unsorted)
@@ -506,7 +506,7 @@ def maps_of(place: Path, split: str, files: Sequence[Path], asked: str | None) -
     if asked is not None:
         folder = next((path for path in (Path(asked).absolute(), place / asked) if is_dir(path)), None)
         if folder is None:
-            raise PackError(f"{Path(asked).absolute()} is no folder; --masks takes the folder of the PNGs.")
+            raise PackError(f"{Path(asked).absolute()} is not a folder; --masks takes that of the PNGs.")
         return folder / split if split and is_dir(folder / split) else folder
     beside = [where / f"{path.stem}_pixelmaps" for path in files for where in (path.parent, place)]
     named = [*beside, *([place / "stuffthingmaps" / split] if split else [])]

@@ -240,7 +240,7 @@ class Objects:
 
     def _category(self, number: Any) -> int:
         if not _is_integer(number) or number not in self.classes:
-            raise ValueError(f"category_id {number!r:.40} is none of the categories")
+            raise ValueError(f"category_id {number!r:.40} is not one of the categories")
         return int(number)
 
     def _keypoints(self, value: Any) -> npt.NDArray[np.float32]:
@@ -274,7 +274,7 @@ class Captions:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError("caption has half of a pair of UTF-16, which is no text") from None
+            raise ValueError("caption has half of a UTF-16 pair, which is not text") from None
         number = (number if _is_integer(number) else -1) if self.has_ids else None
         made = caption_of(text, number, annotation["image_id"])
         rows.add(order, {"caption": text, "id": number}, kept_apart(annotation, made))

@@ -234,7 +234,7 @@ class _List:
         )
         if not 0 <= place < _MOST_PLACES or any(taken):
             raise PackError(
-                f"The set's fields cannot be right: place {place} of a list is taken, or is none. "
+                f"The set's fields cannot be right: position {place} of a list is taken or not legal. "
                 "Check the set by 'fastload verify'."
             )
         begin = self._values.tell()

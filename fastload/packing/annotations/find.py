@@ -93,7 +93,7 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
         return sources
     sources = _splits(place, options)
     if options.says_annotated and not sources:
-        raise PackError(f"{place} is no set of this kind. {_expected(options.layout)}")
+        raise PackError(f"{place} is not a set of this kind. {_expected(options.layout)}")
     return sources
 
 

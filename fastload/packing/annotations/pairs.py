@@ -53,7 +53,7 @@ def pairing_of(pictures: Path, masks: Path) -> Pairing:
     """
     for folder in (pictures, masks):
         if not is_dir(folder):
-            raise PackError(f"{folder} is no folder; images and masks must lie in a folder each.")
+            raise PackError(f"{folder} is not a folder; images and masks must lie in one folder each.")
     root = os.path.commonpath([os.fsencode(pictures.absolute()), os.fsencode(masks.absolute())])
     one, two = (os.path.relpath(os.fsencode(folder.absolute()), root) for folder in (pictures, masks))
     cities = os.fsencode(masks.name) if pictures.name == CITIES and masks.name in FINE else b""
@@ -175,8 +175,8 @@ def _inside(folder: bytes, path: bytes) -> bytes:
 def _add(found: dict[bytes, bytes], name: bytes, path: bytes) -> None:
     if name in found:
         raise PackError(
-            f"{printable(found[name])} and {printable(path)} have one name, so nobody knows which goes with "
-            "the other folder's. Remove or rename one."
+            f"{printable(found[name])} and {printable(path)} have the same name, so it is unclear which goes "
+            "with the other folder's. Remove or rename one."
         )
     found[name] = path
 

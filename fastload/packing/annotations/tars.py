@@ -72,7 +72,7 @@ def _tars_below(place: Path) -> dict[str, list[Path]]:
         splits = by_split(tars)
         if "" in splits and len(splits) > 1:
             raise PackError(
-                f"{place}: nothing says of which split {splits[''][0].name} is; the names of others say "
+                f"{place}: nothing says which split {splits[''][0].name} belongs to; the names of others say "
                 f"{', '.join(sorted(splits.keys() - {''}))}. Move it, or give the tars by names, "
                 "'NAME-{000..099}.tar'."
             )
@@ -208,7 +208,7 @@ class WdsSamples:
                     part = file.extractfile(info) if left_out is not None else None
                     yield name, part.read() if part else b""
                 elif not info.isdir():
-                    leave_out(name, "is no plain file")
+                    leave_out(name, "is not a plain file")
                 file.members = []  # type: ignore[attr-defined]  # otherwise it keeps all of them
 
         with _opened(tar) as file:
@@ -261,7 +261,7 @@ def _header_of(tar: Path) -> type[tarfile.TarInfo]:
                     return super().frombuf(buf, encoding, errors)
                 except tarfile.HeaderError as error:
                     raise PackError(
-                        f"{tar} is no whole tar: {error} where a header should be. Copy or write it again."
+                        f"{tar} is not a whole tar: {error} where a header should be. Copy or write it again."
                     ) from None
             Header.saw_end = True
             return super().frombuf(buf, encoding, errors)  # raises the error that ends it

@@ -26,7 +26,7 @@ def safe_path(key: bytes) -> bytes:
     parts = key.split(b"/")
     if b"\0" in key or any(part in (b"", b".", b"..") for part in parts):
         raise FormatError(
-            f"the key {printable(key)!r} is no path below a folder (absolute, '..', empty part or NUL); "
+            f"the key {printable(key)!r} is not a path below a folder (absolute, '..', empty part or NUL); "
             f"the dataset does not come from a folder, or somebody tampered with it."
         )
     return key
@@ -102,7 +102,7 @@ def source_of(dataset: PackedFiles, layout: str, fields: tuple[str, ...]) -> Map
             came = f"It was packed from files of layout {own!r}."
             advice = f"Take --as {own} (as_={own!r} in Python), or unpack"
         raise PackError(
-            f"{dataset.where} cannot be unpacked as {layout!r}: a set becomes files of its own layout alone. "
+            f"{dataset.where} cannot be unpacked as {layout!r}: a set becomes only files of its own layout. "
             f"{came} {advice} it as a table, without --as; other programs turn one layout into another."
         )
     options = dataset.manifest.options

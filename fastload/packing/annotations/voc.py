@@ -85,7 +85,7 @@ def parse_voc(data: bytes) -> Element:
     """Parse the ``annotation`` of a file, without comments.
 
     Raises:
-        ValueError: it is no XML, or not VOC's.
+        ValueError: it is not XML, or not VOC's.
     """
     tree = _Tree()
     parser = expat.ParserCreate()
@@ -97,7 +97,7 @@ def parse_voc(data: bytes) -> Element:
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, LookupError) as error:  # LookupError: unknown encodings
-        raise ValueError(f"it is no XML: {error}") from None
+        raise ValueError(f"it is not XML: {error}") from None
     if tree.root[0] != "annotation":
         raise ValueError(f"its first element is <{tree.root[0]}>; must be <annotation>")
     return tree.root
@@ -383,8 +383,8 @@ def _pictures(place: Path) -> dict[bytes, bytes]:
             path = os.path.join(os.fsencode(below), name)
             if stem in paths:
                 raise PackError(
-                    f"{printable(paths[stem])} and {printable(path)} have one name, so nobody knows which "
-                    "the annotations are of. Remove or rename one."
+                    f"{printable(paths[stem])} and {printable(path)} have the same name, so it is unclear "
+                    "which the annotations are of. Remove or rename one."
                 )
             paths[stem] = path
     if not paths:
