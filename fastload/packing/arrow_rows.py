@@ -351,7 +351,7 @@ def _integer_of(kind: Any) -> Any:
 
 _ROWS, _BYTES = 256, 16 << 20  # of a batch, about
 _BUFFER = 4 << 20  # bytes per read
-_AT_ONCE = 16  # files looked at at a time
+_AT_ONCE = 16  # files examined at a time
 _LOOKED_AT = 1024  # rows whose boxes tell their format
 
 

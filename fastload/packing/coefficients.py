@@ -13,7 +13,7 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.sizes import counted
 
-FORMS = ("fast", "small")  # what a record is optimised for
+FORMS = ("fast", "small")  # what the masks of a record are optimised for
 DEFAULT_FORM = "fast"
 FORM_HELP = (
     "store JPEGs as coefficient records: the same pixels in less decoding time; 'unpack' gives the "

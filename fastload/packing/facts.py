@@ -186,8 +186,8 @@ class Summary:
 
 # ---- Facts of fields, whose memory does not grow with the samples -----------------------------------
 
-_BYTES = 16 << 20  # of values looked at at once
-_MOST = 1 << 18  # samples looked at at once
+_BYTES = 16 << 20  # of values examined at a time
+_MOST = 1 << 18  # samples examined at a time
 _SAMPLES = 1024  # the same for values that differ in length
 _DIFFERENT = 1 << 20  # classes counted separately
 

@@ -549,7 +549,7 @@ class Group:
     source_bytes: int
     failures: list[tuple[bytes, str]] = field(default_factory=list)  # key, reason
     transcoded: int = 0  # progressive JPEGs that became baseline ones
-    coefficients: Mapping[str, Any] | None = None  # Tally.to_json() of the JPEGs that were to become such
+    coefficients: Mapping[str, Any] | None = None  # RecodeCounts.to_json() of JPEGs to recode
 
 
 def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

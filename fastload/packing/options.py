@@ -15,7 +15,7 @@ from fastload.packing.folders import FOLDERS_ARE
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
-LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # packing/annotations reads all but the last
+LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # annotations/ reads all but FOLDERS_ARE
 EXIF = ("refuse", "ignore")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side

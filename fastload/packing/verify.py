@@ -93,7 +93,7 @@ class Problems:
 
 # ---- Checks of records: entries, overlaps, bytes ----------------------------------------------------
 
-SPAN = 1 << 20  # entries looked at at once
+SPAN = 1 << 20  # entries examined at a time
 _CHUNK = 512  # records per task
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -329,7 +329,7 @@ def overlaps_across(checks: list[RecordChecks]) -> None:
 
 # ---- Checks of a field's own file -------------------------------------------------------------------
 
-_BYTES, _MOST = 32 << 20, 1 << 18  # bytes and samples looked at at once, of values of one width
+_BYTES, _MOST = 32 << 20, 1 << 18  # bytes and samples examined at a time, of values of one width
 _SAMPLES = 1024  # the same for values that differ in length
 
 

@@ -41,7 +41,7 @@ class VocObject(NamedTuple):
     """The values of an object's fields."""
 
     name: str
-    box: tuple[float, float, float, float]  # in the file's pixels
+    box: tuple[float, float, float, float]  # in the file's coordinates
     difficult: bool
     truncated: bool
 
