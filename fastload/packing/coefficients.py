@@ -115,9 +115,9 @@ def said_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts["jpeg_bytes"]:
         ratio = f", {facts['record_bytes'] / facts['jpeg_bytes']:.3f} of the JPEGs' bytes"
     kept = sum(reason["count"] for reason in facts["kept"])
-    made = counted(facts["made"], "coefficient record")
+    recoded = counted(facts["made"], "coefficient record")
     stayed = f"{counted(kept, 'JPEG')} kept unchanged"
-    rows = [("coefficients", f"{options['coefficients']}, {made}{ratio}; {stayed}")]
+    rows = [("coefficients", f"{options['coefficients']}, {recoded}{ratio}; {stayed}")]
     for reason in facts["kept"]:
         rows.append(("", f"{reason['count']} x {reason['reason']} ({', '.join(reason['examples'])})"))
     return rows

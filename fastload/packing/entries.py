@@ -109,8 +109,8 @@ def build_entries(
         threads: how many threads decode.
         progress: called with the number of records done since the last call.
     """
-    made = made_in_windows(dataset, spacing, threads, progress)
-    return write_entries(dataset.folder, dataset.manifest, dataset.index.digest, spacing, made)
+    entries = made_in_windows(dataset, spacing, threads, progress)
+    return write_entries(dataset.folder, dataset.manifest, dataset.index.digest, spacing, entries)
 
 
 def made_in_windows(
@@ -313,8 +313,8 @@ def index_stored_entries(
         if spacing is not None:
             observer.started(entries_work(location, len(dataset)))
             threads = len(os.sched_getaffinity(0))
-            made = made_in_windows(dataset, spacing, threads, observer.advanced)
-            write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, made)
+            entries = made_in_windows(dataset, spacing, threads, observer.advanced)
+            write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)
         try:
             if spacing is None:
                 store.delete(path)

@@ -285,17 +285,17 @@ class Folders:
 
 def folders_in(root: bytes) -> Folders:
     """Return the folders in ``root``."""
-    found = Folders([], [], [])
+    folders = Folders([], [], [])
     with os.scandir(root) as entries:
         names = [
             entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".fastload")
         ]
     for name in sorted(names, key=os.fsdecode):
         if is_hidden(os.fsdecode(name)):
-            found.hidden.append(name)
+            folders.hidden.append(name)
         else:
-            (found.full if has_image_below(os.path.join(root, name)) else found.empty).append(name)
-    return found
+            (folders.full if has_image_below(os.path.join(root, name)) else folders.empty).append(name)
+    return folders
 
 
 def has_image_below(folder: bytes) -> bool:
@@ -340,7 +340,7 @@ def walk_images(
 
 
 def _image_entries(folder: bytes, ignored: Ignored | None) -> list[Found]:
-    found = []
+    rows = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if _is_folder(entry):
@@ -351,10 +351,10 @@ def _image_entries(folder: bytes, ignored: Ignored | None) -> list[Found]:
                 continue
             try:
                 status = entry.stat()
-                found.append((entry.name, status.st_size, status.st_mtime_ns))
+                rows.append((entry.name, status.st_size, status.st_mtime_ns))
             except OSError:
-                found.append((entry.name, 0, 0))
-    return sorted(found, key=lambda item: os.fsdecode(item[0]))
+                rows.append((entry.name, 0, 0))
+    return sorted(rows, key=lambda item: os.fsdecode(item[0]))
 
 
 def _is_folder(entry: os.DirEntry[bytes]) -> bool:

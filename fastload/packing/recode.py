@@ -334,12 +334,12 @@ class _Span:
         if not isinstance(field.kind, Image):
             return _chunk(list(stored), records, ()), had
         codecs = records["codec"].tolist()
-        made = list(pool.map(self._recoded, ids, codecs, stored))
-        for sample, (_, outcome) in zip(ids, made, strict=True):
+        recoded = list(pool.map(self._recoded, ids, codecs, stored))
+        for sample, (_, outcome) in zip(ids, recoded, strict=True):
             if outcome is not None:
                 self._tally.add(dataset.key(sample), outcome)
         changed = [at for at, codec in enumerate(codecs) if codec in (JPEG, COEFFICIENTS)]
-        return _chunk([data for data, _ in made], records, changed), had
+        return _chunk([data for data, _ in recoded], records, changed), had
 
     def _recoded(self, sample: int, codec: int, data: bytes) -> Made:
         if codec not in (JPEG, COEFFICIENTS):

@@ -304,9 +304,9 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
     files = store_files(location, options.storage_options)
     store, prefix = files.store, files.prefix
     names = [
-        (found.path[len(prefix) :], found.size)
-        for found in store.list(prefix)
-        if not found.path.endswith("/") and not found.path[len(prefix) :].startswith(".fastload")
+        (file.path[len(prefix) :], file.size)
+        for file in store.list(prefix)
+        if not file.path.endswith("/") and not file.path[len(prefix) :].startswith(".fastload")
     ]
     if not names:
         raise PackError(f"there is nothing at {location}; give the URL of a folder of images.")
@@ -334,7 +334,7 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
         for split in full
     }
     inner = {split: _folders(part) for split, part in parts.items()}
-    common = sorted({name for found, more in inner.values() if found for name in found + more})
+    common = sorted({name for full, more in inner.values() if full for name in full + more})
     return [
         _split(
             split, StoreFiles(store, f"{prefix}{split}/"), common, part,
@@ -406,11 +406,11 @@ def _without_hidden(names: Names, top: bool = False) -> tuple[Names, set[str]]:
 
 def _folders(names: Names) -> tuple[list[str], list[str]]:
     """Return the folders that have images, and those that have none."""
-    found, full = set(), set()
+    folders, full = set(), set()
     for name, _ in names:
         first, *inside = name.split("/")
         if inside and not is_hidden(first):
-            found.add(first)
+            folders.add(first)
             if is_image(name) and not any(map(is_hidden, inside[:-1])):
                 full.add(first)
-    return sorted(full), sorted(found - full)
+    return sorted(full), sorted(folders - full)

@@ -140,12 +140,12 @@ class StoreTarget:
     def discard(self, plan: PackPlan | None) -> None:
         """Remove what a pack made here, the manifest first, and nothing else."""
         manifest = self.manifest()
-        made = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
-        made |= {shard.file for shard in manifest.shards} if manifest is not None else set()
-        made |= {self.data_name(plan, i) for i in range(len(plan.shards))} if plan is not None else set()
+        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
+        ours |= {shard.file for shard in manifest.shards} if manifest is not None else set()
+        ours |= {self.data_name(plan, i) for i in range(len(plan.shards))} if plan is not None else set()
         names = [*self.names()]
         for name in sorted(names, key=lambda name: name != MANIFEST_NAME):
-            if name in made or name.startswith(f"{WORK_NAME}/"):
+            if name in ours or name.startswith(f"{WORK_NAME}/"):
                 self.store.delete(self.key(name))
 
     def tidy(self) -> None:
@@ -331,9 +331,9 @@ class _Publication:
             write_piece(own, part, copy, spacing)
         finally:
             remove(copy)
-        made = read_piece(own, part, spacing)
-        assert made is not None
-        return made
+        piece = read_piece(own, part, spacing)
+        assert piece is not None
+        return piece
 
 
 # ---- Packing into a store, alone, in shares, or on Ray ----------------------------------------------

@@ -209,18 +209,18 @@ def _rows(name: str, values: Sequence[Any], dtype: str = "") -> Kind:
     if all(_are_areas(value) for value in values) and any(values):
         return Polygons("rle")
     arrays = [array_of(value) for value in values]
-    found = [array for array in arrays if array is not None]
-    filled = [array for array in found if array.size]
+    valid = [array for array in arrays if array is not None]
+    filled = [array for array in valid if array.size]
     shapes = {array.shape[1:] for array in filled}
-    hollow = any(len(array) and not array.size for array in found)  # lists of empty lists
-    if len(found) < len(arrays) or len(shapes) > 1 or hollow or _is_mixed(filled):
+    hollow = any(len(array) and not array.size for array in valid)  # lists of empty lists
+    if len(valid) < len(arrays) or len(shapes) > 1 or hollow or _is_mixed(filled):
         return _json_kind(name, values)
     row = shapes.pop() if shapes else ()
     if any(word in low for word in _BOXES) and (row == (4,) or not filled):
         return Boxes(_box_format(filled))
     if any(word in low for word in _POINTS) and len(row) == 2 and row[1] in (2, 3):
         return Keypoints(row[0], row[1] == 3)
-    lengths = {len(array) for array in found}
+    lengths = {len(array) for array in valid}
     rows = None if len(lengths) > 1 or lengths == {0} else lengths.pop()
     if dtype:
         return Array(dtype, (rows, *row))
@@ -252,24 +252,24 @@ def array_of(value: Any) -> npt.NDArray[Any] | None:
     """Return a value's exact numbers as an array of at least one dimension; None: there is no such array."""
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         try:
-            found = np.asarray(value)
+            array = np.asarray(value)
         except ValueError:  # rows of different lengths
             return None
-        if not found.ndim or (found.dtype.kind not in "biuf" and found.size):
+        if not array.ndim or (array.dtype.kind not in "biuf" and array.size):
             return None
-        if not isinstance(value, (list, tuple)) or not found.size:
-            return found
-        if found.dtype.kind in "iuf":
+        if not isinstance(value, (list, tuple)) or not array.size:
+            return array
+        if array.dtype.kind in "iuf":
             parts = np.asarray(value, object).ravel().tolist()
             if any(isinstance(part, (bool, np.bool_)) for part in parts):  # NumPy makes numbers of them
                 return None
-            if found.dtype.kind == "f" and (np.abs(found) >= _EXACT).any():
+            if array.dtype.kind == "f" and (np.abs(array) >= _EXACT).any():
                 whole = [int(part) for part in parts if isinstance(part, (int, np.integer))]
                 if len(whole) == len(parts):
                     in_range = min(whole) >= 0 and max(whole) < 1 << 64
                     return np.asarray(value, object).astype(np.uint64) if in_range else None
-                return found if all(map(is_exact, whole)) else None
-        return found
+                return array if all(map(is_exact, whole)) else None
+        return array
     return None
 
 

@@ -736,7 +736,7 @@ def _verified(
         index.verify()
     except FastloadError as error:
         return [Problem(str(error), manifest.index_name)], 0
-    found = Problems()
+    problems = Problems()
     if (len(index), index.digest, path.stat().st_size) != (
         manifest.num_records, manifest.index_crc, manifest.index_size
     ):  # fmt: skip
@@ -744,10 +744,10 @@ def _verified(
             f"belongs to another manifest: {len(index)} records, digest {index.digest:#010x}; "
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
         )
-        found.add("", [Problem(reason, manifest.index_name)])
-    checks = _Checks(place, manifest, index, found, stored)
+        problems.add("", [Problem(reason, manifest.index_name)])
+    checks = _Checks(place, manifest, index, problems, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
     checks.contents(decode, spread)
     checks.entry_points(entries, spread)
-    return found.listed(), len(index)
+    return problems.listed(), len(index)

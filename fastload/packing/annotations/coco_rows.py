@@ -215,10 +215,10 @@ class Objects:
         row = rows.known(values.get("id"), values["bbox"])
         if row < len(rows.values):
             values |= rows.values[row]  # the first file's values win
-        made = annotation_of(
+        expected = annotation_of(
             {key: values[key] for key in (*self.keys, "bbox")}, annotation["image_id"], self.forms
         )
-        rows.add(order, values, kept_apart(annotation, made), row)
+        rows.add(order, values, kept_apart(annotation, expected), row)
 
     def _values(self, annotation: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {"bbox": _box(annotation.get("bbox"))}
@@ -276,8 +276,8 @@ class Captions:
         except UnicodeEncodeError:
             raise ValueError("caption has half of a UTF-16 pair, which is not text") from None
         number = (number if _is_integer(number) else -1) if self.has_ids else None
-        made = caption_of(text, number, annotation["image_id"])
-        rows.add(order, {"caption": text, "id": number}, kept_apart(annotation, made))
+        expected = caption_of(text, number, annotation["image_id"])
+        rows.add(order, {"caption": text, "id": number}, kept_apart(annotation, expected))
 
 
 def _is_integer(value: Any) -> bool:
@@ -525,7 +525,7 @@ def _schema(parts: Sequence[CocoPart], source: Mapping[str, Any], more: Sequence
 
 def _object_fields(files: Sequence[CocoFile]) -> list[Field]:
     categories = joined_categories(files)
-    labels = Labels(tuple(one["name"] for one in categories), tuple(one["id"] for one in categories))
+    labels = Labels(tuple(c["name"] for c in categories), tuple(c["id"] for c in categories))
     kinds: dict[str, Kind] = {
         "category_id": labels,
         "id": _NUMBERS,

@@ -76,12 +76,12 @@ def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
             image = restored(image_of(number, os.fsdecode(sample.path)), rest.get("image", {}), [])
             images.append(json.dumps(image))
             segments = segments_of(sample.value, number, labels.kind.ids, source["forms"], rest)
-            made = {
+            expected = {
                 "image_id": number,
                 "file_name": os.fsdecode(png_name(sample.path)),
                 "segments_info": segments,
             }
-            annotation = restored(made, rest.get("annotation", {}), [])
+            annotation = restored(expected, rest.get("annotation", {}), [])
             png = safe_path(os.fsencode(annotation["file_name"]))
             write_new(root, masks + b"/" + png, png_of(sample.data, sample.value))
             annotations.write(json.dumps(annotation).encode())
@@ -313,8 +313,8 @@ class _File:
         assert isinstance(kind, Labels)
         segments = segments_of(value, number, kind.ids, self._told["forms"], rest)
         png = os.fsdecode(png_name(os.fsencode(image["file_name"])))
-        made = {"image_id": number, "file_name": png, "segments_info": segments}
-        self._annotations.add(rest["order"], restored(made, rest.get("annotation", {}), []))
+        expected = {"image_id": number, "file_name": png, "segments_info": segments}
+        self._annotations.add(rest["order"], restored(expected, rest.get("annotation", {}), []))
 
     def _captions(self, number: int, value: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
         texts = value(CAPTIONS)

@@ -103,16 +103,14 @@ class Segments:
         self._file, self._masks = file, os.fsencode(_masks(place, file.path))
         self.facts, most = _seen(file)
         self.categories = categories_of(file)
-        classes = {one["id"]: index for index, one in enumerate(self.categories)}
+        classes = {category["id"]: index for index, category in enumerate(self.categories)}
         keys = frozenset(key for key in PANOPTIC_FIELDS if key != "bbox")
         self._reader = Objects(keys, classes, 0, self.facts.forms)
         self._bits = 8 if most < 256 else 16
 
     def fields(self) -> tuple[Field, ...]:
         """Return the fields of a sample's segments."""
-        labels = Labels(
-            tuple(one["name"] for one in self.categories), tuple(one["id"] for one in self.categories)
-        )
+        labels = Labels(tuple(c["name"] for c in self.categories), tuple(c["id"] for c in self.categories))
         of = PANOPTIC_FIELDS["bbox"]
         return (
             Field("panoptic", Mask(self._bits, ignore=0)),
@@ -149,20 +147,20 @@ class Segments:
             raise ValueError("its annotation has no list 'segments_info'")
         numbers = self._numbers(annotation.get("file_name"), image)
         rows, left_out = self._rows(segments, image, frozenset(np.unique(numbers).tolist()))
-        ids = [int(one["id"]) for one in rows.values]
+        ids = [int(row["id"]) for row in rows.values]
         png = os.fsdecode(png_name(self._file.name(number)))
-        made = {"image_id": image["id"], "file_name": png, "segments_info": segments}
+        expected = {"image_id": image["id"], "file_name": png, "segments_info": segments}
         rest: dict[str, Any] = {
-            "annotation": kept_apart(annotation, made)[0],
+            "annotation": kept_apart(annotation, expected)[0],
             "order": order,
             "segments": rows.other,
             "without": rows.without,
         }
         values: dict[str, Any] = {"panoptic": _local(numbers, ids, segments, self._bits)}
-        values |= {field: [one[key] for one in rows.values] for key, field in PANOPTIC_FIELDS.items()}
+        values |= {field: [row[key] for row in rows.values] for key, field in PANOPTIC_FIELDS.items()}
         labels = PANOPTIC_FIELDS["category_id"]
-        values[labels] = [self._reader.classes[one] for one in values[labels]]
-        return values, {key: one for key, one in rest.items() if one not in (None, {}, [])}, left_out
+        values[labels] = [self._reader.classes[number] for number in values[labels]]
+        return values, {key: value for key, value in rest.items() if value not in (None, {}, [])}, left_out
 
     def nothing(self, image: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of an image that the JSON does not have."""
@@ -233,7 +231,7 @@ class PanopticSamples(FileSamples):
         told = {
             "layout": "panoptic", "folder": "images" if inside.startswith(os.curdir) else inside,
             "name": file.path.name, "forms": self._segments.facts.forms,
-            "top": {key: one for key, one in file.top.items() if key not in _LISTS},
+            "top": {key: value for key, value in file.top.items() if key not in _LISTS},
         }  # fmt: skip
         count = len(file) if limit is None else min(len(file), limit)
         settings = {"annotations": [digest_of(file.path)], "coco": exif}
@@ -272,7 +270,7 @@ def _local(
 ) -> npt.NDArray[Any]:
     """Return pixels as positions of their segments, from 1 on; 0: of none, or of one that is left out."""
     values, where = np.unique(numbers, return_inverse=True)
-    known = {one.get("id") for one in segments if isinstance(one, dict)} | {0}
+    known = {segment.get("id") for segment in segments if isinstance(segment, dict)} | {0}
     unknown = next((value for value in values.tolist() if value not in known), None)
     if unknown is not None:
         raise ValueError(f"its PNG has pixels of the segment {unknown}, which segments_info does not have")
