@@ -165,7 +165,7 @@ def test_sets_that_would_be_unpacked_elsewhere(tmp_path: Path, name: str, key: s
     entries = [dict(entry) for entry in dataset.manifest.fields]
     entries[0]["source"] = source
     resealed(tmp_path / "out", entries)
-    with pytest.raises(FormatError, match="is not a path below a folder"):
+    with pytest.raises(FormatError, match="is no path below a folder"):
         unpack(tmp_path / "out", tmp_path / "back", as_="coco")
     assert not (tmp_path / "back").exists()
     assert not (tmp_path / "x.json").exists()

@@ -207,7 +207,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"bbox": [1, 2, 3, 1e39]}, "not too large"),
     ({"bbox": None}, "it has no bbox"),
     ({"category_id": 4}, "category_id 4 is not one of the categories"),
-    ({"category_id": "cat"}, "category_id 'cat' is none"),
+    ({"category_id": "cat"}, "category_id 'cat' is not one"),
     ({"segmentation": [[1, 1, 5, 5]]}, "at least three points. Found: 4 numbers"),
     ({"segmentation": [[1, 1, 5, 5, 3]]}, "at least three points. Found: 5 numbers"),
     ({"segmentation": [[1, 1, 1, 1, 1, 1]]}, "points are all the same"),

@@ -164,7 +164,7 @@ def test_said_wrongly(tmp_path: Path) -> None:
         fastload.pack(tmp_path / "in", tmp_path / "in" / "set")
     with pytest.raises(PackError, match="masks is for a folder of images"):
         fastload.pack([], tmp_path / "set", masks="x")
-    with pytest.raises(PackError, match="is no folder"):
+    with pytest.raises(PackError, match="is not a folder"):
         fastload.pack(tmp_path / "in" / "images", tmp_path / "set", masks=tmp_path / "none")
 
 

@@ -117,7 +117,7 @@ def test_samples_of_one_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_keys_never_lead_out_of_the_folder(tmp_path: Path) -> None:
     samples = [{"image": {"bytes": photo(0), "path": "x\0y"}, "n": 1}]
     packed(tmp_path, samples, {"image": "image", "n": "int64"})
-    with pytest.raises(FormatError, match="is not a path below a folder"):
+    with pytest.raises(FormatError, match="is no path below a folder"):
         unpack(tmp_path / "set", tmp_path / "files")
     assert not (tmp_path / "files").exists()
 

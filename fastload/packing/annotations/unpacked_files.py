@@ -26,7 +26,7 @@ def safe_path(key: bytes) -> bytes:
     parts = key.split(b"/")
     if b"\0" in key or any(part in (b"", b".", b"..") for part in parts):
         raise FormatError(
-            f"the key {printable(key)!r} is not a path below a folder (absolute, '..', empty part or NUL); "
+            f"the key {printable(key)!r} is no path below a folder (absolute, '..', empty part or NUL); "
             f"the dataset does not come from a folder, or somebody tampered with it."
         )
     return key
