@@ -1,4 +1,4 @@
-"""The rows of Parquet and Arrow tables, and what the types of their columns say of fields."""
+"""Rows of Parquet and Arrow tables as samples: column types, lists of objects, and checks of both."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Sca
 from fastload.sample.schema import Field
 from fastload.shard.arrow import dtype_of, type_named
 
-# ---- Hugging Face's column ``objects``, a struct of lists or a list of structs, as fields -----------
+# ---- Hugging Face's ``objects``, a struct of lists or a list of structs, as fields ------------------
 
 OBJECTS = "objects"
-#: What becomes of a key; others keep their names.
+#: Keys whose fields get other names.
 _BOXES, _LABELS = ("bbox", "boxes", "bboxes", "box"), ("category", "category_id", "label", "labels", "class")
 _NAMES = {"id": "ids", "bbox_id": "ids", "is_crowd": "iscrowd"}
 _FLAGS = ("iscrowd",)
@@ -39,8 +39,8 @@ class ObjectColumns:
 
     Args:
         keys: the key of each field within an object.
-        fields: all of them; the boxes, which the others follow, first.
-        listed: whether it is a list of structs, not a struct of lists.
+        fields: all fields, with the boxes, which the others follow, first.
+        listed: whether the column is a list of structs, not a struct of lists.
     """
 
     keys: tuple[str, ...]
@@ -49,11 +49,11 @@ class ObjectColumns:
 
     @classmethod
     def of(cls, schema: Any, features: Mapping[str, Any]) -> ObjectColumns | None:
-        """Those of a table; None: it has no such column, or one without boxes.
+        """Return those of a table; None: it has no such column, or one without boxes.
 
         Args:
-            schema: pyarrow's.
-            features: what ``datasets`` has written of the columns.
+            schema: pyarrow's schema.
+            features: what ``datasets`` has written about the columns.
         """
         if OBJECTS not in schema.names:
             return None
@@ -80,16 +80,16 @@ class ObjectColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the fields."""
+        """The names of the fields."""
         return tuple(field.name for field in self.fields)
 
     def values(self, cell: Any) -> Iterator[tuple[str, list[Any]]]:
-        """Each field's values for one sample."""
+        """Yield each field's values for one sample."""
         for key, name in zip(self.keys, self.names, strict=True):
             if cell is None:
                 yield name, []
             else:
-                yield name, [one[key] for one in cell] if self.listed else cell[key] or []
+                yield name, [obj[key] for obj in cell] if self.listed else cell[key] or []
 
 
 def _is_list(kind: Any) -> bool:
@@ -97,7 +97,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _inside(kind: Any) -> Any:
-    """The type of a list's values; None: it is no list."""
+    """Return the type of a list's values; None: it is no list."""
     return kind.value_type if _is_list(kind) else None
 
 
@@ -117,16 +117,16 @@ def _kind(name: str, key: str, kind: Any, classes: tuple[str, ...] | None) -> Ki
 
 
 def _names_of(features: Mapping[str, Any], key: str) -> tuple[str, ...] | None:
-    """The class names of a key, by what ``datasets`` has written, now or in earlier versions."""
-    found = _element_of(features.get(OBJECTS))
-    found = _element_of(found.get(key)) if isinstance(found, Mapping) else None
-    if isinstance(found, Mapping) and found.get("_type") == "ClassLabel" and "names" in found:
-        return tuple(map(str, found["names"]))
+    """Return the class names of a key that any version of ``datasets`` has written."""
+    feature = _element_of(features.get(OBJECTS))
+    feature = _element_of(feature.get(key)) if isinstance(feature, Mapping) else None
+    if isinstance(feature, Mapping) and feature.get("_type") == "ClassLabel" and "names" in feature:
+        return tuple(map(str, feature["names"]))
     return None
 
 
 def _element_of(feature: Any) -> Any:
-    """What a list is of."""
+    """Return the feature of a list's elements."""
     while True:
         if isinstance(feature, list) and len(feature) == 1:
             feature = feature[0]
@@ -136,21 +136,21 @@ def _element_of(feature: Any) -> Any:
             return feature
 
 
-# ---- What the types of Parquet's and Arrow's columns say of fields, and their values as Python's ----
+# ---- Types of Parquet's and Arrow's columns, and their values as Python's ---------------------------
 
 _TRUTHS = "arrow.bool8"  # stored as numbers
 
 
 @dataclass(frozen=True)
 class Typed:
-    """What a column's type says.
+    """The facts that a column's type tells.
 
     Args:
-        kind: of the field; None: its values tell (texts may be paths or classes, lists have shapes).
-        dtype: of the numbers in a list; "": there are none, or it is no list.
-        name: the type's.
-        restored: whether :func:`type_named` gives the type back, so that unpacking can.
-        converted: whether values become others: times integers, decimals text.
+        kind: the field's kind; None: the values tell (texts may be paths or classes, lists have shapes).
+        dtype: the dtype of the numbers in a list; "": it has none, or is no list.
+        name: the type's name.
+        restored: whether :func:`type_named` returns the type, so that unpacking can restore it.
+        converted: whether values change: times to integers, decimals to text.
     """
 
     kind: Kind | None = None
@@ -161,7 +161,7 @@ class Typed:
 
 
 def typed(kind: Any) -> Typed:
-    """What a column of a type is.
+    """Return what a column's type tells.
 
     Raises:
         ValueError: no field can hold such values, in words.
@@ -198,13 +198,13 @@ def is_list(kind: Any) -> bool:
 
 
 def is_binary(kind: Any) -> bool:
-    """Whether values are bytes of any number."""
+    """Whether values are bytes of any length."""
     kind = _unwrapped(kind)
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
 
 
 def plain_column(column: Any) -> Any:
-    """A column whose ``to_pylist()`` gives what a field of its :func:`typed` kind takes."""
+    """Return a column whose ``to_pylist()`` gives what a field of its :func:`typed` kind takes."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType) and _unwrapped(kind) is not kind:
         is_truth = kind.extension_name == _TRUTHS
@@ -219,14 +219,14 @@ def plain_column(column: Any) -> Any:
     if integer is not None:
         return column.cast(integer)
     if pa.types.is_decimal(kind):
-        # As many digits as its scale, and never an exponent.
+        # With as many digits as the scale, and never an exponent.
         texts = [None if value is None else f"{value:f}" for value in column.to_pylist()]
         return pa.array(texts, pa.string())
     return column
 
 
 def is_kept(kind: Any) -> bool:
-    """Whether Parquet gives a type back: seconds become milliseconds there, and days of 64 bits of 32."""
+    """Whether Parquet returns a type unchanged: it makes seconds milliseconds, 64-bit days 32-bit."""
     from pyarrow import parquet
 
     table = io.BytesIO()
@@ -234,12 +234,12 @@ def is_kept(kind: Any) -> bool:
         parquet.ParquetWriter(table, pa.schema([("x", kind)])).close()
     except (pa.ArrowException, OSError):
         return False
-    found = parquet.read_schema(io.BytesIO(table.getvalue())).field("x").type
-    return bool(found == kind)
+    read_type = parquet.read_schema(io.BytesIO(table.getvalue())).field("x").type
+    return bool(read_type == kind)
 
 
 def restored(values: list[Any], kind: Any) -> Any:
-    """Values as :func:`plain_column` has made them, as the type that they came from; bytes are base64."""
+    """Return values made by :func:`plain_column` as their original type; bytes are base64."""
     if pa.types.is_decimal(kind):
         return pa.array([None if value is None else Decimal(value) for value in values], kind)
     if pa.types.is_temporal(kind):
@@ -250,7 +250,7 @@ def restored(values: list[Any], kind: Any) -> Any:
 
 
 def _with_pairs(value: Any, kind: Any) -> Any:
-    """A value of JSON whose maps are lists of tuples, as Arrow takes them."""
+    """Return a JSON value with its maps as lists of tuples, as Arrow takes them."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_struct(kind):
@@ -261,11 +261,11 @@ def _with_pairs(value: Any, kind: Any) -> Any:
 
 
 def _unwrapped(kind: Any) -> Any:
-    """The type of the values themselves: not their dictionary's, their runs', or an extension's."""
+    """Return the type of the values themselves, not of their dictionary, runs or extension."""
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == _TRUTHS:
             return pa.bool_()
-        # A tensor's storage has lost its shape.
+        # The storage of a tensor has no shape.
         return kind if kind.extension_name == "arrow.fixed_shape_tensor" else _unwrapped(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _unwrapped(kind.value_type)
@@ -278,7 +278,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _integer_of(kind: Any) -> Any:
-    """The integers that a time, date or duration is stored as; None: it is none."""
+    """Return the integers that a time, date or duration is stored as; None for other types."""
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
@@ -286,21 +286,21 @@ def _integer_of(kind: Any) -> Any:
     return None
 
 
-# ---- The rows of Parquet and Arrow tables, in files of this machine or of a store, a few at a time ---
+# ---- Rows of Parquet and Arrow tables, on this machine or in a store, a few at a time ---------------
 
 _ROWS, _BYTES = 256, 16 << 20  # of a batch, about
-_BUFFER = 4 << 20  # bytes of a read
-_AT_ONCE = 16  # files that are looked at
-_LOOKED_AT = 1024  # rows whose boxes tell of which form they are
+_BUFFER = 4 << 20  # bytes per read
+_AT_ONCE = 16  # files examined at a time
+_LOOKED_AT = 1024  # rows whose boxes tell their format
 
 
 @dataclass
 class ArrowRows:
-    """See :class:`fastload.packing.table_files.Rows`.
+    """The rows of Parquet or Arrow files; see :class:`fastload.packing.table_files.Rows`.
 
     Args:
-        files: in the order of their rows; all with the columns of the first.
-        where: for messages: what stands for all of them.
+        files: the files in the order of their rows; all have the columns of the first.
+        where: the name of all of them in messages.
         root: the folder that relative paths in them start from.
     """
 
@@ -312,11 +312,11 @@ class ArrowRows:
     root: bytes
     _schema: Any = field(default=None, repr=False)
     _counts: list[int] = field(default_factory=list)  # rows of each file
-    _expanded: tuple[ObjectColumns | None] | None = field(default=None, repr=False)  # None: not looked at
+    _expanded: tuple[ObjectColumns | None] | None = field(default=None, repr=False)  # None: not yet known
 
     @property
     def path(self) -> Path | None:
-        """The file, if there is one, and on this machine."""
+        """The file, if there is only one, on this machine."""
         return Path(self.files[0].path) if len(self.files) == 1 and self.is_local else None
 
     @property
@@ -325,89 +325,88 @@ class ArrowRows:
         return self.files[0].store is None
 
     def names(self) -> list[str]:
-        found = self._objects()
+        objects = self._objects()
         names = list(self._looked().names)
-        if found is not None:
+        if objects is not None:
             at = names.index(OBJECTS)
-            names[at : at + 1] = found.names
+            names[at : at + 1] = objects.names
         return names
 
     def objects(self) -> dict[str, Field]:
-        found = self._objects()
-        return {} if found is None else {field.name: field for field in found.fields}
+        objects = self._objects()
+        return {} if objects is None else {field.name: field for field in objects.fields}
 
     def types(self, left: Container[str]) -> dict[str, Typed]:
-        """What the columns' types say, but for those that are ``left`` out.
+        """Return what the types of columns not ``left`` out say.
 
         Raises:
-            PackError: a type that no field can hold.
+            PackError: no field can hold a type.
         """
-        found, expanded = {}, self.objects()
+        types, expanded = {}, self.objects()
         for each in self._looked():
             if each.name in left or (expanded and each.name == OBJECTS):
                 continue
             try:
-                found[each.name] = typed(each.type)
+                types[each.name] = typed(each.type)
             except ValueError as error:
                 raise PackError(
                     f"{self.where}: the column {each.name!r} has {error}. Leave it out: --field "
                     f"{each.name}=none."
                 ) from None
-        return found
+        return types
 
     def unsure(self) -> str:
-        found = self._objects()
-        if found is None:
+        objects = self._objects()
+        if objects is None:
             return ""
-        name = found.names[0]
+        name = objects.names[0]
         cells = (row[name] for row in islice(self.walk(0, [name]), _LOOKED_AT))
         return "" if format_of_boxes(cells) else name
 
     def _objects(self) -> ObjectColumns | None:
-        """What the column ``objects`` becomes; None: there is none, or it stays as it is."""
+        """Return the fields of the column ``objects``; None: there is none, or it stays as it is."""
         if self._expanded is None:
             self._expanded = (ObjectColumns.of(self._looked(), self._features()),)
         return self._expanded[0]
 
     def classes(self) -> dict[str, list[str]]:
-        """Class names by column, where HF ``datasets`` has written some."""
-        found = [(name, one) for name, one in self._features().items() if isinstance(one, dict)]
-        return {
-            name: one["names"] for name, one in found if one.get("_type") == "ClassLabel" and "names" in one
-        }
+        """Return class names by column, where HF ``datasets`` has written some."""
+        dicts = {name: f for name, f in self._features().items() if isinstance(f, dict)}
+        labels = {name: f for name, f in dicts.items() if f.get("_type") == "ClassLabel"}
+        return {name: f["names"] for name, f in labels.items() if "names" in f}
 
     def pictures(self) -> list[str]:
-        """Columns of images, by what ``datasets`` has written, or as it stores them."""
-        found = {name: one for name, one in self._features().items() if isinstance(one, dict)}
+        """Return columns of images, by what ``datasets`` has written, or by how it stores them."""
+        features = {name: f for name, f in self._features().items() if isinstance(f, dict)}
         return [
             each.name
             for each in self._looked()
             if _is_bytes(each.type)
-            and (found.get(each.name, {}).get("_type") == "Image" or pa.types.is_struct(each.type))
+            and (features.get(each.name, {}).get("_type") == "Image" or pa.types.is_struct(each.type))
         ]
 
     def _features(self) -> dict[str, Any]:
         try:
             features = json.loads(self._looked().metadata[b"huggingface"])["info"]["features"]
-            return {name: one for name, one in features.items() if isinstance(one, (dict, list))}
+            return {name: f for name, f in features.items() if isinstance(f, (dict, list))}
         except (KeyError, ValueError, TypeError, AttributeError):
             return {}
 
     def large(self) -> frozenset[str]:
-        """Columns of bytes, which are told by their first values: nobody reads all pictures twice."""
+        """Return columns of bytes, told by their first values, so that no picture is read twice."""
         return frozenset(each.name for each in self._looked() if _is_bytes(each.type))
 
     def size(self) -> int:
-        """Bytes of the files."""
+        """Return the bytes of the files."""
         return sum(file.size for file in self.files)
 
     def count(self) -> int | None:
-        """How many rows there are."""
+        """Return how many rows there are."""
         self._looked()
         return sum(self._counts)
 
     def digest(self) -> str:
-        """What tells these files from others."""
+        """Return what tells these files from others."""
         hashed = hashlib.blake2b(digest_size=16)
         for file in self.files:
             hashed.update(repr((Path(file.path).name, file.size, file.version)).encode())
@@ -430,7 +429,7 @@ class ArrowRows:
             first += count
 
     def paths(self, column: str) -> Iterator[Any]:
-        """What a column says of files, where it has no bytes of theirs."""
+        """Yield a column's values that name files, where it does not have their bytes."""
         kind = self._looked().field(column).type
         if not self.is_local or is_binary(kind):
             return
@@ -440,20 +439,20 @@ class ArrowRows:
         for file in self.files:
             with file.opened() as opened:
                 for batch in _batches(file, opened, [column], 0):
-                    found = batch.column(0)
-                    yield from found.filter(found.field("bytes").is_null()).field("path").to_pylist()
+                    structs = batch.column(0)
+                    yield from structs.filter(structs.field("bytes").is_null()).field("path").to_pylist()
 
     def _looked(self) -> Any:
-        """The columns; looks at all files once."""
+        """Return the columns; look at all files once."""
         if self._schema is None:
             with ThreadPoolExecutor(_AT_ONCE, "tables") as pool:
-                found = list(pool.map(_look, self.files))
-            self._schema = found[0][0]
+                looks = list(pool.map(_look, self.files))
+            self._schema = looks[0][0]
             twice = [name for name in self._schema.names if self._schema.names.count(name) > 1]
             if twice:
-                raise PackError(f"{self.where} has two columns {twice[0]!r}; give each a name of its own.")
-            self._counts = [count for _, count in found]
-            for file, (schema, _) in zip(self.files, found, strict=True):
+                raise PackError(f"{self.where} has two columns {twice[0]!r}; give each its own name.")
+            self._counts = [count for _, count in looks]
+            for file, (schema, _) in zip(self.files, looks, strict=True):
                 if not schema.equals(self._schema):
                     raise PackError(
                         f"{file.name} has other columns than {self.files[0].name}: {_shown(schema)}, not "
@@ -467,9 +466,9 @@ def _shown(schema: Any) -> str:
 
 
 def _plain(batch: Any) -> Any:
-    """A batch whose values are those that fields take."""
+    """Return a batch with values that fields take."""
     columns = [plain_column(column) for column in batch.columns]
-    if all(made is column for made, column in zip(columns, batch.columns, strict=True)):
+    if all(plain is column for plain, column in zip(columns, batch.columns, strict=True)):
         return batch
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -485,12 +484,12 @@ def _parquet(opened: Any, buffer: int = 0) -> Any:
     need("pyarrow.parquet", "Parquet")
     import pyarrow.parquet as parquet
 
-    # Buffering ahead, pyarrow's default, would hold the whole row group; RangeFile reads ahead.
+    # pyarrow's default would buffer the whole row group ahead; RangeFile reads ahead itself.
     return parquet.ParquetFile(opened, buffer_size=buffer, pre_buffer=False)
 
 
 def _look(file: TableFile) -> tuple[Any, int]:
-    """The columns and the number of rows; of Arrow that takes all of the file."""
+    """Return the columns and the number of rows; for Arrow this reads the whole file."""
     with file.opened() as opened:
         if file.is_parquet:
             parquet = _parquet(opened)
@@ -500,7 +499,7 @@ def _look(file: TableFile) -> tuple[Any, int]:
 
 
 def _batches(file: TableFile, opened: Any, names: list[str], start: int) -> Iterator[Any]:
-    """A file's rows from number ``start`` on."""
+    """Yield a file's rows from number ``start`` on, in batches."""
     if file.is_parquet:
         yield from _parquet_batches(opened, names, start)
         return
@@ -515,7 +514,7 @@ def _batches(file: TableFile, opened: Any, names: list[str], start: int) -> Iter
 
 
 def _step(size: int, count: int) -> int:
-    """Rows of a batch, of so many with so many bytes."""
+    """Return the rows per batch of a table of ``count`` rows with ``size`` bytes."""
     return max(1, min(_ROWS, _BYTES * count // max(size, 1)))
 
 

@@ -1,5 +1,4 @@
-"""One set packed by several processes or hosts over a shared file system: opened, packed in shares,
-published."""
+"""One set packed by several processes or hosts over a shared file system: plan, shares, publication."""
 
 from __future__ import annotations
 
@@ -49,14 +48,14 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 # ---- The plan that several packs share --------------------------------------------------------------
-# The first one makes it, the others wait for it and read it.
+# The first pack makes it; the others wait for it and read it.
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what somebody else does
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what another process does
 
 
 @dataclass(frozen=True)
 class Destination:
-    """One of the packed datasets that a pack makes: a split, or all there is."""
+    """One of the packed datasets that a pack makes: a split, or the only one."""
 
     source: Source
     output: Path
@@ -65,10 +64,10 @@ class Destination:
 def targets_of(
     source: str | os.PathLike[str], output: str | os.PathLike[str], options: PackOptions
 ) -> list[Destination]:
-    """The datasets that ``source`` becomes.
+    """Return the datasets that ``source`` becomes.
 
     Raises:
-        PackError: nothing there that could be packed, or not in shares.
+        PackError: nothing can be packed, or not in shares.
     """
     if known_samples(source, options):
         raise PackError(
@@ -90,22 +89,22 @@ def _known(folder: Path) -> PackPlan | Manifest | None:
 def sources_of(
     source: str | os.PathLike[str], options: PackOptions, known: PackPlan | Manifest | None
 ) -> list[Source]:
-    """The sources at a path or URL; a URL whose plan is known is not listed again."""
+    """Return the sources at a path or URL; a URL whose plan is known is not listed again."""
     planned = planned_source(source, known.classes, options.storage_options) if known is not None else None
     return [planned] if planned is not None else open_sources(source, options)
 
 
 @contextmanager
 def opened(target: Destination, options: PackOptions, observer: Observer) -> Iterator[PackPlan | Manifest]:
-    """Hold a target together with others, and know its plan, made if there is none; a complete dataset's
-    manifest, where all has been done.
+    """Share a target with other packs; yield its plan, made if there is none, or the manifest of a complete
+    dataset.
 
     Raises:
-        PackError: the folder is not a pack's, the plan is another one, a pack holds the folder alone.
+        PackError: the folder is not a pack's, it has another plan, or a pack holds it alone.
     """
     make_folder(target.output)
     folder = OutputFolder(target.output)
-    if folder.state() == "complete":  # asked first: nothing is left beside a dataset that is finished
+    if folder.state() == "complete":  # checked first, so that nothing is left beside a finished dataset
         yield _complete(target, options)
         return
     with share_lock(target.output):
@@ -128,12 +127,12 @@ def _complete(target: Destination, options: PackOptions) -> Manifest:
 
 
 def check_plan(plan: PackPlan, target: Destination, options: PackOptions) -> None:
-    """See :func:`check_identity`."""
+    """Check a plan against a target by :func:`check_identity`."""
     check_identity(plan, target.source, target.output, options)
 
 
 def check_identity(plan: PackPlan, source: Source, output: Path | Location, options: PackOptions) -> None:
-    """Raise PackError if a plan has other options or other classes; its files are looked at when packed."""
+    """Raise PackError if a plan has other options or classes; its files are checked when packed."""
     check_options(plan.identity, options, output)
     if plan.classes != source.classes:
         raise PackError(
@@ -144,14 +143,14 @@ def check_identity(plan: PackPlan, source: Source, output: Path | Location, opti
 
 
 def discard(target: Destination) -> None:
-    """Throw away what a pack has made in a target; nobody else may be at work there."""
+    """Throw away what a pack made in a target; nobody else may be at work there."""
     make_folder(target.output)
     with folder_lock(target.output):
         OutputFolder(target.output).discard()
 
 
 def waited(done: Callable[[], bool]) -> None:
-    """Return when ``done`` says so, asked again and again, less and less often."""
+    """Wait until ``done`` returns True, asking less and less often."""
     pause = _FIRST_WAIT
     while not done():
         time.sleep(pause)
@@ -159,19 +158,19 @@ def waited(done: Callable[[], bool]) -> None:
 
 
 def _first(target: Destination, options: PackOptions, observer: Observer) -> PackPlan:
-    """Make the plan, unless another pack is at it: then wait for that one's."""
+    """Make the plan, or wait for the one that another pack is making."""
     lock, work = target.output / PLAN_LOCK_NAME, OutputFolder(target.output).work
     held = claim(lock)
     if held is None:
         observer.said(target.output, f"{holder_of(lock)} makes the plan; waiting for it")
-        found: list[Claim] = []
+        claims: list[Claim] = []
 
         def free() -> bool:
-            found.extend(filter(None, [claim(lock)]))
-            return bool(found)
+            claims.extend(filter(None, [claim(lock)]))
+            return bool(claims)
 
         waited(free)
-        [held] = found
+        [held] = claims
     try:
         plan = PackPlan.read(work)
         if plan is None:
@@ -183,19 +182,18 @@ def _first(target: Destination, options: PackOptions, observer: Observer) -> Pac
 
 
 # ---- ``fastload pack --plan-only`` and ``--shards`` -------------------------------------------------
-# A plan that is made once, and some of its shards.
 
 
 @dataclass(frozen=True)
 class PackShare:
-    """What a pack of some shards has come to; shards are counted through all splits."""
+    """The outcome of a pack of some shards, which are counted through all splits."""
 
     output: Path | Location
-    shards: int  # of the plan; of a complete dataset those that it has
-    asked: tuple[int, ...]  # numbers of those that this pack was to see to
-    written: int  # of them, by this pack
+    shards: int  # of the plan, or of a complete dataset
+    asked: tuple[int, ...]  # numbers of the shards that this pack was asked for
+    written: int  # of those, by this pack
     finished: int  # of the plan, by anybody
-    published: bool  # all that there is is a dataset already
+    published: bool  # whether every split is a dataset already
     files: int  # of the plan
     bytes: int
 
@@ -206,7 +204,7 @@ def plan_shares(
     options: PackOptions | None = None,
     observer: Observer | None = None,
 ) -> PackShare:
-    """Make the plan of a pack that several will share, and write no shard; a plan that is there stays.
+    """Make the plan of a pack that several will share, and write no shard; an existing plan stays.
 
     Raises:
         PackError: see :func:`fastload.packing.pack`.
@@ -230,11 +228,11 @@ def pack_shares(
 ) -> PackShare:
     """Write some of a plan's shards, making the plan if nobody has. Others may do so at the same time.
 
-    When it returns, all of these shards are there: what another pack is writing is waited for, and written
-    here if that one dies. Nothing is published; see :func:`fastload.packing.cluster.publish_shares`.
+    When it returns, all of these shards exist: it waits for what another pack is writing, and writes it
+    here if that pack dies. Nothing is published; see :func:`fastload.packing.cluster.publish_shares`.
 
     Raises:
-        PackError: see :func:`fastload.pack`; also another plan than that of the pack in ``output``.
+        PackError: see :func:`fastload.packing.pack`; also if the pack in ``output`` has another plan.
     """
     options, observer = options or PackOptions(), observer or Observer()
     if options.restart:
@@ -259,7 +257,7 @@ def _in_store(
 
 @contextmanager
 def words_for_errors(output: str | os.PathLike[str]) -> Iterator[None]:
-    """Turns what the system says into a PackError."""
+    """Turn system errors into a PackError."""
     try:
         yield
     except OSError as error:
@@ -293,19 +291,19 @@ def _pack(
 
 
 def totals_of(plans: list[PackPlan | Manifest]) -> tuple[int, int, int]:
-    """Shards, files and bytes of plans, or of what has become of them."""
+    """Return shards, files and bytes of plans, or of the datasets that they have become."""
     files = sum(p.totals.files if isinstance(p, PackPlan) else p.num_records for p in plans)
     size = sum(p.totals.bytes if isinstance(p, PackPlan) else p.data_bytes for p in plans)
     return sum(len(plan.shards) for plan in plans), files, size
 
 
 def asked_of(shares: ShardRanges | None, total: int) -> list[int]:
-    """The numbers of the shards that a pack is to see to; without shares none."""
+    """Return the numbers of the shards that a pack is asked for; none without shares."""
     return shares.numbers(total) if shares is not None else []
 
 
 def _write(job: ShareJob, numbers: list[int], observer: Observer) -> int:
-    """See to it that some shards are there; returns how many were written here."""
+    """Ensure that some shards exist; return how many were written here."""
     missing = [number for number in numbers if not job.is_finished(number)]
     if not missing:
         return 0
@@ -325,7 +323,7 @@ def _write(job: ShareJob, numbers: list[int], observer: Observer) -> int:
 
 
 def begin(job: ShareJob, numbers: list[int], missing: list[int], observer: Observer) -> None:
-    """Say that ``numbers`` of a job will be there, of which some are missing; look whether there is room."""
+    """Check that there is room for the ``missing`` shards of ``numbers``, and report that work begins."""
     plan = job.plan
     others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
     require_space(job.output, planned_bytes(plan, job.output / WORK_NAME, frozenset(others)))
@@ -333,7 +331,7 @@ def begin(job: ShareJob, numbers: list[int], missing: list[int], observer: Obser
 
 
 def _wait(job: ShareJob, missing: list[int], observer: Observer) -> None:
-    """Until one of the shards that others write is there, or nobody writes it any more."""
+    """Wait until one of the shards that others write exists, or nobody writes it any more."""
     path = claim_path(job.output, job.plan.shards[missing[0]].name)
     reason = f"{holder_of(path)} writes {job.plan.shards[missing[0]].name}"
     observer.said(job.output, f"{reason}; waiting for it")
@@ -352,7 +350,6 @@ def _wait(job: ShareJob, missing: list[int], observer: Observer) -> None:
 
 
 # ---- ``fastload pack --publish`` --------------------------------------------------------------------
-# From the shards that several packs have written to a dataset.
 
 
 def publish_shares(
@@ -361,13 +358,13 @@ def publish_shares(
     options: PackOptions | None = None,
     observer: Observer | None = None,
 ) -> list[PackResult]:
-    """Make datasets of a plan's shards, all of which are there: byte for byte what one machine makes.
+    """Make datasets of a plan's finished shards, byte for byte what one machine makes.
 
-    Interrupted at any moment, the same call goes on; of complete datasets it changes nothing.
+    After an interruption at any moment, the same call resumes; complete datasets stay unchanged.
 
     Raises:
         PackError: shards are missing or another plan's (the message says which), a pack is still at work,
-            the options are others than those of the plan.
+            or the options differ from the plan's.
     """
     options, observer = options or PackOptions(), observer or Observer()
     if is_url(output):
@@ -383,7 +380,7 @@ def publish_shares(
         plans = [_plan(target, options) for target in targets]
         _require_shards(targets, plans)
         published = [_Published(t, plan, options) for t, plan in zip(targets, plans, strict=True)]
-        return [one.finish(observer) for one in published]
+        return [dataset.finish(observer) for dataset in published]
 
 
 def _no_plan(output: Path) -> PackError:
@@ -394,10 +391,10 @@ def _no_plan(output: Path) -> PackError:
 
 
 def _plan(target: Destination, options: PackOptions) -> PackPlan | None:
-    """A target's plan; None: it is published, and nothing of the plan is left.
+    """Return a target's plan; None: it is published, and nothing of the plan is left.
 
     Raises:
-        PackError: there is none, or another one.
+        PackError: there is no plan, or another one.
     """
     folder = OutputFolder(target.output)
     state = folder.state()
@@ -418,7 +415,7 @@ def _require_shards(targets: list[Destination], plans: list[PackPlan | None]) ->
     missing, others, first = [], [], 0
     for target, plan in zip(targets, plans, strict=True):
         if plan is None or OutputFolder(target.output).state() == "complete":
-            continue  # it was published when all were there
+            continue  # it was published when all shards existed
         for number in range(len(plan.shards)):
             state = shard_state(target.output, plan, number)
             missing += [first + number] if state == "missing" else []
@@ -426,18 +423,18 @@ def _require_shards(targets: list[Destination], plans: list[PackPlan | None]) ->
         first += len(plan.shards)
     if not missing and not others:
         return
-    found = [f"{len(missing)} missing ({ranges(missing)})"] if missing else []
-    found += [f"{len(others)} written by another plan ({ranges(others)})"] if others else []
+    problems = [f"{len(missing)} missing ({ranges(missing)})"] if missing else []
+    problems += [f"{len(others)} written by another plan ({ranges(others)})"] if others else []
     output = targets[0].output if len(targets) == 1 else targets[0].output.parent
     raise PackError(
-        f"{output} cannot be published: of {first} shards there are {' and '.join(found)}. 'fastload pack "
+        f"{output} cannot be published: of {first} shards there are {' and '.join(problems)}. 'fastload pack "
         f"SOURCE OUTPUT --shards {ranges(sorted(missing + others))}' packs them."
     )
 
 
 @dataclass
 class _Published:
-    """The last steps of one dataset."""
+    """A dataset on its last steps to publication."""
 
     target: Destination
     plan: PackPlan | None
@@ -463,7 +460,7 @@ class _Published:
         return PackResult(output, manifest, facts, summary, packed - began, time.monotonic() - packed, 0)
 
     def _made(self, observer: Observer, dataset: PackedFiles, spacing: int) -> Iterator[Made]:
-        """The shards' entry points as they were packed; made here where there are none of this spacing."""
+        """Yield the shards' entry points as they were packed; make those that lack this spacing."""
         assert self.plan is not None
         threads, first = self.options.num_proc or len(os.sched_getaffinity(0)), 0
         for shard in self.plan.shards:
@@ -477,7 +474,3 @@ class _Published:
             else:
                 yield piece
                 observer.advanced(len(samples))
-
-
-# ---- One dataset packed by several processes on several machines ------------------------------------
-# Shares of one plan, published once.

@@ -1,4 +1,4 @@
-"""JPEGs as coefficient records: which become such, which stay JPEGs and why, and what is said of both."""
+"""JPEGs as coefficient records: which can become such, which stay JPEGs and why, and counts of both."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.sizes import counted
 
-FORMS = ("fast", "small")  # what a record's masks are written for
+FORMS = ("fast", "small")  # what the masks of a record are optimised for
 DEFAULT_FORM = "fast"
 FORM_HELP = (
     "store JPEGs as coefficient records: the same pixels in less decoding time; 'unpack' gives the "
     "identical files. 'fast' (default) decodes faster, 'small' takes fewer bytes"
 )
-#: What manifests of such sets say, and commands.
+#: A note in the manifests of such sets and in commands' output.
 NOTE = (
     "Pictures of codec 'coefficients' are no image files: other programs cannot show them. 'fastload unpack' "
     "writes the identical JPEGs, 'fastload recode SET --jpeg' puts them back into the set."
 )
 FACTS = "coefficient_records"  # the tally, in the manifest's options and in a shard's part
-_REASONS, _EXAMPLES = 20, 3  # that are told apart, and named for each
+_REASONS, _EXAMPLES = 20, 3  # reasons counted separately, and examples named for each
 _OTHERS = "other reasons"
 _PREFIX = "cannot become a coefficient record: "
 
 
 @dataclass(frozen=True)
 class RecodeOutcome:
-    """What came of one JPEG."""
+    """The outcome of recoding one JPEG."""
 
     jpeg_bytes: int
-    record_bytes: int  # 0: it stayed
-    reason: str = ""  # why
+    record_bytes: int  # 0: it stayed a JPEG
+    reason: str = ""  # why it stayed
 
 
 def to_record(jpeg: bytes, form: str) -> tuple[bytes, RecodeOutcome]:
-    """The coefficient record of a JPEG, or the JPEG itself where it cannot become one.
+    """Return the coefficient record of a JPEG, or the JPEG itself if it cannot become one.
 
     Args:
         jpeg: the file's bytes.
@@ -55,7 +55,7 @@ def to_record(jpeg: bytes, form: str) -> tuple[bytes, RecodeOutcome]:
 
 
 class RecodeCounts:
-    """What came of many JPEGs; the memory does not grow with their number."""
+    """Counts of the outcomes of many JPEGs; the memory does not grow with their number."""
 
     def __init__(self) -> None:
         self.made = self.jpeg_bytes = self.record_bytes = 0
@@ -64,11 +64,11 @@ class RecodeCounts:
 
     @property
     def kept(self) -> int:
-        """How many stayed JPEGs."""
+        """The number of JPEGs that stayed as they were."""
         return self._kept.total()
 
     def add(self, key: str, outcome: RecodeOutcome) -> None:
-        """One more; ``key`` is its record's."""
+        """Count one more; ``key`` is its record's key."""
         if not outcome.reason:
             self.made += 1
             self.jpeg_bytes += outcome.jpeg_bytes
@@ -77,7 +77,7 @@ class RecodeCounts:
         self._keep(outcome.reason, 1, [key])
 
     def merge(self, facts: Mapping[str, Any]) -> None:
-        """Those of another tally's :meth:`to_json`."""
+        """Add the counts of another one's :meth:`to_json`."""
         self.made += int(facts["made"])
         self.jpeg_bytes += int(facts["jpeg_bytes"])
         self.record_bytes += int(facts["record_bytes"])
@@ -93,7 +93,7 @@ class RecodeCounts:
         examples += keys[: _EXAMPLES - len(examples)]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values only; the commonest reason first."""
+        """Return the counts as JSON values, with the commonest reason first."""
         reasons = sorted(self._kept.items(), key=lambda item: (-item[1], item[0]))
         return {
             "made": self.made,
@@ -107,17 +107,17 @@ class RecodeCounts:
 
 
 def said_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Table rows of a manifest's options: what came of the JPEGs, a row a reason; none where nothing did."""
+    """Return table rows of the recoded JPEGs in a manifest's options, a row per reason; none without any."""
     if FACTS not in options:
         return []
     facts = options[FACTS]
     ratio = ""
     if facts["jpeg_bytes"]:
         ratio = f", {facts['record_bytes'] / facts['jpeg_bytes']:.3f} of the JPEGs' bytes"
-    kept = sum(one["count"] for one in facts["kept"])
-    made = counted(facts["made"], "coefficient record")
-    stayed = f"{counted(kept, 'JPEG')} kept because that cannot be"
-    rows = [("coefficients", f"{options['coefficients']}, {made}{ratio}; {stayed}")]
-    for one in facts["kept"]:
-        rows.append(("", f"{one['count']} x {one['reason']} ({', '.join(one['examples'])})"))
+    kept = sum(reason["count"] for reason in facts["kept"])
+    recoded = counted(facts["made"], "coefficient record")
+    stayed = f"{counted(kept, 'JPEG')} kept unchanged"
+    rows = [("coefficients", f"{options['coefficients']}, {recoded}{ratio}; {stayed}")]
+    for reason in facts["kept"]:
+        rows.append(("", f"{reason['count']} x {reason['reason']} ({', '.join(reason['examples'])})"))
     return rows

@@ -1,5 +1,4 @@
-"""``entries.fli``: entry points of a set's JPEGs, computed, written, removed; and those that a store
-holds."""
+"""``entries.fli``, the entry points of a set's JPEGs: computed, written, removed, or kept in a store."""
 
 from __future__ import annotations
 
@@ -27,25 +26,24 @@ from fastload.shard.index import Parts, write_paged
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
 
 # ---- Making ``entries.fli``, the JPEGs' entry points ------------------------------------------------
-# Optional: without it everything works, more slowly.
-#
-# The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg/entry_points.h``.
+# The file is optional: without it everything works, more slowly. Its layout is normative in FORMAT.md;
+# ``csrc/core/decode/jpeg/entry_points.h`` says what an entry point is.
 
 MAGIC = b"FLENTRY1"
-DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
+DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has bytes and speed of other spacings
 T = TypeVar("T")
-# Of some records back to back: entry points, then what is stored of its parts; bytes of both of each, (n, 2).
+# Records' entry points back to back, then what is stored of their parts; bytes of both per record, (n, 2).
 Made = tuple[bytes, npt.NDArray[np.uint32]]
 Maker = Callable[[PackedFiles, int], Iterable[Made]]  # makes those of all records with a spacing
 
 _GROUP = 64  # records a thread takes at a time
 _CHUNK = 1 << 16  # index entries at a time
-_SHARE = 40  # entry points are about this share of the records' bytes
+_SHARE = 40  # the records' bytes are about this many times those of the entry points
 
 
 @dataclass(frozen=True)
 class EntriesReport:
-    """What :func:`build_entries` made."""
+    """The counts of what :func:`build_entries` made."""
 
     records: int  # of the dataset
     with_entries: int  # JPEGs that have entry points now
@@ -54,10 +52,10 @@ class EntriesReport:
 
 
 def parse_spacing(text: str) -> int | None:
-    """The spacing for ``none`` (None), ``row`` (0) or a number of pixels.
+    """Return the spacing for ``none`` (None), ``row`` (0) or a number of pixels.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the text is anything else.
     """
     if text in ("none", "row"):
         return None if text == "none" else 0
@@ -77,7 +75,7 @@ def _map_in_order(
     threads: int,
     progress: Callable[[int], None],
 ) -> Iterator[T]:
-    """``function`` of each group of sample ids, in order, from ``threads`` threads, a few groups ahead."""
+    """Yield ``function`` of each group of sample ids, in order; threads work a few groups ahead."""
     with started_pool(threads, "fastload-entries") as executor:
         waiting = []
         for group in _groups(samples):
@@ -94,31 +92,31 @@ def _map_in_order(
 def entries_of(
     reader: Any, samples: range, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> Iterator[Made]:
-    """The entry points of some samples of a ``_C.Reader``, in order, a few at a time."""
+    """Yield the entry points of some samples of a ``_C.Reader``, in order, a few at a time."""
     return _map_in_order(lambda ids: _C.build_entries(reader, ids, spacing), samples, threads, progress)
 
 
 def build_entries(
     dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> EntriesReport:
-    """Make ``entries.fli`` in the dataset's folder, replacing one that is there: one entropy decode an image.
+    """Make or replace ``entries.fli`` in the dataset's folder, with one entropy decode per image.
 
     Images that cannot have entry points (progressive, damaged, not JPEG, with restart markers) have none.
 
     Args:
         dataset: the packed dataset.
-        spacing: pixels between entry points, 0: one for each row of MCUs.
-        threads: how many decode at a time.
+        spacing: pixels between entry points; 0: one per row of MCUs.
+        threads: how many threads decode.
         progress: called with the number of records done since the last call.
     """
-    made = made_in_windows(dataset, spacing, threads, progress)
-    return write_entries(dataset.folder, dataset.manifest, dataset.index.digest, spacing, made)
+    entries = made_in_windows(dataset, spacing, threads, progress)
+    return write_entries(dataset.folder, dataset.manifest, dataset.index.digest, spacing, entries)
 
 
 def made_in_windows(
     dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> Iterator[Made]:
-    """The entry points of all records; those in a store are fetched, some at a time."""
+    """Yield the entry points of all records; records in a store are fetched, some at a time."""
     for ids, part in in_windows(dataset):
         yield from entries_of(part.reader, ids, spacing, threads, progress)
 
@@ -126,20 +124,20 @@ def made_in_windows(
 def write_entries(
     folder: Path, manifest: Manifest, index_digest: int, spacing: int, made: Iterable[Made]
 ) -> EntriesReport:
-    """Write ``entries.fli`` of entry points that come in the records' order; it appears when it is complete.
+    """Write ``entries.fli`` from entry points in the records' order; it appears once it is complete.
 
     Args:
-        folder: where it goes, the packed dataset's.
-        manifest: the dataset's.
-        index_digest: its index's.
-        spacing: pixels between entry points, 0: one for each row of MCUs.
-        made: of some records each: their bytes back to back, and how many each has.
+        folder: the packed dataset's folder.
+        manifest: the dataset's manifest.
+        index_digest: the digest of its index.
+        spacing: pixels between entry points; 0: one per row of MCUs.
+        made: for some records at a time, their bytes back to back, and how many each has.
     """
     final, with_entries = folder / ENTRIES_NAME, 0
     temporary, packed_path, sizes_path, parts_path = _temporaries(folder)
     try:
         with failed_writes_reported(temporary, manifest.data_bytes // _SHARE):
-            # Sizes go to a file, too: of a thousand million records they would not fit into memory.
+            # Sizes go to a file, too: those of a thousand million records would not fit into memory.
             with ExitStack() as stack:
                 file, sizes_file, parts_file = (
                     stack.enter_context(open(path, "wb")) for path in (packed_path, sizes_path, parts_path)
@@ -165,12 +163,12 @@ def write_entries(
 
 
 def _split(packed: bytes, sizes: npt.NDArray[np.uint32]) -> tuple[bytes, bytes]:
-    """The entry points of some records, and what is stored of their parts."""
+    """Return the entry points of some records, and what is stored of their parts."""
     if not sizes[:, 1].any():
         return packed, b""
     ends = np.cumsum(sizes.ravel(), dtype=np.int64).tolist()
-    found = [packed[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    return b"".join(found[::2]), b"".join(found[1::2])
+    pieces = [packed[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    return b"".join(pieces[::2]), b"".join(pieces[1::2])
 
 
 def _lengths(path: Path, column: int) -> Iterator[npt.NDArray[np.uint64]]:
@@ -186,19 +184,19 @@ def ensure_entries(
     made: Maker | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Make the dataset's entry points unless it has those of this spacing (or no JPEG).
+    """Make the dataset's entry points unless it already has those of this spacing (or has no JPEG).
 
     Args:
         folder: a packed dataset; the caller holds its lock.
         spacing: as in :func:`build_entries`.
-        threads: how many decode at a time; None: one a CPU that this process may use.
-        observer: hears how far it is.
-        made: makes them otherwise than by threads of this process; see :func:`write_entries`.
-        storage_options: where records are in a store.
+        threads: how many threads decode; None: one per CPU that this process may use.
+        observer: receives progress.
+        made: makes them without threads of this process; see :func:`write_entries`.
+        storage_options: options of the store, if records are in one.
     """
     dataset = PackedFiles(folder, entries=False, storage_options=storage_options)
     observer = observer or Observer()
-    tidy_entries(folder)  # of one that was killed
+    tidy_entries(folder)  # left by a killed run
     if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
     observer.started(entries_work(folder, len(dataset)))
@@ -221,16 +219,16 @@ def _temporaries(folder: Path) -> tuple[Path, Path, Path, Path]:
 
 
 def tidy_entries(folder: Path) -> None:
-    """Remove what an interrupted :func:`build_entries` left beside the finished file, if there is one."""
+    """Remove what an interrupted :func:`build_entries` left beside the finished file."""
     for path in _temporaries(folder):
         remove(path)
 
 
 def spacing_of(dataset: PackedFiles) -> int | None:
-    """The spacing of the entry points that are there; None if there are none, or not this dataset's.
+    """Return the spacing of the existing entry points; None if there are none, or not this dataset's.
 
     Raises:
-        ShardError: the system could not read them, whole as they may be.
+        ShardError: the system could not read them, though they may be undamaged.
     """
     path = dataset.folder / ENTRIES_NAME
     try:
@@ -255,14 +253,14 @@ def _pieces(path: Path) -> Iterator[bytes]:
 def wrong_entries(
     dataset: PackedFiles, threads: int, samples: range | None = None, folder: Path | None = None
 ) -> Iterator[int]:
-    """Compute entry points again, those of ``samples`` or all; the ids of those whose stored ones differ.
+    """Compute entry points of ``samples`` (or all) again; yield the ids of those whose stored ones differ.
 
     Args:
-        folder: where the stored ones are; None: the dataset's.
+        folder: where the stored ones are; None: the dataset's folder.
 
     Raises:
-        FormatError: the dataset has no ``entries.fli``, or a damaged one.
-        ChecksumError: a page of it is damaged.
+        FormatError: ``entries.fli`` is missing or damaged.
+        ChecksumError: one of its pages is damaged.
     """
     entries = _C.Entries(str((folder or dataset.folder) / ENTRIES_NAME), dataset.index)
     entries.verify()
@@ -273,7 +271,7 @@ def wrong_entries(
         for at, sample in enumerate(ids.tolist()):
             begin, middle, end = ends[2 * at : 2 * at + 3]
             same = entries.get(sample) == packed[begin:middle]
-            # A file that was made before there were parts has none.
+            # A file from before parts existed has none.
             if not same or (entries.part_bytes and entries.get_parts(sample) != packed[middle:end]):
                 wrong.append(sample)
         return wrong
@@ -284,10 +282,8 @@ def wrong_entries(
 
 
 # ---- Entry points of a set in a store ---------------------------------------------------------------
-# Made here from records that are fetched, and uploaded.
-#
-# They lie with the node's copy of the index first. A store that takes no writing leaves them there, where
-# all processes of this user's node find them.
+# They are made here from fetched records and uploaded. They lie with the node's copy of the index first: a
+# read-only store leaves them there, where all processes of this user on the node find them.
 
 
 def index_stored_entries(
@@ -296,16 +292,16 @@ def index_stored_entries(
     spacing: int | None,
     observer: Observer | None = None,
 ) -> str:
-    """Make the entry points of a set in a store anew, or remove them (``spacing`` None).
+    """Remake the entry points of a set in a store, or remove them (``spacing`` None).
 
     Returns:
-        Why the store has not got them; "": it has.
+        Why the store does not have them; "" if it does.
 
     Raises:
-        FormatError: not a dataset.
-        RemoteError: the store does not give its records.
-        CacheError: the node has no place.
-        ChecksumError: a damaged record.
+        FormatError: the URL is not a dataset.
+        RemoteError: the store does not deliver its records.
+        CacheError: the node has no place for them.
+        ChecksumError: a record is damaged.
     """
     dataset = PackedFiles(url, entries=False, storage_options=storage_options)
     location, store, observer = dataset.location, dataset.store, observer or Observer()
@@ -317,8 +313,8 @@ def index_stored_entries(
         if spacing is not None:
             observer.started(entries_work(location, len(dataset)))
             threads = len(os.sched_getaffinity(0))
-            made = made_in_windows(dataset, spacing, threads, observer.advanced)
-            write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, made)
+            entries = made_in_windows(dataset, spacing, threads, observer.advanced)
+            write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)
         try:
             if spacing is None:
                 store.delete(path)

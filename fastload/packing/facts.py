@@ -1,5 +1,4 @@
-"""What is counted of a packed set and shown by pack, info and verify: records, classes, values of fields,
-entry points."""
+"""Facts of a packed set for pack, info and verify: counts of records, classes, field values, entry points."""
 
 from __future__ import annotations
 
@@ -21,21 +20,21 @@ from fastload.shard.index import HEADER, RECORD
 from fastload.shard.manifest import ENTRIES_NAME
 
 # ---- The index of a set, for counting ---------------------------------------------------------------
-# All of it, or of a very large set runs of entries spread over it.
+# A very large set is estimated from runs of entries spread over it.
 
-_WHOLE = 2_000_000  # a set of so many records is looked at whole, in a tenth of a second
+_WHOLE = 2_000_000  # a set of at most this many records is looked at whole, in a tenth of a second
 _CHUNK = 1 << 16  # entries at a time then
 _RUNS, _RUN = 256, 256  # of a larger one: runs, and entries in each
 
 
 @dataclass(frozen=True)
 class IndexRuns:
-    """Which entries are looked at.
+    """The entries of an index that are looked at.
 
     Args:
-        dataset: whose.
-        every: all of them, however many there are.
-        progress: called with the number of entries, before each run of them.
+        dataset: the dataset.
+        every: whether to look at all entries, however many there are.
+        progress: called with the number of entries before each run.
     """
 
     dataset: PackedFiles
@@ -44,16 +43,16 @@ class IndexRuns:
 
     @property
     def whole(self) -> bool:
-        """Whether that is every entry."""
+        """Whether every entry is looked at."""
         return self.every or len(self.dataset) <= _WHOLE
 
     @property
     def looked(self) -> int:
-        """How many they are."""
+        """The number of entries looked at."""
         return len(self.dataset) if self.whole else _RUNS * _RUN
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """First sample id and number of entries of each run."""
+        """Yield first sample id and number of entries of each run."""
         count = len(self.dataset)
         if self.whole:
             yield from ((start, min(_CHUNK, count - start)) for start in range(0, count, _CHUNK))
@@ -61,61 +60,61 @@ class IndexRuns:
             yield from ((i * (count - _RUN) // (_RUNS - 1), _RUN) for i in range(_RUNS))
 
     def entries(self) -> Iterator[npt.NDArray[np.void]]:
-        """The runs, (n,) ``RECORD``."""
+        """Yield the runs, (n,) ``RECORD``."""
         for start, count in self.places():
             self.progress(count)
             if self.whole:
                 yield self.dataset.records[start : start + count]
-            else:  # one by one: only the pages that they lie on are read and checked
-                found = [bytes(self.dataset.index.record(i)) for i in range(start, start + count)]
-                yield np.frombuffer(b"".join(found), RECORD)
+            else:  # entry by entry, so that only the pages that they lie on are read and checked
+                entries = [bytes(self.dataset.index.record(i)) for i in range(start, start + count)]
+                yield np.frombuffer(b"".join(entries), RECORD)
 
     def estimate(self, found: int) -> int:
-        """How many of the whole set there are if there are ``found`` in what was looked at."""
+        """Estimate how many the whole set has if ``found`` are in what was looked at."""
         return found if self.whole else round(found * len(self.dataset) / self.looked)
 
 
-# ---- How many JPEGs of a dataset have entry points, and why the others have none --------------------
+# ---- JPEGs with and without entry points ------------------------------------------------------------
 
 _COMPONENTS = (1, 3)  # gray, YCbCr
 
 
 @dataclass(frozen=True)
 class EntryFacts:
-    """Counts of records. JPEGs are of one kind each: with entry points, progressive, unsuited or other."""
+    """Counts of records. A JPEG is of one kind: with entry points, progressive, unsuited or other."""
 
     records: int
     jpegs: int
     progressive: int  # cannot have entry points; --baseline makes them baseline
-    unsuited: int  # CMYK, more than 8 bits a component, lossless, ...: cannot have entry points
+    unsuited: int  # CMYK, more than 8 bits per component, lossless, ...: cannot have entry points
     spacing: int | None  # pixels, 0: rows of MCUs, None: the dataset has no entries.fli
     with_entries: int
     bytes: int  # of entries.fli
-    damaged: bool = False  # there is an entries.fli, and it is no use
-    estimated: bool = False  # all but records, jpegs, spacing and bytes, from a part of the records
+    damaged: bool = False  # whether there is an entries.fli that cannot be used
+    estimated: bool = False  # whether all but records, jpegs, spacing and bytes are estimated from a part
 
     @property
     def other(self) -> int:
-        """JPEGs with restart markers, which serve as entry points, of a rare sampling, or damaged."""
+        """JPEGs with restart markers (which serve as entry points), unusual subsampling, or damage."""
         if self.spacing is None:
             return 0
         return max(0, self.jpegs - self.progressive - self.unsuited - self.with_entries)
 
 
 def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFacts:
-    """The facts of an opened dataset, from its index and ``entries.fli``; no record is read.
+    """Return the facts of an opened dataset, from its index and ``entries.fli``, without reading a record.
 
     Args:
-        runs: what is looked at of them; None: everything.
+        runs: which entries are looked at; None: all of them.
     """
     runs = runs or IndexRuns(dataset)
     jpegs = progressive = unsuited = 0
     for records in runs.entries():
-        found = records[records["codec"] == JPEG]
-        is_progressive = (found["flags"] & PROGRESSIVE) != 0
-        strange = (found["flags"] & (SIXTEEN_BIT | NEEDS_FALLBACK)) != 0
-        strange |= ~np.isin(found["channels"], _COMPONENTS)
-        jpegs += len(found)
+        of_jpegs = records[records["codec"] == JPEG]
+        is_progressive = (of_jpegs["flags"] & PROGRESSIVE) != 0
+        strange = (of_jpegs["flags"] & (SIXTEEN_BIT | NEEDS_FALLBACK)) != 0
+        strange |= ~np.isin(of_jpegs["channels"], _COMPONENTS)
+        jpegs += len(of_jpegs)
         progressive += int(np.count_nonzero(is_progressive))
         unsuited += int(np.count_nonzero(strange & ~is_progressive))
     if not runs.whole:
@@ -132,7 +131,7 @@ def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFac
 
 
 def _sizes(path: Path, runs: IndexRuns) -> Iterator[npt.NDArray[np.uint64]]:
-    """Bytes of the entry points of each record that is looked at, a run at a time."""
+    """Yield the bytes of the entry points of each record that is looked at, a run at a time."""
     with open(path, "rb") as file:
         header = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]
         for start, count in runs.places():
@@ -140,14 +139,13 @@ def _sizes(path: Path, runs: IndexRuns) -> Iterator[npt.NDArray[np.uint64]]:
             yield np.diff(np.frombuffer(file.read(8 * (count + 1)), "<u8"))
 
 
-# ---- summary ----------------------------------------------------------------------------------------
-# What a packed dataset holds, in numbers; the memory does not grow with the records.
+# ---- Summary of records, whose memory does not grow with their number -------------------------------
 
 _SIDES = 1 << 16
 
 
 class Summary:
-    """Counts of codecs and of records without a label, and a histogram of picture sides, fed with index
+    """Counts of codecs and of records without a label, and a histogram of picture sides, from index
     entries."""
 
     def __init__(self) -> None:
@@ -156,7 +154,7 @@ class Summary:
         self._sides = {"width": np.zeros(_SIDES, np.int64), "height": np.zeros(_SIDES, np.int64)}
 
     def add(self, records: npt.NDArray[np.void]) -> None:
-        """More entries, (n,) ``RECORD``."""
+        """Count more entries, (n,) ``RECORD``."""
         self.records += len(records)
         self.bytes += int(records["length"].sum(dtype=np.uint64))
         self.unlabelled += int(np.count_nonzero(records["label"] < 0))
@@ -166,12 +164,12 @@ class Summary:
 
     @property
     def codecs(self) -> dict[str, int]:
-        """Records a codec, commonest first."""
+        """The number of records of each codec, commonest first."""
         counts = {codec.name: int(self._codecs[codec.number]) for codec in CODECS}
         return dict(sorted(((n, c) for n, c in counts.items() if c), key=lambda item: -item[1]))
 
     def sides(self) -> dict[str, Any]:
-        """Smallest, median and largest width and height in pixels, of the pictures whose size is known."""
+        """Return smallest, median and largest width and height in pixels, of pictures whose size is known."""
         return {name: self._quantiles(histogram) for name, histogram in self._sides.items()}
 
     @staticmethod
@@ -186,20 +184,19 @@ class Summary:
         return {"min": int(present[0]), "median": median, "max": int(present[-1])}
 
 
-# ---- field facts ------------------------------------------------------------------------------------
-# What the fields of a packed dataset hold, in numbers; the memory does not grow with the samples.
+# ---- Facts of fields, whose memory does not grow with the samples -----------------------------------
 
-_BYTES = 16 << 20  # of values looked at in one go
-_MOST = 1 << 18  # samples, too
-_SAMPLES = 1024  # whose values differ in length
-_DIFFERENT = 1 << 20  # classes that are told apart
+_BYTES = 16 << 20  # of values examined at a time
+_MOST = 1 << 18  # samples examined at a time
+_SAMPLES = 1024  # the same for values that differ in length
+_DIFFERENT = 1 << 20  # classes counted separately
 
 
 def field_facts(dataset: PackedFiles, runs: IndexRuns) -> list[dict[str, Any]]:
-    """Of each field its name, kind and classes, where it is stored, and what its values are like.
+    """Return each field's name, kind and classes, where it is stored, and what its values are like.
 
     Args:
-        runs: which samples are looked at.
+        runs: the samples that are looked at.
     """
     return [_facts(dataset, field, runs) for field in dataset.schema]
 
@@ -226,7 +223,7 @@ def _facts(dataset: PackedFiles, field: Field, runs: IndexRuns) -> dict[str, Any
 def _values(
     column: _C.Column, field: Field, runs: IndexRuns
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
-    """The values that are looked at, in the field's dtype, and where each one's bytes begin."""
+    """Yield the values looked at, in the field's dtype, and where each one's bytes begin."""
     step = min(_MOST, max(1, _BYTES // field.item_bytes)) if field.storage == "fixed" else _SAMPLES
     is_record = field.storage == "record"
     for first, count in runs.places():
@@ -236,13 +233,13 @@ def _values(
 
 
 class _Counts(Protocol):
-    """Takes values, and says what they are like."""
+    """Counts of a field's values."""
 
     def add(self, values: npt.NDArray[Any], ends: npt.NDArray[np.int64] | None) -> None:
-        """More values, and where each sample's bytes begin."""
+        """Count more values; ``ends``: where each sample's bytes begin."""
 
     def found(self) -> dict[str, Any]:
-        """What they are like."""
+        """Return what the values are like."""
 
 
 def _counts_of(field: Field) -> _Counts:
@@ -274,18 +271,18 @@ class _Labels:
         self._numbers = _Numbers(None)
 
     def add(self, values: npt.NDArray[Any], ends: npt.NDArray[np.int64] | None) -> None:
-        there = values[values >= 0]
-        self._none += len(values) - len(there)
-        self._numbers.add(there, None)
+        labels = values[values >= 0]
+        self._none += len(values) - len(labels)
+        self._numbers.add(labels, None)
         if len(self._seen) < _DIFFERENT:
-            self._seen.update(np.unique(there).tolist())
+            self._seen.update(np.unique(labels).tolist())
 
     def found(self) -> dict[str, Any]:
         return {"without": self._none, "different": len(self._seen), **self._numbers.found()}
 
 
 class _Lengths:
-    """How long the values are, in units of so many bytes."""
+    """Counts of the values' lengths, in units of ``width`` bytes."""
 
     def __init__(self, unit: str, width: int) -> None:
         self._unit, self._width = unit, width
@@ -314,7 +311,7 @@ class _Lengths:
 
 
 class _Numbers:
-    """Smallest and largest number, and how many rows a sample has."""
+    """Smallest and largest number, and counts of rows per sample."""
 
     def __init__(self, row_bytes: int | None) -> None:
         self._rows = None if row_bytes is None else _Lengths("rows", row_bytes)
@@ -342,5 +339,5 @@ class _Numbers:
 
 
 def _json_number(value: float) -> float | str:
-    """A number as JSON can say it: it has no infinity."""
+    """Return a number as a JSON value: JSON has no infinity."""
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value

@@ -26,14 +26,12 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
 
 # ---- Records of a set in a store, in memory for a while ---------------------------------------------
-# By large requests, for commands that read all of them.
-#
-# What is fetched lies in a file in memory that has the shard's size and, of it, only these bytes:
-# everything that reads shards reads it as it would the shard.
+# Commands that read all records fetch them by large requests. Fetched bytes lie in a file in memory that has
+# the shard's size and only these bytes, so everything that reads shards can read it like the shard.
 
-#: Threads that fetch: more than there are cores, as they wait.
+#: Threads that fetch: more than there are cores, since they wait.
 THREADS = 8
-#: Bytes of records that are in memory at once.
+#: Bytes of records in memory at once.
 WINDOW_BYTES = 64 << 20
 _REQUEST = 8 << 20  # bytes
 _GAP = 128 << 10  # bytes between two records that are fetched along: fewer than another request costs
@@ -41,34 +39,34 @@ Ranges = list[tuple[int, int]]
 
 
 def runs(records: npt.NDArray[np.void], size: int) -> Ranges:
-    """The byte ranges [begin, end) of a shard that hold some records, joined where they are close.
+    """Return the byte ranges [begin, end) of a shard that hold some records, joined where they are close.
 
     Args:
-        records: of one shard, in any order; what lies outside it is left out.
-        size: of the shard.
+        records: records of one shard, in any order; those outside it are left out.
+        size: bytes of the shard.
     """
     begins = records["offset"].astype(np.uint64)
     order = np.argsort(begins, kind="stable")
-    found: Ranges = []
+    ranges: Ranges = []
     for begin, length in zip(begins[order].tolist(), records["length"][order].tolist(), strict=True):
         end = begin + length
         if not length or end > size:
             continue
-        if found and begin - found[-1][1] <= _GAP:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if ranges and begin - ranges[-1][1] <= _GAP:
+            ranges[-1] = ranges[-1][0], max(ranges[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            ranges.append((begin, end))
+    return ranges
 
 
 class StoredShards:
     """The shards of a set in a store.
 
     Args:
-        store: the set's.
-        shards: path in it and bytes of each shard.
-        location: the set's, or of an index of files in a store its folder.
-        storage_options: the store's.
+        store: the set's store.
+        shards: path in the store and bytes of each shard.
+        location: the set's location; for an index of files in a store, its folder.
+        storage_options: the store's options.
     """
 
     def __init__(
@@ -83,18 +81,18 @@ class StoredShards:
         self._sizes = {number: size for number, (_, size) in enumerate(shards)}
 
     def dataset(self) -> PackedFiles:
-        """The set, opened.
+        """Open the set.
 
         Raises:
-            FormatError, RemoteError: it cannot be.
+            FormatError, RemoteError: it cannot be opened.
         """
         return PackedFiles(str(self.location), entries=False, storage_options=self._options)
 
     def size(self, number: int) -> int | None:
-        """Bytes of a shard in the store; None: it is not there.
+        """Return the bytes of a shard in the store; None: it does not exist.
 
         Raises:
-            RemoteError: it cannot be told.
+            RemoteError: the store does not answer.
         """
         facts = self._store.head(self._shards[number][0])
         if facts is None:
@@ -104,10 +102,10 @@ class StoredShards:
 
     @contextmanager
     def file(self, number: int, records: npt.NDArray[np.void]) -> Iterator[Path]:
-        """A file with these records of a shard, at their places.
+        """Yield a file with these records of a shard, at their offsets.
 
         Raises:
-            RemoteError: the store does not give them.
+            RemoteError: the store does not deliver them.
         """
         path, size = self._shards[number][0], self._sizes[number]
         descriptor = _memory_file(size)
@@ -119,11 +117,11 @@ class StoredShards:
             os.close(descriptor)
 
     def fetch_again(self, number: int, records: npt.NDArray[np.void], file: Path) -> None:
-        """Ask again for records of a shard that came with wrong bytes, as the way here may have damaged
-        them, and write them into a file of :meth:`file`.
+        """Fetch records of a shard again that arrived with wrong bytes, perhaps damaged on the way, and write
+        them into a file of :meth:`file`.
 
         Raises:
-            RemoteError: the store does not give them.
+            RemoteError: the store does not deliver them.
         """
         path, size = self._shards[number][0], self._sizes[number]
         descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
@@ -134,11 +132,11 @@ class StoredShards:
 
 
 def in_windows(dataset: PackedFiles) -> Iterator[tuple[range, PackedFiles]]:
-    """A dataset's sample ids in order, some at a time, and a dataset to read these from: itself, or where it
-    is in a store one with their records in memory. The next ones are fetched meanwhile.
+    """Yield a dataset's sample ids in order, some at a time, and a dataset to read them from: itself, or for
+    a store one with their records in memory. The next ones are fetched meanwhile.
 
     Raises:
-        RemoteError: the store does not give them.
+        RemoteError: the store does not deliver them.
     """
     if dataset.location is None:
         yield range(len(dataset)), dataset
@@ -156,7 +154,7 @@ def in_windows(dataset: PackedFiles) -> Iterator[tuple[range, PackedFiles]]:
 
 
 def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
-    """The entries of all pictures of some samples, a table a field."""
+    """Yield the entries of all pictures of some samples, one table per field."""
     yield dataset.records[ids.start : ids.stop]
     if not dataset.is_plain:
         for field in dataset.schema:
@@ -165,7 +163,7 @@ def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
 
 
 def _windows(dataset: PackedFiles) -> list[range]:
-    """Sample ids by as many as have :data:`WINDOW_BYTES` of records."""
+    """Return ranges of sample ids, each with about :data:`WINDOW_BYTES` of records."""
     lengths = sum(table["length"].astype(np.int64) for table in _tables(dataset, range(len(dataset))))
     numbers = (np.cumsum(lengths) - 1) // WINDOW_BYTES
     firsts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(dataset)]
@@ -173,7 +171,7 @@ def _windows(dataset: PackedFiles) -> list[range]:
 
 
 def _fetched(dataset: PackedFiles, ids: range, pool: ThreadPoolExecutor) -> tuple[PackedFiles, ExitStack]:
-    """A dataset that has some samples' records in files in memory, which end with the stack."""
+    """Return a dataset with some samples' records in files in memory, which the stack closes."""
     location, store = dataset.location, dataset.store
     assert location is not None
     assert store is not None
@@ -213,8 +211,8 @@ def fetch_object(store: Store, path: str, size: int, file: Path) -> None:
     """Write an object of a store to a file, by several requests at once.
 
     Raises:
-        RemoteError: the store does not give it.
-        OSError: it cannot be written.
+        RemoteError: the store does not deliver it.
+        OSError: the file cannot be written.
     """
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -227,7 +225,7 @@ def fetch_object(store: Store, path: str, size: int, file: Path) -> None:
                 for each in waiting:
                     each.result()
             except BaseException:
-                pool.shutdown(cancel_futures=True)  # before the file is closed that they write to
+                pool.shutdown(cancel_futures=True)  # before the file that they write to is closed
                 raise
     finally:
         os.close(descriptor)
@@ -244,7 +242,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _requests(ranges: Ranges) -> Ranges:
-    """Ranges as they are asked for."""
+    """Split ranges into requests."""
     return [(at, min(at + _REQUEST, end)) for begin, end in ranges for at in range(begin, end, _REQUEST)]
 
 
@@ -259,13 +257,13 @@ def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> No
     write_at(descriptor, store.get(path, begin, end), begin)
 
 
-# ---- Samples of a packed dataset, divided for processes that work on them ---------------------------
+# ---- Samples of a packed dataset, divided for processes ---------------------------------------------
 
 _BYTES = 64 << 20  # of records in a span
 
 
 def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
-    """All samples in spans [first, behind the last) of about as many bytes."""
+    """Return all samples in spans [first, one past the last) of about equal bytes."""
     mean = max(1, manifest.data_bytes // max(1, manifest.num_records))
     step = max(1, _BYTES // mean)
     count = manifest.num_records
@@ -274,10 +272,10 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=1)
 def opened_once(folder: Path, packed_as: str) -> PackedFiles:
-    """A process's dataset, as another process knows it.
+    """Return a process's dataset, opened once, as another process knows it.
 
     Raises:
-        PackError: it is another one here.
+        PackError: this process sees another dataset.
     """
     dataset = PackedFiles(folder, entries=False)
     if dataset.id != packed_as:

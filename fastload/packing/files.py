@@ -1,5 +1,4 @@
-"""Files and folders of a pack: written durably, locked, walked without leaving out what cannot be read,
-named."""
+"""Files and folders of a pack: durable writes, locks, walks that leave nothing out silently, record keys."""
 
 from __future__ import annotations
 
@@ -20,16 +19,16 @@ from typing import AnyStr
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import is_dir, is_symlink, write_at
 
-# ---- files ------------------------------------------------------------------------------------------
-# Publishing files so that a kill or a power cut at any moment leaves either the old state or the new.
+# ---- Durable files ----------------------------------------------------------------------------------
+# A kill or a power cut at any moment leaves either the old state or the new.
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Of a folder above: another user's, or of a file system without a sync of folders.
+# For a parent folder: another user's, or on a file system that cannot sync folders.
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS)
 
 
 def temporary_of(final: Path) -> Path:
-    """The name under which ``final`` is written; readers ignore it, the next run overwrites it."""
+    """Return the name under which ``final`` is written; readers ignore it, the next run overwrites it."""
     return final.with_name(f".tmp-{final.name}")
 
 
@@ -42,12 +41,12 @@ def _sync_file(path: Path, flags: int = os.O_RDONLY) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes renames in ``folder`` survive a power cut."""
+    """Make renames in ``folder`` survive a power cut."""
     _sync_file(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def publish(temporary: Path, final: Path) -> None:
-    """Sync a file, or a folder of files, and give it its final name; returns when both are on the device."""
+    """Sync a file, or a folder of files, and give it its final name; return when both are on the device."""
     if is_dir(temporary):
         for path in sorted(temporary.iterdir()):
             _sync_file(path)
@@ -60,7 +59,7 @@ def publish(temporary: Path, final: Path) -> None:
 
 
 def publish_folder(temporary: Path, final: Path) -> None:
-    """Give a finished folder of any number of files its name, when all of it is on the device.
+    """Give a finished folder of any number of files its name, once all of it is on the device.
 
     ``final`` may be an empty folder.
     """
@@ -70,12 +69,12 @@ def publish_folder(temporary: Path, final: Path) -> None:
 
 
 def _sync_file_system(folder: Path) -> None:
-    """All that was written to the folder's file system: one call, where a sync of each of millions of files
+    """Sync all that was written to the folder's file system in one call; syncing each of millions of files
     would take hours."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         library = ctypes.CDLL(None, use_errno=True)
-        while library.syncfs(descriptor) != 0:  # unlike those of os, it does not go on behind a signal
+        while library.syncfs(descriptor) != 0:  # unlike os functions, it does not resume after a signal
             code = ctypes.get_errno()
             if code != errno.EINTR:
                 raise OSError(code, os.strerror(code), str(folder))
@@ -84,8 +83,8 @@ def _sync_file_system(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, so that a power cut does not take away what is published in it: their
-    names must be on the device as well, also those that a killed run has made."""
+    """Make a folder and its parents so that a power cut does not take away what is published in it: their
+    names must be on the device, too, even those that a killed run made."""
     folder.mkdir(parents=True, exist_ok=True)
     for parent in folder.parents:
         try:
@@ -97,13 +96,13 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_files(*paths: Path) -> None:
-    """Makes what is in some files survive a power cut."""
+    """Make the contents of files survive a power cut."""
     for path in paths:
         _sync_file(path)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder; a link itself, never what it points to. Nothing there: fine."""
+    """Remove a file or folder if it is there; a link itself, never what it points to."""
     if is_dir(path) and not is_symlink(path):
         shutil.rmtree(path)
     else:
@@ -111,7 +110,7 @@ def remove(path: Path) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this user may still write in ``folder``'s file system."""
+    """Return how many bytes this user may still write in ``folder``'s file system."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
 
@@ -128,7 +127,7 @@ def require_space(folder: Path, needed: int) -> None:
 
 @contextmanager
 def failed_writes_reported(path: Path, needed: int) -> Iterator[None]:
-    """Turns a library's error of writing into a PackError: a full disk's with path, needed and free bytes."""
+    """Turn a library's write error into a PackError; for a full disk, with path, needed and free bytes."""
     try:
         yield
     except PackError:
@@ -140,7 +139,7 @@ def failed_writes_reported(path: Path, needed: int) -> Iterator[None]:
             # A write that a full disk cuts short is an I/O error to LMDB.
             room = f" About {needed:,} bytes needed, {free:,} free." if free < needed else ""
             raise PackError(
-                f"cannot write {path}: {error}.{room} Run the same command again when that is mended; "
+                f"cannot write {path}: {error}.{room} Run the same command again when that is fixed; "
                 f"finished shards are kept."
             ) from error
         if reason is None:
@@ -153,7 +152,7 @@ def failed_writes_reported(path: Path, needed: int) -> Iterator[None]:
 
 
 def full_disk_reason(error: BaseException | None) -> str | None:
-    """The system's words if ``error`` or its cause means a full disk, quota or file-size limit."""
+    """Return the system's words if ``error`` or its cause means a full disk, quota or file-size limit."""
     while error is not None:
         for code in _FULL:
             # h5py and lmdb put the code, or only the text, into their message.
@@ -163,11 +162,11 @@ def full_disk_reason(error: BaseException | None) -> str | None:
     return None
 
 
-# ---- Who may change a folder, or write a shard ------------------------------------------------------
-# Flocks, which the kernel drops when their holder dies.
+# ---- Locks on folders and shards --------------------------------------------------------------------
+# These are flocks, which the kernel drops when their holder dies.
 
 LOCK_NAME = ".fastload.lock"
-PLAN_LOCK_NAME = ".fastload.plan.lock"  # of the one that makes the plan, where several pack shares of it
+PLAN_LOCK_NAME = ".fastload.plan.lock"  # held by the process that plans, if several pack shares of the plan
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -178,7 +177,7 @@ class Claim:
         self._path, self._descriptor = path, descriptor
 
     def close(self) -> None:
-        """Give it up; the file goes, too."""
+        """Release the file and delete it."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
@@ -201,9 +200,9 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def share_lock(folder: Path) -> Iterator[None]:
-    """Hold ``folder`` together with others that do so, and with nobody who wants it alone.
+    """Hold ``folder`` together with others that share it, and with nobody who wants it alone.
 
-    The file stays when the last one goes: only who holds it alone can know that nobody else does.
+    The file stays when the last one leaves: only an exclusive holder can know that nobody else holds it.
 
     Raises:
         PackError: another process holds it alone; the message says which, where and since when.
@@ -219,7 +218,7 @@ def share_lock(folder: Path) -> Iterator[None]:
 
 
 def claim(path: Path) -> Claim | None:
-    """The file at ``path``, made if it is not there, for this process alone; None: another one has it.
+    """Hold the file at ``path``, created if missing, for this process alone; None: another process has it.
 
     Raises:
         PackError: this file system has no locks.
@@ -232,7 +231,7 @@ def claim(path: Path) -> Claim | None:
 
 
 def holder_of(path: Path) -> str:
-    """In words, which process has signed a lock's file last."""
+    """Return, in words, which process signed a lock's file last."""
     try:
         holder = json.loads(path.read_bytes())
         return f"process {holder['pid']} on {holder['host']}, started {holder['started']}"
@@ -274,7 +273,7 @@ def _acquire(path: Path, kind: int) -> int | None:
         except BaseException:
             os.close(descriptor)
             raise
-        # The holder before us may have removed the file between our open and our lock.
+        # The previous holder may have removed the file between our open and our lock.
         if _is_same(descriptor, path):
             return descriptor
         os.close(descriptor)
@@ -287,14 +286,12 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return False
 
 
-# ---- Looking at what lies in a source ---------------------------------------------------------------
-# What is not there is left out; what the system cannot say is an error.
-#
-# ``os.walk`` and ``Path.glob`` leave out what they cannot read, and a source would be taken for another
-# one.
+# ---- Looking at a source ----------------------------------------------------------------------------
+# What does not exist is left out, what the system cannot read is an error: ``os.walk`` and ``Path.glob``
+# skip what they cannot read, and a source would be taken for another one.
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
-# What may be otherwise the next time: of the system, and not of the file.
+# Errors of the system, not of the file, which may be gone the next time.
 _FOR_NOW = (
     *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EBUSY),
     *(errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH),
@@ -302,15 +299,15 @@ _FOR_NOW = (
 
 
 def unreadable(path: str | bytes | os.PathLike[str], error: OSError) -> PackError:
-    """The error about a file or folder that the system does not give."""
+    """Return the error about a file or folder that the system cannot read."""
     return PackError(f"{os.fsdecode(path)} cannot be read: {error.strerror or error}.")
 
 
 def raise_if_transient(path: str | bytes | os.PathLike[str], error: Exception) -> None:
-    """Of a file that was only looked at: who reads it says what is wrong with it, or leaves it out.
+    """Raise if a file that was only looked at is unreadable for the moment; its reader handles other errors.
 
     Raises:
-        PackError: the system could not read it just now, and perhaps can then: what was decided without it
+        PackError: the system could not read it now but perhaps can later, so a decision made without it
             would be wrong.
     """
     if isinstance(error, OSError) and error.errno in _FOR_NOW:
@@ -318,10 +315,10 @@ def raise_if_transient(path: str | bytes | os.PathLike[str], error: Exception) -
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder, sorted; none where there is no folder.
+    """Return the names in a folder, sorted; none if there is no folder.
 
     Raises:
-        PackError: it cannot be read.
+        PackError: the folder cannot be read.
     """
     try:
         return sorted(os.listdir(folder))
@@ -332,7 +329,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def walk(folder: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
-    """As ``os.walk``, top down: without folders that may not be read, of which others say so.
+    """Walk like ``os.walk``, top down, without folders that may not be read, which others report.
 
     Raises:
         PackError: a folder cannot be read just now.
@@ -341,17 +338,15 @@ def walk(folder: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
 
 
 # ---- Record keys ------------------------------------------------------------------------------------
-# A file's path below the source folder, as UTF-8.
-#
-# A path that is not UTF-8 (POSIX names are bytes) is percent-encoded, and its record carries the flag
-# :data:`ESCAPED`, so that unpacking gives the very same name back.
+# A key is the file's path below the source folder, as UTF-8. A path that is not UTF-8 (POSIX names are
+# bytes) is percent-encoded, and its record has the flag :data:`ESCAPED`, so that unpacking restores it.
 
 ESCAPED = 0x80  # in the index's flags: the key is percent-encoded
 _RESERVED = re.compile(rb"[^!-$&-~ ]")  # everything but printable ASCII, and "%"
 
 
 def encode_key(path: bytes) -> tuple[bytes, bool]:
-    """The key of a path, and whether it had to be percent-encoded."""
+    """Return the key of a path, and whether it had to be percent-encoded."""
     try:
         path.decode("utf-8")
         return path, False
@@ -360,17 +355,17 @@ def encode_key(path: bytes) -> tuple[bytes, bool]:
 
 
 def decode_key(key: bytes, escaped: bool) -> bytes:
-    """The path that :func:`encode_key` was given."""
+    """Return the path that :func:`encode_key` was given."""
     if not escaped:
         return key
     return re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), key)
 
 
 def outside_key(path: bytes) -> bytes:
-    """A key for a file that lies outside the table's folder: its absolute path without the root."""
+    """Return the key of a file outside the table's folder: its absolute path without the root."""
     return path.lstrip(b"/")
 
 
 def printable(path: bytes) -> str:
-    """For messages."""
+    """Return a path as text for messages."""
     return path.decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Folders of images: which files lie where, their listing, and their bytes read in groups."""
+"""Folders of images: their classes and splits, the listing of their files, and bytes read in groups."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ from fastload.packing.files import ESCAPED, encode_key, outside_key, printable, 
 from fastload.shard.index import RECORD
 from fastload.shard.suffixes import is_image
 
-# ---- What a folder is, by its name and what lies in it ----------------------------------------------
-# A class, a split, or nothing; images of class folders.
-#
-# All that decides so is here, for folders of this machine, keys of a store, and names of tables and tars.
-# Images and their order are torchvision's ImageFolder's, so that sample ids and labels are the same.
+# ---- Folders: class, split or neither ---------------------------------------------------------------
+# These rules serve folders of this machine, keys of a store, and names of tables and tars. Images and
+# their order are those of torchvision's ImageFolder, so that sample ids and labels are the same.
 
-#: What ``--as`` says of the folders of a source, where their names do not.
+#: What ``--as`` can say of a source's folders, where their names do not tell.
 FOLDERS_ARE = ("classes", "splits")
 Problem = tuple[bytes, str]  # path below the root, reason
 Found = tuple[bytes, int, int]  # path below the root, bytes, modification time in ns
 
-# Folders of programs, not of people: archives of macOS, thumbnails of a NAS, compiled Python.
+# Folders that programs make: archives of macOS, thumbnails of a NAS, compiled Python.
 _OF_PROGRAMS = ("__MACOSX", "@eaDir", "__pycache__")
 _SPLIT_WORD = (
     r"train(?:ing)?|train[ _-]?val|val(?:id(?:ation)?)?|minival|test(?:ing)?|dev(?:elopment)?|eval(?:uation)?"
@@ -43,37 +41,37 @@ _SPLIT = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _SHOWN = 5  # names in a message
-# What is listed by name, and its words: one of them, and what is said behind it.
+# What is listed by name, and its words: the noun, and what follows it.
 _NAMED = {
     "beside": ("image", "left out beside the folders, without a class"),
     "classes": ("class", "without images"),
     "empty": ("folder", "without images left out"),
     "hidden": ("hidden folder", "left out"),
 }
-_SUFFIXES_KEPT = 1000  # that are told apart
+_SUFFIXES_KEPT = 1000  # counted separately
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a folder of this name is left out: hidden, or a program's own."""
+    """Whether a folder of this name is left out: a hidden one, or one that a program made."""
     return name.startswith(".") or name in _OF_PROGRAMS
 
 
 def is_split(name: str) -> bool:
-    """Whether a name is that of a split: train, val, test and the like, in any case, with a year or number or
-    a word as ``set`` behind it."""
+    """Whether a name is that of a split: train, val, test and the like, in any case, optionally followed by a
+    year or number or a word like ``set``."""
     return _SPLIT.fullmatch(name) is not None
 
 
 def splits_among(names: Sequence[str], where: object, asked: str | None = None, advice: str = "") -> bool:
     """Whether folders (or files) of these names are splits: all of them, or none.
 
-    Names with a common beginning or end, as ``seg_train`` and ``seg_test``, are looked at without it.
+    Names with a common beginning or end, as ``seg_train`` and ``seg_test``, are compared without it.
 
     Args:
-        names: of what counts, so neither hidden nor without images.
+        names: folders that count, so neither hidden nor without images.
         where: what holds them, for messages.
-        asked: what ``--as`` says, one of :data:`FOLDERS_ARE` or something else; it decides.
-        advice: what to do where two readings are possible; "": what folders of images take.
+        asked: the value of ``--as``, which decides if it is one of :data:`FOLDERS_ARE`.
+        advice: what to do if two readings are possible; "": the advice for folders of images.
 
     Raises:
         PackError: some look like splits and others do not.
@@ -100,7 +98,7 @@ def splits_among(names: Sequence[str], where: object, asked: str | None = None, 
 
 
 def split_folders(root: bytes, asked: str | None = None) -> list[str]:
-    """The splits in a folder of annotated images; none: it is one set.
+    """Return the splits in a folder of annotated images; none if it is one set.
 
     Raises:
         PackError: some of its folders look like splits and others do not, or images lie beside the splits.
@@ -119,11 +117,11 @@ def split_folders(root: bytes, asked: str | None = None) -> list[str]:
 
 
 class SplitsWithin:
-    """Refuses class folders that have splits within, which would be packed together.
+    """Refuses class folders that contain splits, which would be packed together.
 
     Args:
         where: the folder of the class folders, for messages.
-        asked: what ``--as`` says; where it says what folders are, nothing is refused.
+        asked: the value of ``--as``; if it says what folders are, nothing is refused.
         split: whether that folder is a split itself.
     """
 
@@ -133,10 +131,10 @@ class SplitsWithin:
         self._seen: set[str] = set()
 
     def check(self, folder: str, inside: str) -> None:
-        """Look at an image: its class folder, and its path inside of that.
+        """Check an image, given its class folder and its path inside that folder.
 
         Raises:
-            PackError: it lies in a split.
+            PackError: the image lies in a split.
         """
         first, nested, _ = inside.partition("/")
         if not nested or self._asked in FOLDERS_ARE or first in self._seen:
@@ -152,7 +150,7 @@ class SplitsWithin:
 
 
 def _without_common(names: Sequence[str]) -> list[str]:
-    """The names without what all begin and end with, up to a separator."""
+    """Return the names without their common beginning and end, up to a separator."""
     if len(names) < 2:
         return list(names)
     begin = _common_beginning(names)
@@ -162,7 +160,7 @@ def _without_common(names: Sequence[str]) -> list[str]:
 
 
 def _common_beginning(names: Sequence[str]) -> int:
-    """Letters up to the last separator before which all names are the same."""
+    """Return the number of letters up to the last separator before which all names are the same."""
     same = 0
     for letters in zip(*names, strict=False):
         if len(set(letters)) > 1:
@@ -178,13 +176,13 @@ def _shown(names: Sequence[str]) -> str:
 
 @dataclass
 class Ignored:
-    """What lies in a source and is not packed, though it is no error: it is said.
+    """Parts of a source that are not packed but are no error either; they are reported.
 
     Args:
-        hidden: folders that are hidden or programs' own, by their paths.
+        hidden: paths of folders that are hidden or made by programs.
         empty: folders without images.
-        classes: class folders without images, which are classes as they are to ImageFolder.
-        files: other files than images, by suffix.
+        classes: class folders without images, which ImageFolder counts as classes.
+        files: files other than images, by suffix.
         beside: images beside class folders or splits, which have no class.
     """
 
@@ -196,26 +194,26 @@ class Ignored:
     counts: Counter[str] = field(default_factory=Counter)
 
     def folders(self, found: Folders, as_classes: bool) -> None:
-        """The folders in one that do not count."""
+        """Note the folders that do not count."""
         for why, names in (("hidden", found.hidden), ("classes" if as_classes else "empty", found.empty)):
             for name in names:
                 self.folder(name, why)
 
     def folder(self, path: bytes, why: str) -> None:
-        """A folder that is ``"hidden"``, ``"empty"``, or of ``"classes"`` an empty one."""
+        """Note a folder: ``"hidden"``, ``"empty"``, or an empty one of ``"classes"``."""
         self._name(why, path)
 
     def hide(self, paths: Iterable[str]) -> None:
-        """Hidden folders."""
+        """Note hidden folders."""
         for path in sorted(paths):
             self.folder(path.encode(), "hidden")
 
     def image(self, path: bytes) -> None:
-        """An image that has no class."""
+        """Note an image that has no class."""
         self._name("beside", path)
 
     def file(self, name: bytes) -> None:
-        """A file that is no image by its name."""
+        """Note a file whose name is not that of an image."""
         suffix = printable(os.path.splitext(name)[1].lower()) or "no suffix"
         if suffix in self.files or len(self.files) < _SUFFIXES_KEPT:
             self.files[suffix] += 1
@@ -227,31 +225,31 @@ class Ignored:
         self._keep(what, [printable(path)])
 
     def _keep(self, what: str, paths: Sequence[str]) -> None:
-        """The first in order, whichever is found first."""
+        """Keep the first paths in sorted order, whichever come first."""
         kept: list[str] = getattr(self, what)
         kept[:] = sorted([*kept, *paths])[:_SHOWN]
 
     def add(self, other: Ignored) -> None:
-        """What another one has, too."""
+        """Add what another one has noted."""
         for what in _NAMED:
             self._keep(what, getattr(other, what))
         self.counts.update(other.counts)
         self.files.update(other.files)
 
     def to_json(self) -> dict[str, Any]:
-        """What the manifest has of it; nothing where nothing was left out."""
-        found: dict[str, Any] = {
+        """Return the manifest's entry; empty if nothing was left out."""
+        facts: dict[str, Any] = {
             what: {"count": self.counts[what], "examples": getattr(self, what)}
             for what in _NAMED
             if self.counts[what]
         }
         if self.files:
-            found["files"] = dict(sorted(self.files.items(), key=lambda one: (-one[1], one[0])))
-        return found
+            facts["files"] = dict(sorted(self.files.items(), key=lambda item: (-item[1], item[0])))
+        return facts
 
 
 def ignored_words(facts: Any) -> list[str]:
-    """What :meth:`Ignored.to_json` says, in words."""
+    """Return in words what :meth:`Ignored.to_json` says."""
     lines = []
     for what, (name, rest) in _NAMED.items():
         if what in facts:
@@ -267,12 +265,12 @@ def ignored_words(facts: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders in one, sorted as ImageFolder sorts them (by code point).
+    """The folders inside one folder, sorted as ImageFolder sorts them (by code point).
 
     Args:
-        full: those that count: neither hidden nor without an image below them.
-        empty: those without.
-        hidden: hidden ones, and programs' own.
+        full: folders that count: not hidden, with an image below them.
+        empty: folders without images.
+        hidden: folders that are hidden or made by programs.
     """
 
     full: list[bytes]
@@ -281,27 +279,27 @@ class Folders:
 
     @property
     def classes(self) -> list[bytes]:
-        """What they are as class folders: to ImageFolder, one without images is a class like the others."""
+        """The class folders: ImageFolder counts one without images as a class, too."""
         return sorted([*self.full, *self.empty], key=os.fsdecode) if self.full else []
 
 
 def folders_in(root: bytes) -> Folders:
-    """The folders in ``root``."""
-    found = Folders([], [], [])
+    """Return the folders in ``root``."""
+    folders = Folders([], [], [])
     with os.scandir(root) as entries:
         names = [
             entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".fastload")
         ]
     for name in sorted(names, key=os.fsdecode):
         if is_hidden(os.fsdecode(name)):
-            found.hidden.append(name)
+            folders.hidden.append(name)
         else:
-            (found.full if has_image_below(os.path.join(root, name)) else found.empty).append(name)
-    return found
+            (folders.full if has_image_below(os.path.join(root, name)) else folders.empty).append(name)
+    return folders
 
 
 def has_image_below(folder: bytes) -> bool:
-    """Whether there is an image below a folder; also if it cannot be looked into, which packing reports."""
+    """Whether there is an image below a folder; True if it cannot be read, which packing reports."""
     stack: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, parents = stack.pop()
@@ -325,9 +323,9 @@ def has_image_below(folder: bytes) -> bool:
 def walk_images(
     root: bytes, below: bytes, problems: list[Problem], nested: bool = True, ignored: Ignored | None = None
 ) -> Iterator[Found]:
-    """The image files of ``root/below`` in ImageFolder's order: by folder, then by name.
+    """Yield the image files of ``root/below`` in ImageFolder's order: by folder, then by name.
 
-    Links are followed, as ImageFolder follows them, but not into a folder that contains them.
+    Links are followed, as in ImageFolder, but not into a folder that contains them.
     Folders that cannot be read go to ``problems``; a file that cannot be examined has size 0. Hidden folders
     are left out.
     """
@@ -342,7 +340,7 @@ def walk_images(
 
 
 def _image_entries(folder: bytes, ignored: Ignored | None) -> list[Found]:
-    found = []
+    rows = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if _is_folder(entry):
@@ -353,10 +351,10 @@ def _image_entries(folder: bytes, ignored: Ignored | None) -> list[Found]:
                 continue
             try:
                 status = entry.stat()
-                found.append((entry.name, status.st_size, status.st_mtime_ns))
+                rows.append((entry.name, status.st_size, status.st_mtime_ns))
             except OSError:
-                found.append((entry.name, 0, 0))
-    return sorted(found, key=lambda item: os.fsdecode(item[0]))
+                rows.append((entry.name, 0, 0))
+    return sorted(rows, key=lambda item: os.fsdecode(item[0]))
 
 
 def _is_folder(entry: os.DirEntry[bytes]) -> bool:
@@ -369,7 +367,7 @@ def _is_folder(entry: os.DirEntry[bytes]) -> bool:
 def _walk_folders(
     root: bytes, below: bytes, problems: list[Problem], nested: bool, ignored: Ignored | None
 ) -> Iterator[bytes]:
-    """``below`` and all folders under it; a link to a folder that contains it is left out."""
+    """Yield ``below`` and all folders under it, except a link to a folder that contains it."""
     stack: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(below, frozenset())]
     while stack:
         folder, parents = stack.pop()
@@ -398,10 +396,9 @@ def _folders_in(path: bytes) -> list[bytes]:
         return []  # listing its images fails the same way and reports it
 
 
-# ---- The source's files, on disk --------------------------------------------------------------------
-# Sets of many millions must not need memory in proportion.
-#
-# ``paths.bin`` has the paths' bytes back to back, ``files.bin`` one :data:`ENTRY` a file.
+# ---- The listing of a source's files, on disk -------------------------------------------------------
+# Sets of many millions of files must not need memory in proportion. ``paths.bin`` has the paths' bytes
+# back to back, ``files.bin`` one :data:`ENTRY` per file.
 
 ENTRY = np.dtype(
     [
@@ -416,7 +413,7 @@ _CHUNK = 8192  # files
 
 @dataclass(frozen=True)
 class Totals:
-    """What identifies a listing. ``content`` leaves the times out, ``times`` is their hash alone."""
+    """The identity of a listing: ``content`` leaves the times out, ``times`` is their hash alone."""
 
     files: int
     bytes: int
@@ -426,12 +423,12 @@ class Totals:
 
 
 class ListingWriter:
-    """Appends files in sample-id order and cuts them into shards on the way.
+    """A writer that appends files in sample-id order and cuts them into shards on the way.
 
     Args:
         folder: where ``paths.bin`` and ``files.bin`` are written.
-        shard_size: bytes a shard holds at most.
-        record_bytes: bytes of every record where that is known beforehand, else its file's size counts.
+        shard_size: most bytes per shard.
+        record_bytes: bytes of every record if known beforehand; else the file's size counts.
     """
 
     def __init__(self, folder: Path, shard_size: int, record_bytes: int | None = None) -> None:
@@ -447,7 +444,7 @@ class ListingWriter:
         self.shards: list[tuple[int, int, int]] = []  # first file, one past the last, bytes
 
     def add(self, path: bytes, size: int, mtime_ns: int, label: int) -> None:
-        """One file; its path is relative to the source's root."""
+        """Append one file; its path is relative to the source's root."""
         record = self._record_bytes or size
         if self.files > self._shard_start and self._shard_bytes + record > self._shard_size:
             self._cut()
@@ -461,7 +458,7 @@ class ListingWriter:
             self._flush()
 
     def finish(self) -> Totals:
-        """Writes what is left and closes the files."""
+        """Write what is left and close the files."""
         if self.files > self._shard_start:
             self._cut()
         self._flush()
@@ -471,7 +468,7 @@ class ListingWriter:
         return Totals(self.files, self.bytes, content, times.hexdigest(), self._newest)
 
     def close(self) -> None:
-        """Closes the files, whatever they hold."""
+        """Close the files, whatever they hold."""
         self._paths.close()
         self._files.close()
 
@@ -496,20 +493,20 @@ class ListingWriter:
 
 
 class Listing:
-    """Reads ranges of what :class:`ListingWriter` wrote."""
+    """A reader of ranges of what :class:`ListingWriter` wrote."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def sync(self) -> None:
-        """Make it survive a power cut: before anything says that it is there."""
+        """Make the listing survive a power cut, before anything says that it exists."""
         sync_files(self._folder / "paths.bin", self._folder / "files.bin")
 
     def __len__(self) -> int:
         return (self._folder / "files.bin").stat().st_size // ENTRY.itemsize
 
     def read(self, start: int, stop: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.void]]:
-        """Files ``[start, stop)``: their paths' bytes, and entries whose ``end`` counts from there."""
+        """Read files ``[start, stop)``: their paths' bytes, and entries whose ``end`` counts from there."""
         first = max(start - 1, 0)
         with open(self._folder / "files.bin", "rb") as file:
             file.seek(first * ENTRY.itemsize)
@@ -523,7 +520,7 @@ class Listing:
         return blob, rows
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[bytes, int, int, int]]:
-        """Path, size, mtime in ns and label of each file."""
+        """Yield path, size, mtime in ns and label of each file."""
         stop = len(self) if stop is None else min(stop, len(self))
         for begin in range(start, stop, _CHUNK):
             blob, entries = self.read(begin, min(begin + _CHUNK, stop))
@@ -533,7 +530,7 @@ class Listing:
                 position = end
 
 
-# ---- Reading source files into groups of records, by the core ---------------------------------------
+# ---- Source files in groups of records --------------------------------------------------------------
 
 GROUP_BYTES = 16 << 20  # of records in memory at a time; also an Arrow record batch
 GROUP_RECORDS = 1000
@@ -542,26 +539,26 @@ _SPAN = 4096  # listing entries read at a time
 
 @dataclass(frozen=True)
 class Group:
-    """Records back to back in ``data``; ``records["offset"]`` counts from its start. The memory is
-    reused for the next group."""
+    """Records back to back in ``data``, whose memory the next group reuses; ``records["offset"]`` counts
+    from its start."""
 
     data: npt.NDArray[np.uint8]
     records: npt.NDArray[np.void]  # RECORD
     keys: list[bytes]
-    files: int  # source files taken, failed ones among them
+    files: int  # source files taken, including failed ones
     source_bytes: int
     failures: list[tuple[bytes, str]] = field(default_factory=list)  # key, reason
     transcoded: int = 0  # progressive JPEGs that became baseline ones
-    coefficients: Mapping[str, Any] | None = None  # Tally.to_json() of the JPEGs, where they are to be such
+    coefficients: Mapping[str, Any] | None = None  # RecodeCounts.to_json() of JPEGs to recode
 
 
 def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
-    """A (n, 32) uint8 view of contiguous RECORD entries, as the core takes them."""
+    """Return a (n, 32) uint8 view of contiguous RECORD entries, as the core takes them."""
     return records.view(np.uint8).reshape(len(records), RECORD.itemsize)
 
 
 class _Buffer:
-    """The group's memory; grows for a file larger than it."""
+    """A group's memory, which grows for a file larger than it."""
 
     def __init__(self, size: int) -> None:
         self.data = np.empty(size, np.uint8)
@@ -573,7 +570,7 @@ class _Buffer:
 def read_groups(
     root: bytes, listing: Listing, start: int, stop: int, room: int = GROUP_BYTES
 ) -> Iterator[Group]:
-    """The files ``[start, stop)`` of a listing in groups of at most ``room`` bytes (or of one file)."""
+    """Yield the files ``[start, stop)`` of a listing in groups of at most ``room`` bytes (or of one file)."""
     buffer = _Buffer(room)
     while start < stop:
         names, entries = listing.read(start, min(start + _SPAN, stop))
@@ -605,13 +602,13 @@ def _read_group(
     bad = [(keys[i], reason.decode("utf-8", "backslashreplace")) for i, reason in failures]
     good = records["length"] > 0
     if bad:
-        keys = [key for key, whole in zip(keys, good.tolist(), strict=True) if whole]
+        keys = [key for key, is_good in zip(keys, good.tolist(), strict=True) if is_good]
     size = int(rows["size"][:taken].sum())
     return Group(buffer.data[:used], records[good], keys, taken, size, bad)
 
 
 def _keys(blob: bytes, ends: list[int]) -> tuple[list[bytes], list[int]]:
-    """Keys, and the positions of those that had to be percent-encoded."""
+    """Return keys, and the positions of those that had to be percent-encoded."""
     keys, escaped, begin = [], [], 0
     for position, end in enumerate(ends):
         path, begin = blob[begin:end], end

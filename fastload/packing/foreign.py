@@ -1,4 +1,4 @@
-"""Files of other programs, indexed in place: read by several processes, continued after a stop."""
+"""Files of other programs, indexed in place: read by several processes, resumed after a stop."""
 
 from __future__ import annotations
 
@@ -74,10 +74,9 @@ if TYPE_CHECKING:
     from fastload.packing.foreign_table import ForeignTable
 
 
-# ---- Indexing one file that others wrote ------------------------------------------------------------
-# Its part of the index, in this process or in several.
+# ---- Indexing one file of another program -----------------------------------------------------------
 
-#: The format of which all files are one table, read in their order.
+#: The format whose files are together one table, read in order.
 TABLE = "arrow"
 Source = Path | StoredTar
 
@@ -89,12 +88,12 @@ class IndexOptions:
     Args:
         column: the column or HDF5 dataset of the images; None: found by type and name.
         labels: a CSV or JSONL file of key and label, for files without labels.
-        fields: (name, kind) of what else files have, as ("seg.png", "mask"); "none" leaves it out.
+        fields: (name, kind) of the files' other fields, as ("seg.png", "mask"); "none" leaves one out.
         on_error: "raise" stops at records that are not images, "skip" leaves them out and lists them.
-        restart: replace another index that is there.
-        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
-        storage_options: of URLs: credentials, endpoint and so on.
-        num_proc: processes that read files; None: one a CPU, fewer for small files, one for tables.
+        restart: replace another existing index.
+        entries: pixels between the JPEGs' entry points; 0: one per row of MCUs; None: make none.
+        storage_options: options of URLs' stores, such as credentials and endpoint.
+        num_proc: processes that read files; None: one per CPU, fewer for small files, one for tables.
     """
 
     column: str | None = None
@@ -111,7 +110,7 @@ class IndexOptions:
 class IndexJob:
     """All that a process needs to index any of the files.
 
-    What is known of each goes to a part file, whose ``facts`` say what must be the same in all.
+    A part file has what is known of each; its ``facts`` say what must be the same in all.
     """
 
     format_name: str
@@ -121,11 +120,11 @@ class IndexJob:
     kinds: Kinds
 
     def part_path(self, number: int) -> Path:
-        """Where the part of a file is."""
+        """Return where the part of a file is."""
         return self.work / f"{number}.part"
 
     def is_finished(self, number: int) -> bool:
-        """Whether the part of a file is there, and the file as it was then."""
+        """Whether the part of a file exists, and the file is unchanged since."""
         path, shard = self.part_path(number), self.shards[number]
         if self.format_name == TABLE or not exists(path):
             return False
@@ -136,15 +135,15 @@ class IndexJob:
             return False
 
     def claim(self, number: int) -> Claim | None:
-        """The right to index a file: who holds the folder has it."""
+        """Claim the right to index a file, which the holder of the folder has."""
         return NoClaim()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Index a file.
 
         Raises:
-            FormatError: one of another kind, or records in it that are no plain byte ranges.
-            PackError: records that are not images; the file was changed meanwhile.
+            FormatError: it is of another kind, or its records are no plain byte ranges.
+            PackError: records are not images, or the file was changed meanwhile.
         """
         path = self.shards[number]
         state = [path.size, 0] if isinstance(path, StoredTar) else self._state(path)
@@ -164,10 +163,10 @@ class IndexJob:
         part.write(self.part_path(number))
 
     def discard(self, number: int) -> None:
-        """Nothing is left of a file before its part is written."""
+        """Do nothing, as a file leaves nothing before its part is written."""
 
     def data_file(self, path: Source) -> str:
-        """Where the records of a file are, as the manifest says it."""
+        """Return where the records of a file are, as the manifest says it."""
         if isinstance(path, StoredTar):
             return str(path)
         return str((self._format.data_file(path) if is_dir(path) else path).resolve())
@@ -185,7 +184,7 @@ class IndexJob:
     def _columns(self) -> ForeignTable | None:
         if self.format_name != TABLE:
             return None
-        from fastload.packing.foreign_table import foreign_table  # and with it pyarrow
+        from fastload.packing.foreign_table import foreign_table  # imports pyarrow
 
         tables = [shard for shard in self.shards if isinstance(shard, Path)]
         return foreign_table(tables, dict(self.options.fields), self.options.column)
@@ -198,11 +197,11 @@ class IndexJob:
             return
         with path.here(self.work / f"{number}.tar") as copy:
             if format_of_file(copy) != self.format_name:
-                raise FormatError(f"{path} is no tar, of which alone an index by URL can be.")
+                raise FormatError(f"{path} is not a tar; only tars can be indexed by URL.")
             yield copy
 
     def _part(self, path: Source, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
-        """What is found in a file of that state whose records are in ``file``."""
+        """Return the part of a file in that state whose records are in ``file``."""
         size, ns = state
         entries, failures = described(file, foreign)
         refuse_unfit(file, foreign, entries, failures, self.kinds)
@@ -220,7 +219,7 @@ class IndexJob:
         entries["label"] = self._labels(path, foreign, keys)
         entries["flags"][[escaped for _, escaped in own]] |= ESCAPED
         good = entries["length"] > 0
-        names = [key for (key, _), whole in zip(own, good.tolist(), strict=True) if whole]
+        names = [key for (key, _), is_good in zip(own, good.tolist(), strict=True) if is_good]
         picture = Field(foreign.name, foreign.kind or Image())
         facts = {
             "ns": ns,
@@ -241,11 +240,11 @@ class IndexJob:
         labels = foreign.labels if foreign.labels is not None else np.full(len(keys), -1, np.int64)
         limit = len(foreign.classes) or np.iinfo(np.int32).max
         if len(labels) != len(keys) or (len(labels) and not -1 <= labels.min() <= labels.max() < limit):
-            raise FormatError(f"{path}: there are labels outside [-1, {limit}), or not one a record.")
+            raise FormatError(f"{path}: there are labels outside [-1, {limit}), or not one per record.")
         return labels
 
     def _state(self, path: Path) -> list[int]:
-        """Bytes of a file of this machine, and when it was written."""
+        """Return the bytes of a file of this machine, and its modification time."""
         status = os.stat(self.data_file(path))
         return [status.st_size, status.st_mtime_ns]
 
@@ -261,11 +260,10 @@ def _own_keys(path: Source, foreign: Foreign) -> list[tuple[bytes, bool]]:
     return [key_of(f"{path.stem}/{i:08d}") for i in range(len(foreign.located.offsets))]
 
 
-# ---- What an earlier ``fastload index`` left in its folder ------------------------------------------
-# This very index, another one, or half of one.
+# ---- The remains of an earlier ``fastload index`` in its folder -------------------------------------
 
 _BEGUN = "index.json"  # in the work folder: what an index was asked to do
-_CHUNK = 1 << 12  # records checked in one call
+_CHUNK = 1 << 12  # records checked per call
 
 
 def index_identity(
@@ -275,11 +273,11 @@ def index_identity(
     fields: Sequence[tuple[str, str]] = (),
     contents: str = "",
 ) -> dict[str, Any]:
-    """What decides an index besides the files' bytes; JSON values only.
+    """Return what decides an index besides the files' bytes, as JSON values.
 
     Args:
-        paths: the files'. column, labels, fields: of ``IndexOptions``.
-        contents: of files in a store: what changes when their bytes do.
+        paths: the files' paths. column, labels, fields: see ``IndexOptions``.
+        contents: for files in a store, a text that changes when their bytes do.
 
     Raises:
         OSError: the file of labels cannot be read.
@@ -295,17 +293,17 @@ def index_identity(
 
 
 def earlier_index(folder: Path, identity: Mapping[str, Any], on_error: str, restart: bool) -> Manifest | None:
-    """The manifest of this very index if the folder holds it, complete. Else None, and a work folder with
-    what this very index has left unfinished; what another one left, or one to be replaced, is gone.
+    """Return the manifest if the folder holds this very index, complete. Else return None and leave a work
+    folder with the unfinished parts of this very index; those of another one, or of one to replace, are gone.
 
     Args:
-        folder: where the index goes; the caller holds its lock.
+        folder: the index's folder; the caller holds its lock.
         identity: see :func:`index_identity`.
-        on_error: of ``IndexOptions``.
-        restart: replace an index that is there.
+        on_error: see ``IndexOptions``.
+        restart: replace an existing index.
 
     Raises:
-        PackError: the folder holds something else: another index, a packed dataset, other files.
+        PackError: the folder holds another index, a packed dataset, or other files.
     """
     output = OutputFolder(folder)
     state = output.state()
@@ -324,22 +322,22 @@ def earlier_index(folder: Path, identity: Mapping[str, Any], on_error: str, rest
             output.tidy()
             return manifest
     begun = state == "unfinished" and not restart and _begun(output.work, identity)
-    # What was finished under "raise" has no bad records, and is what "skip" gives.
+    # What was finished under "raise" has no bad records, so "skip" would give the same.
     if not begun or begun not in ("raise", on_error):
         output.discard()
         output.work.mkdir()
-    said = output.work / _BEGUN
-    temporary_of(said).write_text(json.dumps({**identity, "on_error": on_error}), encoding="utf-8")
-    publish(temporary_of(said), said)
+    record = output.work / _BEGUN
+    temporary_of(record).write_text(json.dumps({**identity, "on_error": on_error}), encoding="utf-8")
+    publish(temporary_of(record), record)
     return None
 
 
 def _begun(work: Path, identity: Mapping[str, Any]) -> str | None:
-    """How the unfinished index in this work folder takes bad records; None: it is another one."""
+    """Return how the unfinished index in this work folder takes bad records; None: it is another one."""
     try:
-        found = json.loads((work / _BEGUN).read_text(encoding="utf-8"))
-        on_error = found.pop("on_error")
-        return str(on_error) if found == identity else None
+        record = json.loads((work / _BEGUN).read_text(encoding="utf-8"))
+        on_error = record.pop("on_error")
+        return str(on_error) if record == identity else None
     except (OSError, ValueError, AttributeError, KeyError, RecursionError):
         return None
 
@@ -358,7 +356,7 @@ def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -
 
 
 def _changed_file(folder: Path, manifest: Manifest) -> str | None:
-    """Which indexed file is another one now. One with a newer time is read: it may have been touched only."""
+    """Return how an indexed file has changed; one with a newer time is read, as it may only be touched."""
     written_ns = (folder / MANIFEST_NAME).stat().st_mtime_ns
     for number, shard in enumerate(manifest.shards):
         try:
@@ -386,7 +384,6 @@ def _same_records(folder: Path, number: int, file: str) -> bool:
 
 
 # ---- ``fastload index`` -----------------------------------------------------------------------------
-# Our index over files that others wrote (Arrow, tars and others), in place.
 
 
 def index_files(
@@ -396,18 +393,17 @@ def index_files(
     observer: Observer | None = None,
     made: Maker | None = None,
 ) -> Manifest:
-    """Index shards where they lie; ``output`` gets the index and a manifest with their paths or URLs.
+    """Index shards in place; ``output`` gets the index and a manifest with their paths or URLs.
 
-    Each tar in a store is fetched once, and again by parts for the entry points. The same files give the same
+    Each tar in a store is fetched once, and again in parts for the entry points. The same files give the same
     bytes, for any ``num_proc``.
 
-    Interrupted at any moment, or stopped by an error, the same call goes on with the files that are missing
-    (of tables it begins anew); of an index that is complete it makes the entry points that are missing, and
-    nothing else. ``made``: as in :func:`ensure_entries`.
+    After an interruption or an error, the same call resumes with the missing files (tables start over); for a
+    complete index it only makes the missing entry points. ``made``: as in :func:`ensure_entries`.
 
     Raises:
-        FormatError: a file of unknown kind, or records in it that are no plain byte ranges.
-        PackError: records that are not images; an ``output`` that is in use, or cannot be written.
+        FormatError: a file is of unknown kind, or its records are no plain byte ranges.
+        PackError: records are not images, or ``output`` is in use or cannot be written.
     """
     options = options or IndexOptions()
     shards, format_name = _found([str(path) for given in paths for path in braced(given)], options)
@@ -423,7 +419,7 @@ def index_files(
 
 
 def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[Source], str]:
-    """The files that paths or URLs stand for, and their format."""
+    """Return the files that paths or URLs stand for, and their format."""
     stored = [path for path in paths if is_url(path)]
     if stored:
         if len(stored) < len(paths):
@@ -432,7 +428,7 @@ def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[Source], s
             )
         return tars_at(stored, options.storage_options), "tar"
     refuse_options(", ".join(paths), options.storage_options)
-    shards = [found for path in paths for found in find_shards(Path(path))]
+    shards = [shard for path in paths for shard in find_shards(Path(path))]
     formats = sorted({format_of_file(path) for path in shards})
     if not shards:
         raise PackError(f"nothing to index in {', '.join(paths)}.")
@@ -460,7 +456,7 @@ def _index_into(
             _index_missing(job, folder, observer or Observer())
             manifest = _Indexer(job).run(folder, identity)
         except BaseException:
-            job.tidy()  # terminated processes have not
+            job.tidy()  # terminated processes do not
             if not any(job.work.glob("*.part")):
                 OutputFolder(folder).discard()
             raise
@@ -489,10 +485,10 @@ def _bytes_of(job: IndexJob, path: Path) -> int:
 
 
 def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
-    """What users said about fields.
+    """Return the kinds that users gave for fields.
 
     Raises:
-        PackError: no legal kinds, or a format whose files have no fields here.
+        PackError: a kind is not legal, or files of the format have no fields here.
     """
     if fields and not INDEXED[format_name]:
         able = ", ".join(name for name, has_fields in INDEXED.items() if has_fields)
@@ -500,7 +496,7 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
             f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
             "'fastload pack' takes all fields."
         )
-    if format_name == TABLE:  # whose columns are told as pack's are
+    if format_name == TABLE:  # its columns are told as in pack
         return {}
     try:
         return {name: None if words.strip() == "none" else kind_of(words) for name, words in fields}
@@ -515,14 +511,14 @@ def index_entries(
     made: Maker | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Make the entry points of a packed or indexed dataset anew, or remove them (``spacing`` None).
+    """Remake the entry points of a packed or indexed dataset, or remove them (``spacing`` None).
 
     ``made``, ``storage_options``: as in :func:`ensure_entries`.
 
     Raises:
-        FormatError: not a dataset.
+        FormatError: the folder is not a dataset.
         PackError: another process is packing it, or the disk is full.
-        ChecksumError: a damaged record.
+        ChecksumError: a record is damaged.
     """
     place = Path(folder).absolute()
     dataset = PackedFiles(place, entries=False, storage_options=storage_options)
@@ -539,7 +535,7 @@ def index_entries(
 
 
 class _Indexer:
-    """Joins what is known of the files, in their order."""
+    """Joins the files' parts, in order."""
 
     def __init__(self, job: IndexJob) -> None:
         self._job = job
@@ -578,12 +574,12 @@ class _Indexer:
         return manifest
 
     def part(self, number: int) -> ShardPart:
-        """What was found in one file."""
+        """Read what was found in one file."""
         return ShardPart.read(self._job.part_path(number))
 
     def keys(self, named: bool) -> Iterator[list[bytes]]:
-        """The keys of each file: its own names where all are different, else the file's name before them, or
-        before the position."""
+        """Yield the keys of each file: its own names if all are different, else the file's name followed by
+        them, or by the position."""
         for number, path in enumerate(self._job.shards):
             keys, stem = self.part(number).keys, os.fsencode(path.stem)
             if named:

@@ -33,41 +33,41 @@ from fastload.shard.formats import Foreign
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ColumnFile, column_name
 
-# ---- The fields that files of others have besides a picture and a label, and their columns ----------
+# ---- Fields of other programs' files besides picture and label, and their columns -------------------
 
 
 def field_of(entry: Mapping[str, Any]) -> Field:
-    """The field of which ``to_json`` gave this."""
+    """Return the field of which ``to_json`` gave this."""
     return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
 
 
 def kind_in_set(name: str, kind: Kind, asked: Container[str]) -> Kind:
-    """What a field becomes; pictures of which nobody said more are what its name says."""
+    """Return what a field becomes; pictures of which users said nothing are what their name says."""
     return picture_kind(name, ()) if kind == Image() and name not in asked else kind
 
 
 class ForeignFields:
-    """The fields of all files, and in which of each file's chunks their values are.
+    """The fields of all files, and where each file's chunks have their values.
 
     Args:
-        part: the path of the part of the file of a number.
+        part: returns the path of a file's part, by its number.
         asked: kinds that users gave.
-        loose: whether a value that is text, JSON or bytes may be missing in all of a file.
+        loose: whether text, JSON or bytes may be missing in a whole file.
     """
 
     def __init__(self, part: Callable[[int], Path], asked: Mapping[str, Kind | None], loose: bool) -> None:
         self._part, self._asked, self._loose = part, asked, loose
         self._picture: tuple[str, Kind] | None = None
         self._fields: dict[str, Field] = {}
-        self._places: list[dict[str, int]] = []  # of each file: its fields' chunks
+        self._places: list[dict[str, int]] = []  # per file: its fields' chunks
         self._counts: list[int] = []
         self._paths: list[object] = []
 
     def add(self, path: object, first: Field, further: Sequence[Field], count: int) -> None:
-        """The next file, of which ``count`` records are good; its part has a chunk of each further field.
+        """Add the next file, with ``count`` good records; its part has a chunk of each further field.
 
         Raises:
-            FormatError: its fields are not those of the files before.
+            FormatError: its fields differ from those of the files before.
         """
         self._places.append({field.name: place for place, field in enumerate(further)})
         self._counts.append(count)
@@ -87,10 +87,10 @@ class ForeignFields:
                 raise FormatError(f"{path} has another kind of {field.name!r} than the files before it.")
 
     def schema(self, label: Label | None) -> Schema | None:
-        """The fields of samples; None: an image and a label, and nothing else.
+        """Return the fields of samples; None: only an image and a label.
 
         Raises:
-            FormatError: files lack fields that others have; no legal fields.
+            FormatError: files lack fields that others have, or the fields are not legal.
         """
         name, kind = self._picture or ("image", Image())
         if not self._fields and (name, kind) == ("image", Image()):
@@ -109,7 +109,7 @@ class ForeignFields:
             raise FormatError(f"these files' fields make no samples: {error}") from None
 
     def write(self, folder: Path, schema: Schema) -> dict[str, ColumnFile]:
-        """The columns; a file's number in the index is its place."""
+        """Write the columns; a file's number in the index is its position."""
         count = sum(self._counts)
         return {
             field.name: write_column(folder / column_name(position), field, count, **self._column(field))
@@ -123,7 +123,7 @@ class ForeignFields:
         return self._loose and self._fields[name].kind.name in ("text", "json", "bytes")
 
     def _column(self, field: Field) -> dict[str, Iterable[Any]]:
-        """What ``write_column`` takes for a field."""
+        """Return the arguments that ``write_column`` takes for a field."""
 
         def records(number: int, chunk: Chunk) -> Any:
             assert chunk.records is not None
@@ -153,7 +153,7 @@ class ForeignFields:
 
 
 class _Each:
-    """What ``make`` gives of each file's chunk; walked as often as need be, one file in memory at a time."""
+    """The results of ``make`` for each file's chunk; iterable any number of times, with one in memory."""
 
     def __init__(
         self,
@@ -167,9 +167,9 @@ class _Each:
         return (self._make(number, chunk) for number, chunk in self._chunks(self._name))
 
 
-# ---- What ``fastload index`` makes of the records of one file that others wrote ---------------------
+# ---- Records of one file of another program, for the index ------------------------------------------
 
-_CHUNK = 512  # records described in one call
+_CHUNK = 512  # records described per call
 _MOST = np.iinfo(np.uint32).max
 
 
@@ -182,7 +182,7 @@ class LabelTable:
         self._numbers = {key: labels.number(label) for key, label in read_table(path)}
 
     def label(self, key: str, file: object) -> int:
-        """The label of one key.
+        """Return the label of one key.
 
         Raises:
             PackError: the table does not have it.
@@ -194,8 +194,8 @@ class LabelTable:
 
 
 def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[int, str]]:
-    """Index entries of all records, and those that are none, with reasons (length 0). The entries of further
-    pictures are filled in likewise."""
+    """Return index entries of all records, and reasons for those that are no pictures (length 0). The
+    entries of further pictures are filled in likewise."""
     located = foreign.located
     records = np.zeros(len(located.offsets), RECORD)
     records["offset"] = located.offsets
@@ -207,8 +207,8 @@ def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[
         failures.setdefault(number, reason)
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
-            found = _describe(file, values.chunk.records, values.chunk.lengths)
-            for number, reason in found.items():
+            problems = _describe(file, values.chunk.records, values.chunk.lengths)
+            for number, reason in problems.items():
                 failures.setdefault(number, f"field {name!r}: {reason}")
     for number in failures:
         records["length"][number] = 0
@@ -222,21 +222,21 @@ def refuse_unfit(
     failures: dict[int, str],
     asked: Container[str],
 ) -> None:
-    """Add the pictures that cannot be opened as their field says to those that are none.
+    """Add the pictures that cannot be opened as their field says to the failures.
 
     Args:
-        file, foreign: what they are of.
-        records, failures: as :func:`described` gives them.
+        file, foreign: what they belong to.
+        records, failures: as :func:`described` returns them.
         asked: the fields whose kinds users gave.
     """
     kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
-    found = dict(_unfit(file, records, kind))
+    misfits = dict(_unfit(file, records, kind))
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
             kind = kind_in_set(name, values.field.kind, asked)
             for number, reason in _unfit(file, values.chunk.records, kind):
-                found.setdefault(number, f"field {name!r}: {reason}")
-    for number, reason in found.items():
+                misfits.setdefault(number, f"field {name!r}: {reason}")
+    for number, reason in misfits.items():
         failures.setdefault(number, reason)
         records["length"][number] = 0
 
@@ -245,14 +245,14 @@ def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np
     records["length"] = np.minimum(lengths, np.uint64(_MOST))
     failures = {}
     for start in range(0, len(records), _CHUNK):
-        found = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
-        for number, reason in found:
+        problems = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
+        for number, reason in problems:
             failures[start + number] = reason.decode("utf-8", "backslashreplace")
     return failures
 
 
 def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> Iterator[tuple[int, str]]:
-    """The pictures that cannot be opened as their field says, and why."""
+    """Yield the pictures that cannot be opened as their field says, and why."""
     if not isinstance(kind, (Image, Mask)) or is_any(kind):
         return
     with open(file, "rb") as opened:
@@ -266,7 +266,7 @@ def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> Iterator[tu
 
 
 def kept(chunk: Chunk, good: npt.NDArray[np.bool_]) -> Chunk:
-    """The values of the records for which ``good`` is true."""
+    """Return the values of the records for which ``good`` is true."""
     lengths = chunk.lengths[good]
     if chunk.records is not None:
         return Chunk(chunk.data, lengths, chunk.records[good])
@@ -274,7 +274,7 @@ def kept(chunk: Chunk, good: npt.NDArray[np.bool_]) -> Chunk:
 
 
 def key_of(name: str) -> tuple[bytes, bool]:
-    """The key of a record's name in its file, and whether it had to be percent-encoded."""
+    """Return the key of a record's name in its file, and whether it had to be percent-encoded."""
     try:
         return encode_key(name.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
@@ -282,7 +282,7 @@ def key_of(name: str) -> tuple[bytes, bool]:
 
 
 def bad_records(failed: Sequence[tuple[str, int, str]], keys: Sequence[str]) -> str:
-    """The message about records of one file, as (file name, position, reason)."""
+    """Return the message about records of one file, as (file name, position, reason)."""
     lines = [f"  {name}, record {i} ({keys[i]}): {reason}" for name, i, reason in failed[:MAX_LISTED]]
     reasons = Counter(reason for _, _, reason in failed)
     more = f"\n  ... {len(failed)} in all" if len(failed) > MAX_LISTED else ""

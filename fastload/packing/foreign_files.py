@@ -1,4 +1,4 @@
-"""Which files of other programs a path names, on disk or in a store, and their format."""
+"""Files of other programs that a path or URL names, on disk or in a store, and their format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fastload.shard.mds import INDEX, shards_of
 from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES
 from fastload.shard.tar import BLOCK, is_tar
 
-# ---- Which files of others a path stands for, and of which format they are --------------------------
+# ---- The files that a path stands for, and their format ---------------------------------------------
 
 _BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{},]*(?:,[^{},]*)+))\}")
 _MOST_BRACED = 1_000_000
@@ -38,11 +38,11 @@ _COMPRESSED = {
 
 
 def braced(given: str | os.PathLike[str]) -> list[str]:
-    """The paths or URLs that ``{000..099}`` and ``{a,b}`` in one stand for, as in WebDataset's and a shell's
-    words; the path itself where there is such a file.
+    """Expand ``{000..099}`` and ``{a,b}`` in a path or URL, like WebDataset and shells; return the path
+    itself if there is such a file.
 
     Raises:
-        FormatError: a range without end, or too many files.
+        FormatError: a range has no end, or there are too many files.
     """
     text = os.fspath(given)
     match = _BRACES.search(text)
@@ -66,10 +66,10 @@ def braced(given: str | os.PathLike[str]) -> list[str]:
 
 
 def find_shards(path: Path) -> list[Path]:
-    """The shard files that ``path`` stands for: itself, or those of an HF or MDS dataset or of a folder.
+    """Return the shard files that ``path`` stands for: itself, or those of an HF or MDS dataset or a folder.
 
     Raises:
-        FormatError: nothing there, or an HF folder that must be opened otherwise.
+        FormatError: there are none, or an HF folder must be opened otherwise.
     """
     if not exists(path):
         raise FormatError(f"{path} does not exist.")
@@ -81,19 +81,19 @@ def find_shards(path: Path) -> list[Path]:
         return _hf_shards(path)
     if exists(path / INDEX):
         return [shard.absolute() for shard in shards_of(path)]
-    there = [p.absolute() for p in path.iterdir() if p.name[0] != "."]
-    found = sorted(p for p in there if p.suffix.lower() in INDEXED)
-    tars = {p.stem for p in found if p.suffix.lower() == ".tar"}
-    if any(p.suffix.lower() == ".parquet" and p.stem not in tars for p in there):  # img2dataset has one a tar
+    visible = [p.absolute() for p in path.iterdir() if p.name[0] != "."]
+    shards = sorted(p for p in visible if p.suffix.lower() in INDEXED)
+    tars = {p.stem for p in shards if p.suffix.lower() == ".tar"}
+    if any(p.suffix.lower() == ".parquet" and p.stem not in tars for p in visible):  # img2dataset: one a tar
         raise _is_parquet(path)
-    splits = by_split(found)
+    splits = by_split(shards)
     if len(splits) > 1:
         first = next(iter(splits.values()))[0].name
         raise FormatError(
             f"{path} holds files of several splits by their names ({', '.join(map(repr, splits))}, as "
             f"{first}); index the files of each apart."
         )
-    if not found:
+    if not shards:
         parts = sorted(p.name for p in path.iterdir() if is_dir(p) and is_split(p.name))
         if parts:
             raise FormatError(f"{path} holds several splits; index {path / parts[0]} and the others apart.")
@@ -103,11 +103,11 @@ def find_shards(path: Path) -> list[Path]:
         below = next((p for p in sorted(path.iterdir()) if _has_shards(p)), None)
         more = f" itself; index {below}" if below is not None else ""
         raise FormatError(f"{path} holds no {', '.join(INDEXED)} files{more}.")
-    return found
+    return shards
 
 
 def _has_shards(path: Path) -> bool:
-    """Whether a folder holds what can be indexed, for a message."""
+    """Whether a folder holds files that can be indexed, for a message."""
     if not is_dir(path):
         return False
     known, suffixes = (INDEX, "state.json", "data.mdb"), (*INDEXED, *TABLES)
@@ -115,13 +115,13 @@ def _has_shards(path: Path) -> bool:
 
 
 def by_split(paths: Sequence[Path]) -> dict[str, list[Path]]:
-    """Files by the split that a word of their names says, as in ``set-train-000.tar`` or
-    ``val-00001-of-00004.parquet``; where that is not two at least, all under ``""``."""
-    found: dict[str, list[Path]] = {}
+    """Group files by the split that a word of their names says, as in ``set-train-000.tar`` or
+    ``val-00001-of-00004.parquet``; all under ``""`` if there are not at least two."""
+    splits: dict[str, list[Path]] = {}
     for path in paths:
         words = re.split(r"[^a-z]+", path.name.partition(".")[0].lower())
-        found.setdefault(next(filter(is_split, words), ""), []).append(path)
-    return found if len(found.keys() - {""}) > 1 else {"": list(paths)}
+        splits.setdefault(next(filter(is_split, words), ""), []).append(path)
+    return splits if len(splits.keys() - {""}) > 1 else {"": list(paths)}
 
 
 def _hf_shards(path: Path) -> list[Path]:
@@ -138,14 +138,14 @@ def _hf_shards(path: Path) -> list[Path]:
 
 
 def format_of_file(path: Path) -> str:
-    """The format by the file's first bytes.
+    """Return the format by the file's first bytes.
 
     Raises:
-        FormatError: none that can be indexed.
+        FormatError: the format cannot be indexed.
     """
     if is_dir(path):
         return "lmdb"
-    if path.suffix.lower() == ".mds":  # has no first bytes of its own
+    if path.suffix.lower() == ".mds":  # it has no fixed first bytes
         return "mds"
     with open(path, "rb") as file:
         head = file.read(BLOCK)
@@ -171,7 +171,7 @@ def format_of_file(path: Path) -> str:
 
 
 def _word_of(path: Path) -> str:
-    """How a file is compressed."""
+    """Return how a file is compressed, in a word."""
     with open(path, "rb") as file:
         head = file.read(8)
     return next((word for magic, word in _COMPRESSED.items() if head.startswith(magic)), "compressed")
@@ -191,8 +191,7 @@ def _compressed(path: Path, word: str, source: Path) -> str:
     )
 
 
-# ---- Tars of others in a store ----------------------------------------------------------------------
-# Which a URL stands for, and each of them here for as long as it is indexed.
+# ---- Tars in a store, each copied here while it is indexed ------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,7 @@ class StoredTar:
 
     @property
     def stem(self) -> str:
-        """Likewise, without suffix."""
+        """The name without suffixes."""
         return PurePosixPath(self.name).stem
 
     def __str__(self) -> str:
@@ -219,11 +218,11 @@ class StoredTar:
 
     @contextmanager
     def here(self, path: Path) -> Iterator[Path]:
-        """A copy at ``path``, meanwhile; errors speak of the URL.
+        """Copy the tar to ``path`` for the duration of the context; errors name the URL.
 
         Raises:
-            RemoteError: the store does not give it.
-            PackError: it is another one by now.
+            RemoteError: the store does not deliver it.
+            PackError: it has changed meanwhile.
         """
         try:
             fetch_object(self.store, self.location.path, self.size, path)
@@ -242,27 +241,27 @@ class StoredTar:
 
 
 def tars_at(urls: Sequence[str], storage_options: Mapping[str, Any] | None) -> list[StoredTar]:
-    """The tars that URLs stand for: themselves, or those of a folder, by name.
+    """Return the tars that URLs stand for: themselves, or those of a folder, by name.
 
     Raises:
         PackError: they are in several stores.
         FormatError: there is none at one of the URLs, or something else.
-        RemoteError: the store does not tell.
+        RemoteError: the store does not answer.
     """
     places = [Location.parse(url) for url in urls]
     roots = dict.fromkeys(place.root for place in places)
     if len(roots) > 1:
         raise PackError(f"files of several stores cannot share an index: {', '.join(map(str, roots))}.")
     store = shared_store(places[0], storage_options)
-    found = [tar for place in places for tar in _below(place, store)]
+    tars = [tar for place in places for tar in _below(place, store)]
     with started_pool(THREADS, "look") as pool:
-        facts = list(pool.map(lambda place: store.head(place.path), found))
-    missing = next((place for place, fact in zip(found, facts, strict=True) if fact is None), None)
+        facts = list(pool.map(lambda place: store.head(place.path), tars))
+    missing = next((place for place, fact in zip(tars, facts, strict=True) if fact is None), None)
     if missing is not None:
         raise FormatError(f"{missing} does not exist.")
     return [
         StoredTar(place, store, fact.size, fact.etag)
-        for place, fact in zip(found, facts, strict=True)
+        for place, fact in zip(tars, facts, strict=True)
         if fact is not None
     ]
 
@@ -289,7 +288,7 @@ def _below(place: Location, store: Store) -> list[Location]:
 
 
 def contents_of(tars: Sequence[StoredTar]) -> str:
-    """What changes when one of these gets other contents."""
+    """Return a digest that changes when one of these gets other contents."""
     hashed = hashlib.blake2b(digest_size=16)
     for tar in tars:
         hashed.update(repr((tar.size, tar.etag)).encode())

@@ -19,17 +19,17 @@ from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Located, Readable, Values, damage_reported
 from fastload.shard.index import RECORD
 
-# ---- The columns beside the pictures of Arrow files of others, as ``pack`` takes a table's ----------
+# ---- The columns beside the pictures of other programs' Arrow files, as in ``pack`` -----------------
 
 
 def foreign_table(
     shards: Sequence[Path], fields: Mapping[str, str], column: str | None
 ) -> ForeignTable | None:
-    """The table that these files are; None: one of which the picture and the label are wanted alone, which
-    is so unless they have objects or their fields are named.
+    """Return the table that these files are; None: only its picture and label are wanted, which is so
+    unless it has objects or its fields are named.
 
     Raises:
-        PackError: columns that no field can hold, or files of different columns.
+        PackError: no field can hold a column, or the files have different columns.
     """
     if not fields and not _has_objects(shards[0]):
         return None
@@ -46,7 +46,7 @@ def _opened(rows: ArrowRows, fields: Mapping[str, str], column: str | None) -> F
 
 
 def _has_objects(path: Path) -> bool:
-    """Whether an Arrow file has a column of objects; reads its schema alone."""
+    """Whether an Arrow file has a column of objects; reads only its schema."""
     with damage_reported(path, "Arrow IPC stream or file"), pa.memory_map(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
@@ -55,20 +55,20 @@ def _has_objects(path: Path) -> bool:
 
 
 class ForeignTable:
-    """See :func:`foreign_table`; the files are asked for in their order."""
+    """The table of :func:`foreign_table`; the files must be asked for in order."""
 
     def __init__(self, rows: ArrowRows, fields: Mapping[str, str]) -> None:
         self._table = open_table(rows, told_by(fields))
         self._start = 0
 
     def completed(self, path: Path, foreign: Foreign, column: str | None, module: Readable) -> Foreign:
-        """What the next file says, with its fields.
+        """Return what the next file says, with its fields.
 
         Args:
             path: the file.
-            foreign: what is known of it by ``module``.
-            column: of the pictures in the index; None: the first.
-            module: its format's.
+            foreign: what ``module`` knows of it.
+            column: the column of the pictures in the index; None: the first.
+            module: the module of its format.
         """
         with damage_reported(path, "table"):
             return self._completed(path, foreign, column, module)
@@ -88,12 +88,12 @@ class ForeignTable:
                 if isinstance(sample, PartialSample):
                     lessened[number] = sample.left_out
                     sample = sample.sample
-                found = {name: schema[name].encode(sample[name]) for name in values}
-                schema.check_rows([found.get(name) for name in schema.names])
+                encoded = {name: schema[name].encode(sample[name]) for name in values}
+                schema.check_rows([encoded.get(name) for name in schema.names])
             except (ValueError, TypeError) as error:
                 bad.setdefault(number, str(error).removesuffix("."))
-                found = {name: _blank(schema[name]) for name in values}
-            for name, data in found.items():
+                encoded = {name: _blank(schema[name]) for name in values}
+            for name, data in encoded.items():
                 values[name].append(data)
         self._start += count
         fields = {}
@@ -113,7 +113,7 @@ class ForeignTable:
 
 
 def _blank(field: Field) -> bytes:
-    """In place of the value of a record that is left out."""
+    """Return the stand-in for the value of a record that is left out."""
     return bytes(field.item_bytes) if field.storage == "fixed" else b""
 
 

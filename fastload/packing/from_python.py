@@ -1,4 +1,4 @@
-"""``fastload.pack``: samples of any fields into a packed dataset."""
+"""``fastload.pack``: packs samples of any fields into a dataset."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fastload.sample.schema import Schema
 
 
 class _Spoken(Observer):
-    """Says on stderr what its user must know."""
+    """An observer that prints to stderr what the user must know."""
 
     def said(self, place: Place, text: str) -> None:
         say(f"{place}: {text}")
 
 
 def _say_found(result: PackResult, guessed: bool) -> None:
-    """Says on stderr what was found in a source, and what of it was not packed as it is."""
+    """Print to stderr what a source contains, and what of it was not packed as it is."""
     manifest = result.manifest
     lines = [f"schema, found in the source: {manifest.schema}"] if guessed and manifest.fields else []
     lines += [*result.notes, *ignored_words(manifest.ignored)]
@@ -64,53 +64,53 @@ def pack(
 ) -> PackResult | list[PackResult]:
     """Pack samples of any fields into ``output``.
 
-    The same samples give the same bytes, for any ``num_proc``. A pack that was interrupted leaves nothing
-    that could be taken for a dataset; with samples that can be asked by position, the same call goes on where
-    it was, and of a pack that is complete it only gives the result.
+    The same samples give the same bytes, for any ``num_proc``. An interrupted pack leaves nothing that could
+    be taken for a dataset. If samples can be asked for by position, the same call resumes the pack; if it is
+    already complete, the call only returns its result.
 
     Args:
-        samples: an iterable of dicts of values by field name; or, to be resumable and packed by several
-            processes, something with ``__getitem__`` and ``__len__``, as torch's map-style datasets have.
+        samples: an iterable of dicts of values by field name. Something with ``__getitem__`` and ``__len__``,
+            like torch's map-style datasets, can also be resumed and packed by several processes.
             Pictures are paths, bytes of image files, ``{"bytes", "path"}``, PIL images, or arrays (height,
-            width) or (height, width, channels); other values what :meth:`fastload.Field.encode` takes. Or a
-            path: a folder of images, annotated or not, or a table, which is packed as ``fastload pack`` does.
-        output: the folder to make.
+            width) or (height, width, channels); other values are what :meth:`fastload.Field.encode` takes.
+            Or a path: a folder of images, annotated or not, or a table, packed as ``fastload pack`` does.
+        output: the folder to create.
         schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
-            Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed, from all
+            Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed from all
             rows of a table, or from a few samples, and printed.
         format: "arrow", "lmdb" or "hdf5".
-        shard_size: bytes of samples a shard holds at most, or a size as "256MB".
+        shard_size: most bytes of samples per shard, or a size like "256MB".
         num_proc: processes that make samples; None: this one. With several, samples must pickle, and a script
             must have ``if __name__ == "__main__":``.
-        limit: pack only this number of samples, the first ones.
+        limit: pack only the first this many samples.
         on_error: "raise" stops at samples that cannot be packed, "skip" leaves them out and lists them in
             ``skipped.jsonl``.
         restart: throw away an unfinished or finished pack in the output folder.
-        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
-        max_side: images and masks whose longer side has more pixels are scaled down to it: images of 8 bits
-            as JPEG, others without loss, masks by nearest pixels. What is in pixels of the first image
-            (boxes, keypoints, polygons) scales with it.
-        quality: of those JPEGs, 1 to 100.
-        baseline: progressive JPEGs are stored as baseline ones of the same pixels.
-        coefficients: "fast" or "small": JPEGs are stored as coefficient records, which decode to the same
-            pixels in less than half of the time, and can be turned back into byte-identical files.
-        raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
-        size: with ``raw``, (width, height) that every image and mask is scaled to.
-        as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)
-            or "wds" (WebDataset tars, compressed ones too); of a folder of images, whether its folders are
+        entries: pixels between the JPEGs' entry points; 0: one per row of MCUs; None: make none.
+        max_side: images and masks whose longer side has more pixels are scaled down to it: 8-bit images
+            as JPEG, others losslessly, masks by nearest pixels. Values in pixels of the first image
+            (boxes, keypoints, polygons) scale with it.
+        quality: the quality of those JPEGs, 1 to 100.
+        baseline: store progressive JPEGs as baseline JPEGs with the same pixels.
+        coefficients: "fast" or "small": store JPEGs as coefficient records, which decode to the same
+            pixels in less than half the time, and can be converted back into byte-identical files.
+        raw: store images as pixels; with any ``max_side``, without JPEG's loss.
+        size: with ``raw``, the (width, height) that every image and mask is scaled to.
+        as_: what a path is, where that is not detected: "coco", "yolo", "voc", "pairs" (images beside masks)
+            or "wds" (WebDataset tars, compressed or not); for a folder of images, whether its folders are
             "classes" or "splits".
-        annotations: of a folder of images, the files of annotations.
-        masks: of a folder of images, the folder of their masks.
-        exif: images that EXIF turns, beside annotations in numbers: "refuse", or "ignore", where the
-            annotations are of the pixels as stored.
-        observer: hears how far it is.
+        annotations: the annotation files of a folder of images.
+        masks: the folder of masks of a folder of images.
+        exif: what to do with images that EXIF turns if annotations are in pixels: "refuse", or "ignore"
+            if the annotations are of the pixels as stored.
+        observer: receives progress.
 
     Returns:
-        The packed dataset's facts; for a path, a list of one or of a parent of train/ and val/ more.
+        The packed dataset's facts; for a path, a list of them, one per split.
 
     Raises:
-        PackError: samples that cannot be packed, another pack in the folder, a full disk.
-        TypeError, ValueError: arguments that are wrong.
+        PackError: samples cannot be packed, the folder holds another pack, or the disk is full.
+        TypeError, ValueError: arguments are wrong.
     """
     most = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
     files = [annotations] if isinstance(annotations, (str, os.PathLike)) else annotations
@@ -127,7 +127,7 @@ def pack(
             _say_found(result, wanted is None)
         return results
     if options.says_what:
-        raise PackError(f"{options.says_what} is of a folder of images. Found: {type(samples).__name__}.")
+        raise PackError(f"{options.says_what} is for a folder of images. Found: {type(samples).__name__}.")
     source = given(samples, os.fsencode(Path.cwd()), limit)
     if wanted is None:
         wanted = guess_schema(source)

@@ -1,4 +1,4 @@
-"""What a pack is asked to do."""
+"""The options of a pack, checked, and the sizes that they are written in."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fastload.packing.folders import FOLDERS_ARE
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
-LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # but for the last, see packing/annotations
+LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # annotations/ reads all but FOLDERS_ARE
 EXIF = ("refuse", "ignore")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a human size, by :func:`fastload.machine.sizes.parse_size`; a number alone is bytes.
+    """Return the bytes of a size, by :func:`fastload.machine.sizes.parse_size`; a bare number is bytes.
 
     Raises:
-        PackError: not a size.
+        PackError: the text is not a size.
     """
     try:
         return parse_size(text, bare=True)
@@ -34,10 +34,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_pixels(text: str) -> tuple[int, int]:
-    """Width and height of ``"28x28"`` (or ``"28"``, a square).
+    """Return width and height of ``"28x28"`` (or ``"28"``, a square).
 
     Raises:
-        PackError: not a size, or a side outside [1, 65500].
+        PackError: the text is not a size, or a side is outside [1, 65500].
     """
     match = re.fullmatch(r"\s*(\d+)\s*(?:[xX×]\s*(\d+))?\s*", text)
     if match is None:
@@ -55,27 +55,27 @@ class PackOptions:
 
     Args:
         format: one of :data:`fastload.shard.formats.FORMATS`.
-        shard_size: bytes of source images a shard holds at most (one image at least).
-        num_proc: processes that write shards; None: one a CPU this process may use, fewer for small sets.
+        shard_size: most bytes of source images per shard (each shard holds at least one image).
+        num_proc: processes that write shards; None: one per CPU this process may use, fewer for small sets.
         limit: pack only the first this many images of each split.
         max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
         quality: JPEG quality of re-encoded images, 1 to 100.
-        baseline: store progressive JPEGs as baseline ones of the same coefficients, so the same pixels.
+        baseline: store progressive JPEGs as baseline JPEGs with the same coefficients, so the same pixels.
         coefficients: store JPEGs as coefficient records of this form, "fast" or "small"; None: as they are.
         raw: store decoded uint8 RGB pixels in place of the files' bytes.
-        size: with ``raw``: every picture is scaled to this (width, height).
+        size: with ``raw``, scale every picture to this (width, height).
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
-        fields: of a table: column and kind, as ("boxes", "boxes(xywh)"); "none" leaves a column out.
-        schema: of a table: all of its fields, each from the column of its name; other columns are left out.
-        storage_options: of the stores that URLs name: credentials, endpoint and so on.
-        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
-        layout: what the source is, one of :data:`LAYOUTS`; None: found by what lies in it. "classes" and
-            "splits" say what the folders of a folder of images are, where their names do not.
-        annotations: files of annotations, where the source is a folder of pictures; (): found.
+        fields: for a table, pairs of column and kind: ("boxes", "boxes(xywh)"); "none" leaves a column out.
+        schema: for a table, all fields, each read from the column of its name; other columns are left out.
+        storage_options: options of the stores that URLs name, such as credentials and endpoint.
+        entries: pixels between the JPEGs' entry points; 0: one per row of MCUs; None: make none.
+        layout: what the source is, one of :data:`LAYOUTS`; None: detected. "classes" and "splits" say
+            what the folders of a folder of images are, where their names do not.
+        annotations: annotation files for a source that is a folder of pictures; (): detected.
         masks: the folder of masks that go with a folder of pictures.
-        exif: pictures that EXIF turns, in sets whose annotations may be of the turned ones: "refuse", or
-            "ignore" where annotations are of the pictures as stored.
+        exif: what to do with pictures that EXIF turns, where annotations may be of the turned ones:
+            "refuse", or "ignore" if the annotations are of the pictures as stored.
     """
 
     format: str = "arrow"
@@ -125,27 +125,27 @@ class PackOptions:
             (self.size is None or self.max_side is None, "size and max_side exclude each other"),
         ]
         if self.max_side is not None:
-            found = f"max_side is {self.max_side}, must be in [1, {MAX_SIDE}]"
-            checks.append((1 <= self.max_side <= MAX_SIDE, found))
+            range_text = f"max_side is {self.max_side}, must be in [1, {MAX_SIDE}]"
+            checks.append((1 <= self.max_side <= MAX_SIDE, range_text))
         for good, text in checks:
             if not good:
                 raise PackError(f"{text}.")
 
     def identity(self) -> dict[str, Any]:
-        """The options that decide the output's bytes; JSON values only."""
+        """Return the options that decide the output's bytes, as JSON values."""
         facts: dict[str, Any] = {"format": self.format, "shard_size": self.shard_size, "limit": self.limit}
         facts["raw"] = self.raw
         facts["max_side"] = self.max_side
         facts["size"] = list(self.size) if self.size else None
         facts["quality"] = self.quality if self.max_side and not self.raw else None
-        facts["baseline"] = self.baseline or None  # None: as in packs of before there was the option
-        if self.coefficients is not None:  # not there: likewise
+        facts["baseline"] = self.baseline or None  # None: as in packs older than the option
+        if self.coefficients is not None:  # left out for the same reason
             facts["coefficients"] = self.coefficients
         return facts
 
     @property
     def says_what(self) -> str:
-        """The first of the options that only a folder of images has; "": none is given."""
+        """The first given option that only a folder of images has; "" if none is given."""
         return next((name for name in ("layout", "annotations", "masks") if getattr(self, name)), "")
 
     @property

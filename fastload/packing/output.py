@@ -1,4 +1,4 @@
-"""The folder that a pack writes: its lock, what lies in it, and whether a finished pack is of this source."""
+"""The folder that a pack writes: its lock and contents, and whether a finished pack is of this source."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from fastload.packing.source import Source
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, SECOND_INDEX, Manifest
 
-# ---- Whether a complete pack is still one of its source ---------------------------------------------
-# By names and sizes, and by the bytes of newer files.
+# ---- Whether a complete pack is still of its source -------------------------------------------------
+# This compares names and sizes, and the bytes of newer files.
 
-_SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 added random letters
+_SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 appended random letters
 _SPAN = 4096  # files at a time
 
 
 def remove_scans(output: Path) -> None:
-    """Remove what a check that was killed has left in ``output``."""
+    """Remove what a killed check left in ``output``."""
     for name in os.listdir(output):
         if name.startswith(_SCAN):
             remove(output / name)
@@ -50,13 +50,13 @@ def remove_scans(output: Path) -> None:
 def check_complete(
     source: Source, output: Path, options: PackOptions, found: Callable[[int], None]
 ) -> Manifest:
-    """The manifest of a finished pack of this very source with these very options.
+    """Return the manifest of a finished pack of this very source with these very options.
 
     Args:
-        found: called with the number of files so far, now and then.
+        found: called now and then with the number of files so far.
 
     Raises:
-        PackError: it is another one.
+        PackError: it is another pack.
     """
     manifest = Manifest.read(output)
     check_options(manifest.options, options, output)
@@ -80,16 +80,16 @@ def check_complete(
 
 
 def _changed(source: Source, output: Path, options: PackOptions, plan: PackPlan, scan: Path) -> str | None:
-    """The first file that is newer than the pack and gives another record than the pack holds.
+    """Return the first file that is newer than the pack and gives another record than the pack holds.
 
-    A file that was only touched or copied, or whose clock is ahead, gives the same.
+    A file that was only touched or copied, or whose clock is ahead, gives the same record.
     """
     written_ns = (output / MANIFEST_NAME).stat().st_mtime_ns
     if plan.totals.newest_ns <= written_ns:
         return None
     listing, skipped = Listing(scan), _skipped(output)
     records = PackedFiles(output, entries=False).records
-    sample = 0  # of the next file that was not skipped
+    sample = 0  # id of the next file that was not skipped
     for start in range(0, len(listing), _SPAN):
         rows = list(listing.rows(start, start + _SPAN))
         for position, (path, _, mtime_ns, _) in enumerate(rows, start):
@@ -117,7 +117,7 @@ def _skipped(output: Path) -> set[str]:
 
 
 def _record(root: bytes, listing: Listing, options: PackOptions, position: int) -> tuple[np.void | None, str]:
-    """What packing makes of one file now; None, and the reason: it cannot be packed."""
+    """Return the record that packing makes of one file now; None and a reason if it cannot be packed."""
     groups = read_groups(root, listing, position, position + 1)
     if options.transcodes:
         from fastload.packing.recoding import transcoder
@@ -134,7 +134,6 @@ def _same(before: np.void | None, now: np.void | None) -> bool:
 
 
 # ---- The folder that a pack goes into ---------------------------------------------------------------
-# What state it is in, and what in it a pack has made.
 
 State = Literal["empty", "unfinished", "complete", "foreign"]
 RUN_NAME = "samples.json"  # in the work folder: what a pack of samples was asked to do
@@ -145,10 +144,10 @@ _COLUMN = re.compile(r"(\.tmp-)?(field-\d\d|index)(-2)?\.fli")
 
 
 class OutputFolder:
-    """A folder for one packed dataset; who changes it holds its lock (``folder_lock``).
+    """A folder for one packed dataset; whoever changes it holds its lock (``folder_lock``).
 
     Args:
-        path: it exists.
+        path: an existing folder.
         work: the name of the work folder.
     """
 
@@ -162,8 +161,8 @@ class OutputFolder:
         return OutputFolder(self.path, RECODE_NAME)
 
     def state(self) -> State:
-        """``complete``: it has a manifest. ``unfinished``: a pack or an index was begun here. ``foreign``:
-        neither, and files of somebody else's. Else ``empty``."""
+        """Return ``complete`` if it has a manifest, ``unfinished`` if a pack or an index was begun here,
+        ``foreign`` if it has neither, but somebody else's files; otherwise ``empty``."""
         if exists(self.path / MANIFEST_NAME):
             return "complete"
         if exists(self.work):
@@ -171,11 +170,11 @@ class OutputFolder:
         return "foreign" if self._strangers() else "empty"
 
     def refuse_others(self, mine: str | None) -> None:
-        """Raise PackError if another kind of pack was begun here, which could be gone on with.
+        """Raise PackError if an unfinished pack of another kind is here.
 
         Args:
-            mine: the file in the work folder that says what a pack of my kind was asked to do; None: an
-                index, which has none.
+            mine: the file in the work folder that records a pack of this kind; None: an index, which has
+                none.
         """
         for name in {PLAN_NAME, RUN_NAME} - {mine}:
             if exists(self.work / name):
@@ -186,21 +185,21 @@ class OutputFolder:
                 )
 
     def refusal(self) -> PackError:
-        """What to say of a foreign folder."""
-        found = (self._strangers() or ["nothing"])[0]
+        """Return the error about a foreign folder."""
+        stranger = (self._strangers() or ["nothing"])[0]
         return PackError(
-            f"{self.path} is not empty and holds no pack (found {found!r}); choose another folder."
+            f"{self.path} is not empty and holds no pack (found {stranger!r}); choose another folder."
         )
 
     def announce(self, names: Sequence[str]) -> None:
-        """Say which files are about to get their final names, for :meth:`discard` to know them."""
+        """Record which files are about to get their final names, so that :meth:`discard` knows them."""
         path = self.work / _ANNOUNCED
         temporary_of(path).write_text(json.dumps(names), encoding="utf-8")
         publish(temporary_of(path), path)
         sync_folder(self.path)  # the work folder's own name
 
     def discard(self) -> None:
-        """Remove what a pack has made here, and nothing else; the manifest first: no half is a whole."""
+        """Remove what a pack made here, and nothing else; the manifest first: no half passes for a whole."""
         names = self._made()
         if exists(self.path / MANIFEST_NAME):
             names |= {
@@ -217,24 +216,18 @@ class OutputFolder:
         remove(self.work)
 
     def tidy(self) -> None:
-        """Remove what was left half written beside a complete dataset."""
+        """Remove half-written files beside a complete dataset."""
         for name in _WRITTEN:
             remove(temporary_of(self.path / name))
         remove(self.work)
 
     def _strangers(self) -> list[str]:
-        ours = {
-            LOCK_NAME,
-            PLAN_LOCK_NAME,
-            RECODE_NAME,
-            *_WRITTEN,
-            SECOND_INDEX,
-            ENTRIES_NAME,
-        }  # an index that was killed left them
+        ours = {LOCK_NAME, PLAN_LOCK_NAME, RECODE_NAME, *_WRITTEN}
+        ours |= {SECOND_INDEX, ENTRIES_NAME}  # left by a killed index
         return sorted(n for n in os.listdir(self.path) if n not in ours and not n.startswith(".tmp-"))
 
     def _made(self) -> set[str]:
-        """The names of what a pack makes in any folder, and of what an unfinished one makes here."""
+        """Return the names that a pack makes in any folder, and those that an unfinished one makes here."""
         names = {INDEX_NAME, SKIPPED_NAME} | {temporary_of(self.path / name).name for name in _WRITTEN}
         names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
         plan = PackPlan.read(self.work) if exists(self.work) else None

@@ -1,4 +1,4 @@
-"""``fastload pack``: joins scanning, planning, writing and publishing; computes nothing itself."""
+"""``fastload pack`` itself: scan, plan, write and publish, joined; the steps live in other modules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from fastload.remote.location import is_url
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
-_PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
+_PROCESS_BYTES = 512 << 20  # packed in about the time that a process takes to start and import
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class DryRun:
     records: int
     bytes: int  # of the files that are packed
     classes: int
-    shards: int  # about
+    shards: int  # approximate
     needed_bytes: int
     free_bytes: int
     schema: Schema
-    ignored: Mapping[str, Any] = field(default_factory=dict)  # what lies in the source and is not packed
+    ignored: Mapping[str, Any] = field(default_factory=dict)  # what the source has and is not packed
     notes: tuple[str, ...] = ()  # what became of a table's columns
 
 
@@ -66,11 +66,11 @@ def pack(
     options: PackOptions | None = None,
     observer: Observer | None = None,
 ) -> list[PackResult]:
-    """Pack images into ``output``; a parent of train/ and val/ becomes a packed dataset each.
+    """Pack images into ``output``; a parent of train/ and val/ becomes one packed dataset per split.
 
-    Interrupted at any moment, the same call goes on where it was, and the result is the same byte for
-    byte. With several processes, call it under ``if __name__ == "__main__":`` as any program that
-    spawns processes must.
+    After an interruption at any moment, the same call resumes, and the result is the same byte for
+    byte. With several processes, call it under ``if __name__ == "__main__":``, like any program that
+    spawns processes.
 
     Raises:
         PackError: files that cannot be packed, a changed source, a full disk, another pack at work.
@@ -113,10 +113,10 @@ def _notes(samples: AnnotatedSource) -> tuple[str, ...]:
 
 
 def known_samples(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, AnnotatedSource]]:
-    """Split and samples of annotated pictures, and of each table that has more than paths and labels or whose
-    columns are said; of anything else nothing."""
-    found = annotated_sources(source, options)
-    return found if found else [*_tables(source, options)]
+    """Return split and samples of annotated pictures, and of each table with more than paths and labels or
+    with columns that the options name; nothing for anything else."""
+    sources = annotated_sources(source, options)
+    return sources if sources else [*_tables(source, options)]
 
 
 def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Table]]:
@@ -131,7 +131,7 @@ def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[
     if is_url(source) or not is_file(path):
         if options.fields or options.schema is not None:
             raise PackError(
-                f"{path} is no table; only a table's columns have kinds. A folder has image and label."
+                f"{path} is not a table; only a table's columns have kinds. A folder has image and label."
             )
         return []
     if not options.fields and options.schema is None and not has_fields(path):
@@ -142,7 +142,7 @@ def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[
 def dry_run(
     source: str | os.PathLike[str], output: str | os.PathLike[str], options: PackOptions | None = None
 ) -> list[DryRun]:
-    """What :func:`pack` would do; nothing is written to ``output``."""
+    """Return what :func:`pack` would do, without writing to ``output``."""
     options = options or PackOptions()
     if is_url(output):
         raise PackError(f"a dry run takes a folder of this machine as output. Found: {output}.")
@@ -162,7 +162,7 @@ def dry_run(
 
 
 def _free(target: Path) -> int:
-    """Bytes that may be written where a folder is or would be."""
+    """Return how many bytes may be written where a folder is or would be."""
     existing = next(folder for folder in (target, *target.parents) if exists(folder))
     status = os.statvfs(existing)
     return status.f_bavail * status.f_frsize
@@ -192,7 +192,7 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
     began = time.monotonic()
     folder = OutputFolder(output)
     remove_scans(output)
-    if options.restart:  # other files may lie there, too: they stay
+    if options.restart:  # other files in the folder stay
         folder.discard()
     state = "empty" if options.restart else folder.state()
     if state == "foreign":
@@ -204,8 +204,8 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
         facts = _entries(output, options, observer)
         return PackResult(output, manifest, facts, None, packed - began, time.monotonic() - packed, 0)
     folder.refuse_others(PLAN_NAME)
-    found = functools.partial(observer.scanning, output)
-    plan = resume_plan(source, options, output.name, folder.work, found)
+    scanning = functools.partial(observer.scanning, output)
+    plan = resume_plan(source, options, output.name, folder.work, scanning)
     written = _write(Job(output, source.root, options, plan, source.store), observer)
     manifest, summary = publish_dataset(output, plan)
     remove(folder.work)
@@ -215,14 +215,14 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
 
 
 def _entries(output: Path, options: PackOptions, observer: Observer) -> EntryFacts:
-    """Entry points as ``options`` want them, of a dataset that is complete without them."""
+    """Make the entry points that ``options`` ask for, of a dataset that is complete without them."""
     if options.entries is not None:
         ensure_entries(output, options.entries, options.num_proc, observer)
     return entry_facts(PackedFiles(output))
 
 
 def _write(job: Job, observer: Observer) -> int:
-    """Write the shards that are missing; returns their source bytes."""
+    """Write the missing shards; return their source bytes."""
     shards = job.plan.shards
     finished = [number for number in range(len(shards)) if job.is_finished(number)]
     missing = sorted(set(range(len(shards))) - set(finished))
@@ -231,7 +231,7 @@ def _write(job: Job, observer: Observer) -> int:
     work = packing_work(job.plan, job.output, range(len(shards)), missing)
     observer.started(work)
     processes = job.options.num_proc or fitting_processes(sum(shards[number].bytes for number in missing))
-    # So each knows of the others. A process without a shard would leave its cores unused.
+    # Each process knows how many others there are. One without a shard would leave its cores unused.
     processes = max(1, min(processes, len(missing)))
     job = replace(job, options=replace(job.options, num_proc=processes))
     try:
@@ -242,12 +242,12 @@ def _write(job: Job, observer: Observer) -> int:
 
 
 def fitting_processes(size: int) -> int:
-    """One process a CPU, but only as many as have work for longer than they take to start."""
+    """Return one process per CPU, but only as many as have more work than their start takes."""
     return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
 
 
 def bad_files(failures: list[tuple[str, str]]) -> str:
-    """What to say of files that cannot be packed, and why (key, reason)."""
+    """Return the message for files that cannot be packed, given as (key, reason)."""
     return (
         f"{counted(len(failures), 'file')} cannot be packed:\n{listed(failures)}\n"
         "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."

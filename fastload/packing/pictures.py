@@ -1,5 +1,4 @@
-"""Pictures of any source, as they are packed: files, bytes, arrays and PIL images; and the PNG files of
-raw pixels."""
+"""Pictures of any source as records (files, bytes, arrays and PIL images), and PNG files of raw pixels."""
 
 from __future__ import annotations
 
@@ -21,18 +20,16 @@ from fastload.packing.coefficients import RecodeOutcome
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
 
-# ---- Pixels as a PNG file (PNG specification, third edition -----------------------------------------
-# 11.2.1 IHDR, 9.2 filter types).
-#
-# Not by Pillow, which need not be installed.
+# ---- Pixels as a PNG file ---------------------------------------------------------------------------
+# PNG specification, third edition: 11.2.1 IHDR, 9.2 filter types. Pillow need not be installed.
 
-_LEVEL = 3  # of zlib: most of what more would save, in a third of the time
-_UP = 2  # each byte as its difference to the one above
+_LEVEL = 3  # of zlib: most of what higher levels save, in a third of the time
+_UP = 2  # each byte as its difference from the one above
 _COLOUR = {1: 0, 2: 4, 3: 2, 4: 6}  # colour type by channels: gray, gray and alpha, RGB, RGB and alpha
 
 
 def png_file(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> bytes:
-    """A PNG of (height, width, channels) pixels, uint8 or uint16, of 1 to 4 channels."""
+    """Return a PNG of (height, width, channels) pixels, uint8 or uint16, with 1 to 4 channels."""
     height, width, channels = pixels.shape
     bits = 8 * pixels.itemsize
     rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
@@ -49,35 +46,33 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-# ---- What a sample has for a picture ----------------------------------------------------------------
-# A path, the bytes of a file, Pillow's picture, or an array of pixels.
-#
-# Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; for fields of
+# ---- A sample's picture -----------------------------------------------------------------------------
+# Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; for fields with
 # other than one or three channels they are stored raw.
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
-#: Bytes of a picture's file that tell whether it can be opened as a field says.
+#: Bytes at the start of a picture's file that tell whether it can be opened as its field says.
 HEAD = 26
-_PNG, _DEPTH = b"\x89PNG\r\n\x1a\n", 24  # where a PNG has its bits a channel; behind it what the channels are
-NUMPY = b"\x93NUMPY"  # what such files begin with
+_PNG, _DEPTH = b"\x89PNG\r\n\x1a\n", 24  # offset of a PNG's bits per channel, followed by its colour type
+NUMPY = b"\x93NUMPY"  # what .npy files begin with
 NUMPY_SUFFIX = b".npy"
 _PNG_CHANNELS = (1, 2, 3, 4)
-# Pillow's modes that NumPy gets as they are
+# Pillow's modes that NumPy takes as they are
 _ASARRAY = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "I;16L", "I;16B")
 _PIXELS = (np.uint8, np.uint16, np.bool_)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The bytes of a record; ``raw``: what its index entry says if they are pixels; ``outcome``: what came of
-    a JPEG that was to become a coefficient record."""
+    """The bytes of a record; ``raw``: its index entry if they are pixels; ``outcome``: the result for a
+    JPEG that was to become a coefficient record."""
 
     data: bytes
     raw: dict[str, int] | None = None
     outcome: RecodeOutcome | None = None
 
     def whole(self) -> bytes:
-        """Its bytes."""
+        """Return the record's bytes."""
         return self.data
 
 
@@ -87,31 +82,31 @@ def is_path(value: Any) -> bool:
 
 
 def is_picture(value: Any) -> bool:
-    """Whether a value is pixels of a picture, Pillow's or NumPy's."""
+    """Whether a value is the pixels of a picture, Pillow's or NumPy's."""
     if _is_pillow(value):
         return True
     return isinstance(value, np.ndarray) and value.ndim in (2, 3) and value.dtype in _PIXELS
 
 
 def path_of(value: Any) -> bytes | None:
-    """The path that a value names or that goes with its bytes; None: it has none."""
+    """Return the path that a value names or that goes with its bytes; None: it has none."""
     if isinstance(value, Mapping):
         value = value.get("path")
     return os.fsencode(value) if is_path(value) and os.fspath(value) else None
 
 
 def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
-    """The record of a picture.
+    """Return the record of a picture.
 
     Args:
-        kind: its field's.
-        value: path (relative to ``root``; also of a .npy file), bytes, ``{"bytes", "path"}``, a picture of
-            Pillow's, or an array of (height, width) or (height, width, channels), uint8 or uint16; of a mask
-            any integers that fit.
+        kind: the field's kind.
+        value: path (relative to ``root``; also of a .npy file), bytes, ``{"bytes", "path"}``, a Pillow
+            image, or an array of (height, width) or (height, width, channels), uint8 or uint16; for a
+            mask, any integers that fit.
 
     Raises:
         OSError: a file cannot be read.
-        TypeError, ValueError: no picture, or one that the field cannot hold.
+        TypeError, ValueError: the value is no picture, or one that the field cannot hold.
     """
     if isinstance(value, Mapping):
         value = value["bytes"] if value.get("bytes") is not None else value.get("path")
@@ -137,12 +132,12 @@ def _is_pillow(value: Any) -> bool:
 
 
 def read_picture(path: bytes) -> bytes:
-    """The bytes of a file that is to be a record."""
+    """Read the bytes of a file that becomes a record."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_VALUE_BYTES:
             raise ValueError(f"the file has {size} bytes; a record has at most {MAX_VALUE_BYTES}")
-        return file.read(size + 1)  # Python makes room for all that is asked for
+        return file.read(size + 1)  # Python allocates all that is asked for
 
 
 def _encoded(kind: Image | Mask, data: bytes) -> Picture:
@@ -158,18 +153,18 @@ def _encoded(kind: Image | Mask, data: bytes) -> Picture:
 
 
 def is_any(kind: Image | Mask) -> bool:
-    """Whether any picture can be opened as a field says."""
+    """Whether every picture can be opened as a field says."""
     return isinstance(kind, Image) and kind.bits == 8 and kind.channels in (1, 3)
 
 
 def unfit(kind: Image | Mask, record: np.void, head: bytes, whole: Callable[[], bytes]) -> str:
-    """Why a picture cannot be opened as its field says, and would be an error in each epoch; "": it can.
+    """Return why a picture cannot be opened as its field says, an error in each epoch; "" if it can.
 
     Args:
-        kind: its field's.
+        kind: the field's kind.
         record: its index entry.
         head: the first :data:`HEAD` bytes, or all there are.
-        whole: gives all; called where the first do not tell.
+        whole: returns all bytes; called if the first ones do not tell.
     """
     if isinstance(kind, Mask) and record["codec"] in (JPEG, COEFFICIENTS):
         return "a mask cannot be a JPEG, which changes the ids; use PNG"
@@ -238,10 +233,10 @@ def _from_pixels(kind: Image | Mask, pixels: npt.NDArray[Any]) -> Picture:
 
 
 def raw_picture(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
-    """The record of pixels, (height, width, channels), as the field has them.
+    """Return the record of pixels (height, width, channels) as the field stores them.
 
     Raises:
-        TypeError, ValueError: they have other bits, or more pixels a side than the index has room for.
+        TypeError, ValueError: they have other bits, or more pixels per side than the index has room for.
     """
     if pixels.dtype != np.dtype(kind.item_dtype):
         raise TypeError(f"the field has {kind.bits} bits a channel. Found: {pixels.dtype}")

@@ -1,4 +1,4 @@
-"""Which file goes into which shard, and the work folder that makes a killed pack resumable."""
+"""Plan of a pack: which file goes into which shard, and the work folder that makes it resumable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_LISTED = 20  # problems shown in one message
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Files ``[start, stop)`` of the listing go into the shard ``name``; ``bytes`` is about its payload."""
+    """A shard of files ``[start, stop)`` of the listing; ``bytes`` is about the size of its payload."""
 
     name: str
     start: int
@@ -43,36 +43,36 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class PackPlan:
-    """A pack, decided: the same plan and files give the same output, byte for byte."""
+    """A pack's plan: the same plan and files give the same output, byte for byte."""
 
     identity: Mapping[str, Any]  # PackOptions.identity()
     totals: Totals
     classes: tuple[str, ...]
     shards: tuple[ShardPlan, ...]
     problems: tuple[tuple[str, str], ...] = ()  # unreadable folders: key, reason
-    ignored: Mapping[str, Any] = field(default_factory=dict)  # Ignored.to_json(): what is no image, or hidden
+    ignored: Mapping[str, Any] = field(default_factory=dict)  # Ignored.to_json()
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of all that decides the output's bytes: options, files with sizes and labels, how they are cut."""
+        """Hash of all that decides the output's bytes: options, files with sizes and labels, shard cuts."""
         facts = [dict(self.identity), self.totals.content, self.classes, [asdict(s) for s in self.shards]]
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def write(self, work: Path) -> None:
-        """Publish as ``plan.json``, behind its listing; from then on the work folder can be resumed."""
+        """Publish as ``plan.json``, after its listing; from then on the work folder can be resumed."""
         Listing(work).sync()
         sync_folder(work)  # no plan without the names of its listing
         final = work / PLAN_NAME
         temporary_of(final).write_text(json.dumps({"version": VERSION, **asdict(self)}), encoding="utf-8")
         publish(temporary_of(final), final)
-        sync_folder(work.parent)  # no shard without the folder that says whose it is
+        sync_folder(work.parent)  # no shard without the folder that says which pack it belongs to
 
     @classmethod
     def read(cls, work: Path) -> PackPlan | None:
-        """The plan of a work folder; None if it was never finished.
+        """Read the plan of a work folder; None if it was never finished.
 
         Raises:
-            PackError: damaged, or of another version of this program.
+            PackError: the plan is damaged, or from another version of this program.
         """
         try:
             body = json.loads((work / PLAN_NAME).read_text(encoding="utf-8"))
@@ -98,11 +98,11 @@ def make_plan(
     """Walk the source, write its listing into ``folder`` and cut it into shards.
 
     Args:
-        found: called with the number of files so far, now and then.
+        found: called now and then with the number of files so far.
 
     Raises:
         PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), or more names
-            than a manifest has room for.
+            than fit into a manifest.
     """
     size = options.size
     listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
@@ -135,15 +135,15 @@ def make_plan(
 
 
 def _no_images(source: Source, ignored: Ignored) -> str:
-    """What to say of a source without images, with what lies there instead."""
+    """Return the message for a source without images, with what lies there instead."""
     known = ", ".join(IMAGES)
-    there = "; ".join(ignored_words(ignored.to_json()))
-    said = f"no images in {printable(source.root)}: no file has an image's extension ({known})."
-    return said + (f" There are: {there}." if there else "")
+    others = "; ".join(ignored_words(ignored.to_json()))
+    text = f"no images in {printable(source.root)}: no file has an image's extension ({known})."
+    return text + (f" There are: {others}." if others else "")
 
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:
-    """Keys and reasons, a line each; of many the first, and how many more there are."""
+    """Return keys and reasons, one per line: the first ones, and how many more there are."""
     lines = [f"  {key}: {reason}" for key, reason in problems[:MAX_LISTED]]
     if len(problems) > MAX_LISTED:
         lines.append(f"  ... and {len(problems) - MAX_LISTED} more")
@@ -153,7 +153,7 @@ def listed(problems: Sequence[tuple[str, str]]) -> str:
 def resume_plan(
     source: Source, options: PackOptions, stem: str, work: Path, found: Callable[[int], None] | None = None
 ) -> PackPlan:
-    """The plan of ``work``: a new one, or the one that an interrupted pack left, checked against the source.
+    """Return the plan of ``work``: a new one, or that of an interrupted pack, checked against the source.
 
     Raises:
         PackError: the source or the options differ from those of the interrupted pack.
@@ -206,7 +206,7 @@ def _difference(old: PackPlan, new: PackPlan, old_folder: Path, new_folder: Path
 
 
 def packing_work(plan: PackPlan, output: Place, numbers: Sequence[int], missing: Iterable[int]) -> Work:
-    """The writing of some of a plan's shards, of which some are missing."""
+    """Return the work of writing some of a plan's shards, of which some are missing."""
 
     def totals(of: Iterable[int]) -> tuple[int, int]:
         shards = [plan.shards[number] for number in of]
@@ -220,7 +220,7 @@ def packing_work(plan: PackPlan, output: Place, numbers: Sequence[int], missing:
 
 
 def planned_bytes(plan: PackPlan, work: Path, done: frozenset[str] = frozenset()) -> int:
-    """About how many bytes the shards not in ``done`` need on disk."""
+    """Estimate the bytes that the shards not in ``done`` need on disk."""
     shard_bytes = format_of(str(plan.identity["format"])).shard_bytes
     listing = Listing(work)
     needed = 1 << 20

@@ -1,4 +1,4 @@
-"""What a pack, an index, a recoding or the making of entry points tells while it is at work."""
+"""Progress of a pack, an index, a recoding or the making of entry points, as observers hear of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 
 from fastload.remote.location import Location
 
-Place = Path | Location  # where a dataset is made
+Place = Path | Location  # where a dataset is created
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done.
+    """A piece of work that progress is reported of.
 
     Args:
         doing: the verb, as "packing".
         place: the dataset.
         unit: what is counted, as "file".
-        count: how many; 0: nobody knows.
-        size: their bytes; None: bytes are not counted.
-        done: how many were done before.
-        done_size: their bytes.
-        where: stands before the place, as "into".
+        count: units in all; 0: unknown.
+        size: bytes in all; None: bytes are not counted.
+        done: units that were done before.
+        done_size: bytes that were done before.
+        where: the word before the place, as "into".
     """
 
     doing: str
@@ -36,21 +36,21 @@ class Work:
 
 
 class Observer:
-    """Hears of the works that a call does, one behind the other; the command line's progress bar is one."""
+    """Receives the progress of a call's pieces of work, one after another, like the command line's bar."""
 
     def scanning(self, output: Place, files: int) -> None:
-        """So many files have been found."""
+        """Hear how many files have been found so far."""
 
     def started(self, work: Work) -> None:
-        """A work begins."""
+        """Hear that a piece of work begins."""
 
     def advanced(self, count: int, size: int = 0) -> None:
-        """So many more of it, and so many more bytes, are done."""
+        """Hear that ``count`` more units and ``size`` more bytes are done."""
 
     def said(self, place: Place, text: str) -> None:
-        """What who called should know, as that it waits for another process."""
+        """Hear what the caller should know, for example that the call waits for another process."""
 
 
 def entries_work(place: Place, records: int) -> Work:
-    """The making of the entry points of so many records."""
+    """Return the work of making the entry points of this many records."""
     return Work("making the entry points of", place, "record", records)

@@ -1,4 +1,4 @@
-"""The last step of a pack: index, columns and manifest are written, and the result says what was packed."""
+"""The last step of a pack: it writes index, columns and manifest; the result says what was packed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 from fastload.shard.manifest import INDEX_NAME, Entries, Manifest, Shard
 
-# ---- From finished shards to a packed dataset -------------------------------------------------------
-# The index, then the manifest, last.
+# ---- From finished shards to a packed dataset: index, then manifest ---------------------------------
 
 SKIPPED_NAME = "skipped.jsonl"
 
 
 class _Keys:
-    """The keys of all parts, a part at a time; ``write_index`` walks them twice."""
+    """The keys of all parts, one part at a time; ``write_index`` walks them twice."""
 
     def __init__(self, parts: list[Path]) -> None:
         self._parts = parts
@@ -44,7 +43,7 @@ class _Keys:
 def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
     """Combine the parts of all shards into ``index.fli`` and publish ``dataset.json``.
 
-    Shards all of whose files were skipped are removed.
+    Shards whose files were all skipped are removed.
     """
     format_name = str(plan.identity["format"])
     data_file = format_of(format_name).data_file
@@ -104,7 +103,7 @@ def publish_index(
     fields: bytes = b"",
     name: str = INDEX_NAME,
 ) -> tuple[int, int]:
-    """Write ``index.fli`` atomically, with the digest of the manifest's ``fields``. Returns its size in bytes
+    """Write ``index.fli`` atomically, with the digest of the manifest's ``fields``; return its size in bytes
     and its own digest."""
     final = output / name
     temporary = temporary_of(final)
@@ -125,7 +124,7 @@ def make_manifest(
     left_out: int = 0,
     ignored: Mapping[str, Any] | None = None,
 ) -> Manifest:
-    """The manifest of records that ``summary`` has seen; ``index`` is the index's size and digest."""
+    """Return the manifest of the records in ``summary``; ``index`` is the index's size and digest."""
     return Manifest(
         format=format_name,
         num_records=summary.records,
@@ -147,8 +146,8 @@ def make_manifest(
 def write_skipped(
     output: Path, skipped: list[tuple[str, str]], left_out: Sequence[tuple[str, str, str]] = ()
 ) -> None:
-    """List what was left out, files and annotations of others, with reasons, in ``skipped.jsonl``; no such
-    file if nothing was."""
+    """List skipped files and annotations left out of others, with reasons, in ``skipped.jsonl``; no file if
+    there are none."""
     final = output / SKIPPED_NAME
     if not skipped and not left_out:
         final.unlink(missing_ok=True)
@@ -160,7 +159,7 @@ def write_skipped(
     publish(temporary_of(final), final)
 
 
-# ---- What a pack comes to ---------------------------------------------------------------------------
+# ---- A pack's result --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -174,18 +173,16 @@ class PackResult:
     seconds: float  # without making entry points
     entries_seconds: float
     written_bytes: int  # source bytes packed by this run
-    skipped_lines: tuple[str, ...] = ()  # of ``skipped.jsonl``, where it went into a store
-    notes: tuple[
-        str, ...
-    ] = ()  # what became of a table's columns whose values are not in fields as they were
+    skipped_lines: tuple[str, ...] = ()  # of ``skipped.jsonl``, if it went into a store
+    notes: tuple[str, ...] = ()  # what became of a table's columns that no field has as they were
 
     @property
     def was_complete(self) -> bool:
-        """The same pack was already there."""
+        """Whether the same pack already existed."""
         return self.summary is None
 
     def skip_reasons(self) -> list[tuple[str, int]]:
-        """Why files were skipped and annotations left out, and how many for each reason; commonest first."""
+        """Count the reasons why files were skipped and annotations left out; commonest first."""
         if not self.manifest.skipped and not self.manifest.left_out:
             return []
         if isinstance(self.output, Location):

@@ -1,4 +1,4 @@
-"""One set packed by Ray: a task for each shard."""
+"""One set packed by Ray, with one task per shard."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from fastload.remote.location import is_url
 from fastload.shard.dataset import PackedFiles
 
 # ---- Tasks on a Ray cluster -------------------------------------------------------------------------
-# The plain core of Ray, nothing kept in actors, so that any worker may die.
+# This uses Ray's plain core and keeps nothing in actors, so that any worker may die.
 
-LOCAL = "local"  # the address of a cluster of this machine's own, for this command
+LOCAL = "local"  # the address of a cluster on this machine, for this command only
 _RETRIES = 5  # of a task whose worker or machine died
-_AHEAD = 4  # tasks a CPU that wait in the cluster: enough to keep it busy, and to make it grow
+_AHEAD = 4  # waiting tasks per CPU of the cluster: enough to keep it busy, and to make it grow
 _PATIENCE = 20  # seconds for a cluster's first answer
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class RayCluster:
-    """A context manager: a cluster that tasks can be given to.
+    """A context manager for a cluster that takes tasks.
 
     Args:
         address: as ``ray.init`` takes it (``auto``, ``HOST:PORT``, ``ray://HOST:PORT``); :data:`LOCAL`: this
-            machine, for as long as the context lasts. Where the program has initialised Ray, that is used.
+            machine, for as long as the context lasts. If the program has initialised Ray, that is used.
         at_once: tasks at a time; None: as many as there are CPUs.
 
     Raises:
@@ -90,10 +90,10 @@ class RayCluster:
     def in_order(
         self, function: Callable[[Any, Item], Result], common: Any, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """``function(common, item)`` of each item, in the items' order, some ahead of what is taken.
+        """Yield ``function(common, item)`` of each item, in the items' order, with some tasks ahead.
 
         Raises:
-            BadFiles, PackError: as the function does; workers died again and again.
+            BadFiles, PackError: as the function raises them; workers died again and again.
         """
         running: list[Any] = []
         task, shared = self._task(), self._ray.put(common)
@@ -111,11 +111,11 @@ class RayCluster:
     def as_finished(
         self, function: Callable[[Any, Item], Result], common: Any, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """Item and ``function(common, item)`` of each item, as they come to their end.
+        """Yield item and ``function(common, item)`` of each item, as the tasks finish.
 
         Raises:
-            BadFiles: with those of all tasks that were in work.
-            PackError: as the function does; workers died again and again.
+            BadFiles: with the bad files of all tasks in work.
+            PackError: as the function raises it; workers died again and again.
         """
         task, shared = self._task(), self._ray.put(common)
         running: dict[Any, Item] = {}
@@ -174,14 +174,14 @@ class RayCluster:
 
 
 def _require_answer(address: str) -> None:
-    """Raise OSError if nobody listens at HOST:PORT, which Ray would wait for, for minutes."""
+    """Raise OSError if nobody listens at HOST:PORT, since Ray would wait for minutes."""
     host, colon, port = address.rpartition("//")[2].rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), _PATIENCE).close()
 
 
 def _guarded(function: Callable[[Any, Any], Any], common: Any, item: Any) -> tuple[str, Any]:
-    """On a worker: errors come back as words, around which Ray would put tracebacks."""
+    """Run a function on a worker and return errors as words, which Ray would wrap into tracebacks."""
     try:
         return "done", function(common, item)
     except BadFiles as error:
@@ -191,9 +191,8 @@ def _guarded(function: Callable[[Any, Any], Any], common: Any, item: Any) -> tup
 
 
 # ---- ``--ray`` of ``pack``, ``index`` and ``verify`` ------------------------------------------------
-# The same work, spread over a Ray cluster's machines.
-#
-# All of them see source and dataset under the same names.
+# The same work is spread over a Ray cluster's machines, which all see source and dataset under the same
+# names.
 
 
 def pack_on_ray(
@@ -203,15 +202,15 @@ def pack_on_ray(
     options: PackOptions | None = None,
     observer: Observer | None = None,
 ) -> list[PackResult]:
-    """Pack as :func:`fastload.packing.pack` does, shard by shard on a Ray cluster, and publish.
+    """Pack like :func:`fastload.packing.pack`, shard by shard on a Ray cluster, and publish.
 
-    Killed at any moment, the same call goes on; a worker that dies is replaced by Ray.
+    After a kill at any moment, the same call resumes; Ray replaces a worker that dies.
 
     Args:
         address: see :class:`~fastload.packing.ray.RayCluster`.
 
     Raises:
-        PackError: see :func:`fastload.packing.pack`; also without Ray, or a cluster.
+        PackError: see :func:`fastload.packing.pack`; also if Ray or the cluster is missing.
     """
     options, observer = options or PackOptions(), observer or Observer()
     if is_url(output):
@@ -247,7 +246,7 @@ def pack_on_ray(
 
 
 def _write(cluster: RayCluster, job: ShareJob, observer: Observer) -> int:
-    """Write the shards of a plan that are missing; returns their source bytes."""
+    """Write the missing shards of a plan; return their source bytes."""
     numbers = list(range(len(job.plan.shards)))
     missing = [number for number in numbers if not job.is_finished(number)]
     begin(job, numbers, missing, observer)
@@ -263,7 +262,7 @@ def _write(cluster: RayCluster, job: ShareJob, observer: Observer) -> int:
 
 
 def _write_one(job: ShareJob, number: int) -> bool:
-    """On a worker: write a shard, unless another pack does, or a worker of a driver that has died."""
+    """Write a shard on a worker, unless another pack does, or a worker whose driver has died."""
     held: list[Claim] = []
 
     def settled() -> bool:
@@ -282,19 +281,19 @@ def _write_one(job: ShareJob, number: int) -> bool:
 
 
 def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:
-    """What makes a dataset's entry points on a cluster, as ``fastload.packing.entries`` takes it."""
+    """Return the maker of a dataset's entry points on a cluster, for ``fastload.packing.entries``."""
 
     def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
         spans = spans_of(dataset.manifest)
         common = (dataset.folder, dataset.id, spacing)
-        for (start, stop), found in zip(spans, cluster.in_order(_entries, common, spans), strict=True):
-            yield from found
+        for (start, stop), pieces in zip(spans, cluster.in_order(_entries, common, spans), strict=True):
+            yield from pieces
             observer.advanced(stop - start)
 
     return made
 
 
 def _entries(common: tuple[Path, str, int], span: tuple[int, int]) -> list[Made]:
-    """On a worker: the entry points of some samples."""
+    """Make the entry points of some samples on a worker."""
     folder, packed_as, spacing = common
     return list(entries_of(opened_once(folder, packed_as).reader, range(*span), spacing, 1))

@@ -48,11 +48,9 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Format, format_of
 from fastload.shard.manifest import INDEX_NAME, SECOND, SECOND_INDEX, Entries, Manifest, Shard, column_name
 
-# ---- What a recode is to make of a packed dataset, and which files that are -------------------------
-# The work folder has it in writing.
-#
-# New files stand beside the old ones under other names (``-2`` before the suffix, or without it again),
-# until the manifest, which names all of them, is replaced in one step. So the set is whole at any moment.
+# ---- The plan of a recode, written in the work folder -----------------------------------------------
+# New files stand beside the old ones under other names (``-2`` before the suffix, or without it again) until
+# the manifest, which names all of them, is replaced in one step. So the set is complete at any moment.
 
 _NAME, _VERSION = "recode.json", 1
 _CHUNK = 1 << 16  # index entries at a time
@@ -60,19 +58,19 @@ _CHUNK = 1 << 16  # index entries at a time
 
 @dataclass(frozen=True)
 class RecodePlan:
-    """A recode, decided: the same plan gives the same files, byte for byte."""
+    """A recode's plan: the same plan gives the same files, byte for byte."""
 
-    source: str  # id of the set as it is
+    source: str  # id of the set before the recode
     form: str | None  # of the records; None: JPEGs
     mark: str  # of the new files' names
     shards: tuple[str, ...]  # the new ones, in the order of the old ones
     tables: tuple[str, ...]  # new index and columns
-    old: tuple[str, ...]  # what the set has now and the recoded one has not
-    spacing: int | None  # of its entry points, pixels, 0: rows; None: it has none
+    old: tuple[str, ...]  # files of the set that the recoded one does not have
+    spacing: int | None  # of its entry points: pixels, 0: rows; None: it has none
 
     @property
     def identity(self) -> str:
-        """Stands for the plan in the parts of shards that were written by it."""
+        """The plan's name in the parts of the shards that were written by it."""
         return f"{self.source} {self.form} {self.mark}"
 
     def write(self, work: Path) -> None:
@@ -83,10 +81,10 @@ class RecodePlan:
 
     @classmethod
     def read(cls, work: Path) -> RecodePlan | None:
-        """The plan of a work folder; None: there is none, or it was never finished.
+        """Read the plan of a work folder; None: there is none, or it was never finished.
 
         Raises:
-            PackError: damaged, or of another version of this program.
+            PackError: the plan is damaged, or from another version of this program.
         """
         path = work / _NAME
         try:
@@ -98,23 +96,23 @@ class RecodePlan:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PackError(f"{path} cannot be used ({error}); remove {work}. The set is whole.") from None
+            raise PackError(f"{path} cannot be used ({error}); remove {work}. The set is good.") from None
 
 
 def form_of(options: Mapping[str, Any]) -> str | None:
-    """The form of a set's coefficient records, by its manifest's options; None: it has JPEGs."""
-    found = options.get("coefficients")
-    return None if found is None else str(found)
+    """Return the form of a set's coefficient records from its manifest's options; None: it has JPEGs."""
+    form = options.get("coefficients")
+    return None if form is None else str(form)
 
 
 def files_of(manifest: Manifest) -> set[str]:
-    """The names in the folder of all that a manifest names."""
+    """Return the names in the folder of all files that a manifest names."""
     names = {PurePosixPath(shard.file).parts[0] for shard in manifest.shards} | {manifest.index_name}
     return names | {str(entry["file"]) for entry in manifest.fields if "file" in entry}
 
 
 def make_plan(dataset: PackedFiles, form: str | None) -> RecodePlan:
-    """The plan of recoding a set to records of ``form``, or to JPEGs."""
+    """Return the plan of recoding a set to records of ``form``, or to JPEGs."""
     manifest = dataset.manifest
     mark = "" if manifest.index else SECOND
     tables = [SECOND_INDEX if mark else INDEX_NAME]
@@ -132,15 +130,15 @@ def make_plan(dataset: PackedFiles, form: str | None) -> RecodePlan:
 
 
 def picture_codecs(dataset: PackedFiles) -> set[int]:
-    """The codecs of all fields' pictures."""
-    schema, found = dataset.schema, set[int]()
+    """Return the codecs of all fields' pictures, or at least JPEG and coefficients if both occur."""
+    schema, codecs = dataset.schema, set[int]()
     others = [f.name for f in schema if f.storage == "record" and f != schema.index_field]
     for records in (dataset.records, *map(dataset.field_records, others)):
         for start in range(0, len(records), _CHUNK):
-            found |= set(records["codec"][start : start + _CHUNK].tolist())
-            if {JPEG, COEFFICIENTS} <= found:
+            codecs |= set(records["codec"][start : start + _CHUNK].tolist())
+            if {JPEG, COEFFICIENTS} <= codecs:
                 break
-    return found
+    return codecs
 
 
 def _renamed(name: str, mark: str) -> str:
@@ -149,17 +147,16 @@ def _renamed(name: str, mark: str) -> str:
 
 
 def _spacing(dataset: PackedFiles) -> int | None:
-    """Of the entry points that the set has, or had when its pictures were JPEGs."""
+    """Return the spacing of the entry points that the set has, or had when its pictures were JPEGs."""
     options = dataset.manifest.options
     if form_of(options) is None:
         return spacing_of(dataset)
-    said = options.get(FACTS, {})
-    found: int | None = said["entries"] if "entries" in said else spacing_of(dataset)
-    return DEFAULT_SPACING if found is None and "entries" not in said else found
+    facts = options.get(FACTS, {})
+    spacing: int | None = facts["entries"] if "entries" in facts else spacing_of(dataset)
+    return DEFAULT_SPACING if spacing is None and "entries" not in facts else spacing
 
 
-# ---- Writing one shard of a set that is recoded -----------------------------------------------------
-# The old one's samples, with other bytes for its pictures.
+# ---- Writing one shard: the old one's samples with recoded pictures ---------------------------------
 
 _SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
 Made = tuple[bytes, RecodeOutcome | None]
@@ -170,9 +167,9 @@ class RecodeJob:
     """All that a process needs to write any shard of a recode; see :class:`fastload.packing.work.Work`.
 
     Args:
-        folder: the set's.
-        plan: what is made of it.
-        threads: that recode pictures in each process.
+        folder: the set's folder.
+        plan: the plan.
+        threads: threads that recode pictures in each process.
     """
 
     folder: Path
@@ -185,31 +182,31 @@ class RecodeJob:
         return self.folder / RECODE_NAME
 
     def path(self, number: int) -> Path:
-        """The new shard ``number``: in the work folder until the switch, then beside the old ones."""
+        """Return the path of new shard ``number``: in the work folder, then beside the old one."""
         waiting, name = self.work / self.plan.shards[number], self.plan.shards[number]
         return waiting if exists(waiting) or not exists(self.folder / name) else self.folder / name
 
     def part_path(self, number: int) -> Path:
-        """Its part of the index."""
+        """Return the path of its part of the index."""
         return self.work / f"{self.plan.shards[number]}.part"
 
     def is_finished(self, number: int, shards: Format) -> bool:
-        """Whether shard ``number`` is there, with its part of the index, by this plan."""
+        """Whether shard ``number`` of this plan exists, with its part of the index."""
         path = self.part_path(number)
         if not ShardPart.finished(path, shards.data_file(self.path(number))):
             return False
         return ShardPart.read(path).plan == self.plan.identity
 
     def claim(self, number: int) -> Claim | None:
-        """Everybody's: who recodes holds the whole folder."""
+        """Claim a shard, which always succeeds: a recode holds the whole folder."""
         return NoClaim()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
-        """Write shard ``number`` and its part, whole and on the device.
+        """Write shard ``number`` and its part, complete and on the device.
 
         Raises:
-            PackError: no room; a record that is none; shards that are not in the samples' order.
-            ChecksumError, ShardError: the old shard is damaged, or cannot be read.
+            PackError: there is no room, a record is damaged, or shards are not in the samples' order.
+            ChecksumError, ShardError: the old shard is damaged or cannot be read.
         """
         dataset = opened_once(self.folder, self.plan.source)
         samples, manifest = _samples_of(dataset, number), dataset.manifest
@@ -244,17 +241,17 @@ class RecodeJob:
         return part
 
     def publish(self, number: int, part: ShardPart) -> None:
-        """It is durable already."""
+        """Do nothing, as it is durable already."""
 
     def discard(self, number: int) -> None:
-        """Nothing is there that was not published."""
+        """Do nothing, as nothing unpublished exists."""
 
 
 def _samples_of(dataset: PackedFiles, number: int) -> range:
-    """The sample ids of a shard.
+    """Return the sample ids of a shard.
 
     Raises:
-        PackError: they do not follow one another, as they do in every set that this program packed.
+        PackError: they are not consecutive, as they are in every set that this program packed.
     """
     counts = [shard.records for shard in dataset.manifest.shards]
     start = sum(counts[:number])
@@ -268,7 +265,7 @@ def _samples_of(dataset: PackedFiles, number: int) -> range:
 
 
 def _spans(dataset: PackedFiles, samples: range) -> Iterator[range]:
-    """Some samples after another."""
+    """Yield the samples in consecutive spans of bounded size."""
     lengths = dataset.records["length"]
     at = samples.start
     while at < samples.stop:
@@ -279,7 +276,7 @@ def _spans(dataset: PackedFiles, samples: range) -> Iterator[range]:
 
 
 def _take(shard: OpenShard, keys: list[bytes], chunks: list[Chunk]) -> None:
-    """Put samples into a shard, its batches cut as those of a pack of samples are."""
+    """Put samples into a shard, with batches cut like those of a pack of samples."""
     begin = 0
     total: npt.NDArray[np.uint64] = np.sum([chunk.lengths for chunk in chunks], axis=0, dtype=np.uint64)
     sizes = total.tolist()
@@ -298,13 +295,13 @@ def _take(shard: OpenShard, keys: list[bytes], chunks: list[Chunk]) -> None:
 
 
 class _Span:
-    """Some samples of a set, on their way into another shard.
+    """A span of a set's samples on their way into another shard.
 
     Args:
-        dataset: whose.
-        ids: of the samples.
-        form: of their records; None: JPEGs.
-        tally: hears what came of each JPEG.
+        dataset: the set.
+        ids: the sample ids.
+        form: the form of their records; None: JPEGs.
+        tally: counts the outcome of each JPEG.
     """
 
     def __init__(self, dataset: PackedFiles, ids: range, form: str | None, tally: RecodeCounts) -> None:
@@ -312,8 +309,8 @@ class _Span:
         self._rows = np.arange(ids.start, ids.stop)
 
     def chunks(self, pool: Executor) -> tuple[list[Chunk], int]:
-        """The values of all fields, in the schema's order, and how many bytes the pictures had."""
-        found, size = [], 0
+        """Return the values of all fields, in the schema's order, and how many bytes the pictures had."""
+        chunks, size = [], 0
         for field in self._dataset.schema:
             if field.storage == "record":
                 chunk, had = self._pictures(field, pool)
@@ -324,8 +321,8 @@ class _Span:
             else:
                 data, ends = self._dataset.columns[field.name].gather(self._rows)
                 chunk = Chunk(np.asarray(data), np.diff(ends).astype(np.uint64))
-            found.append(chunk)
-        return found, size
+            chunks.append(chunk)
+        return chunks, size
 
     def _pictures(self, field: Field, pool: Executor) -> tuple[Chunk, int]:
         dataset, ids = self._dataset, self._ids
@@ -337,12 +334,12 @@ class _Span:
         if not isinstance(field.kind, Image):
             return _chunk(list(stored), records, ()), had
         codecs = records["codec"].tolist()
-        made = list(pool.map(self._recoded, ids, codecs, stored))
-        for sample, (_, outcome) in zip(ids, made, strict=True):
+        recoded = list(pool.map(self._recoded, ids, codecs, stored))
+        for sample, (_, outcome) in zip(ids, recoded, strict=True):
             if outcome is not None:
                 self._tally.add(dataset.key(sample), outcome)
         changed = [at for at, codec in enumerate(codecs) if codec in (JPEG, COEFFICIENTS)]
-        return _chunk([data for data, _ in made], records, changed), had
+        return _chunk([data for data, _ in recoded], records, changed), had
 
     def _recoded(self, sample: int, codec: int, data: bytes) -> Made:
         if codec not in (JPEG, COEFFICIENTS):
@@ -358,7 +355,7 @@ class _Span:
 
 
 def _chunk(pieces: list[bytes], records: npt.NDArray[np.void], changed: Sequence[int]) -> Chunk:
-    """Pictures with their index entries; of those that changed the entries are made anew."""
+    """Return pictures with their index entries; the entries of changed ones are made anew."""
     chunk = Chunk.of(pieces)
     records["length"] = chunk.lengths
     records["offset"] = np.cumsum(chunk.lengths) - chunk.lengths
@@ -367,14 +364,13 @@ def _chunk(pieces: list[bytes], records: npt.NDArray[np.void], changed: Sequence
         some = records[changed]
         marks = some["flags"] & ESCAPED
         problems = _C.describe(chunk.data, as_rows(some))
-        assert not problems, problems  # they were described before, as what they are made of
+        assert not problems, problems  # they were described before, as their sources
         some["flags"] |= marks
         records[changed] = some
     return Chunk(chunk.data, chunk.lengths, records)
 
 
 # ---- ``fastload recode`` ----------------------------------------------------------------------------
-# Shard after shard into new files, then the manifest, which names them, in one step.
 
 _MOST_SAME = 16  # ids of earlier sets that a manifest names
 _MORE = 8  # a recoded shard has at most about an eighth more bytes
@@ -382,14 +378,14 @@ _MORE = 8  # a recoded shard has at most about an eighth more bytes
 
 @dataclass(frozen=True)
 class RecodeResult:
-    """One recoded dataset."""
+    """The result of recoding a dataset."""
 
     output: Path
     manifest: Manifest
     entries: EntryFacts
     seconds: float
     bytes_before: int  # of the index's records
-    was_so: bool = False  # nothing was to do
+    was_so: bool = False  # there was nothing to do
 
 
 def recode(
@@ -398,24 +394,24 @@ def recode(
     num_proc: int | None = None,
     observer: Observer | None = None,
 ) -> RecodeResult:
-    """Write a packed dataset's JPEGs as coefficient records, or those as the identical JPEGs, in its place.
+    """Write a packed dataset's JPEGs as coefficient records, or those as the identical JPEGs, in place.
 
-    Every Image field's; other values stay as they are. Killed at any moment, it leaves the old set or the new
-    one, complete; the same call goes on where it was. Who has the old set open goes on reading the shards
-    that it has opened; its files are removed, never written to. The set has another id then.
+    This covers every Image field; other values stay as they are. A kill at any moment leaves the old set or
+    the new one, complete; the same call resumes. A reader of the old set can go on reading the shards that it
+    has opened: its files are removed, never written to. The recoded set has another id.
 
     Args:
         folder: the packed dataset.
         form: "fast" or "small"; None: JPEGs.
-        num_proc: processes that write shards; None: one a CPU, fewer for small sets. With several, call it
+        num_proc: processes that write shards; None: one per CPU, fewer for small sets. With several, call it
             under ``if __name__ == "__main__":``.
-        observer: hears how far it is.
+        observer: receives progress.
 
     Raises:
         PackError: an index of other files, a set in a store, one without pictures of this kind, a full disk,
             another process at work in the folder.
-        ChecksumError, ShardError: a damaged shard; the old set is left as it is.
-        FormatError: not a packed dataset.
+        ChecksumError, ShardError: a shard is damaged; the old set is left as it is.
+        FormatError: the folder is not a packed dataset.
     """
     if form not in (None, *FORMS):
         raise PackError(f"the form of coefficient records is '{form}', must be {' or '.join(FORMS)}.")
@@ -433,7 +429,7 @@ def recode(
             raise
         raise PackError(f"cannot recode {path}: {error}.") from error
     finally:
-        opened_once.cache_clear()  # which keeps the old shards open
+        opened_once.cache_clear()  # it keeps the old shards open
 
 
 def _check_own(manifest: Manifest, path: Path) -> None:
@@ -450,7 +446,7 @@ def _check_own(manifest: Manifest, path: Path) -> None:
 
 @dataclass(frozen=True)
 class _Recode:
-    """Recodes one folder; the caller holds its lock."""
+    """A recode of one folder; the caller holds its lock."""
 
     path: Path
     form: str | None
@@ -466,8 +462,8 @@ class _Recode:
         codecs = picture_codecs(dataset)
         is_so = COEFFICIENTS not in codecs if self.form is None else form_of(manifest.options) == self.form
         if not codecs & {JPEG, COEFFICIENTS}:
-            found = ", ".join(sorted(CODECS[codec].title for codec in codecs if codec < len(CODECS)))
-            raise PackError(f"{self.path} has no JPEGs, so there is nothing to recode. Found: {found}.")
+            titles = ", ".join(sorted(CODECS[codec].title for codec in codecs if codec < len(CODECS)))
+            raise PackError(f"{self.path} has no JPEGs, so there is nothing to recode. Found: {titles}.")
         if not is_so:
             plan = make_plan(dataset, self.form)
             if plan != left:
@@ -486,7 +482,7 @@ class _Recode:
         return max(1, len(os.sched_getaffinity(0)) // processes)
 
     def _written(self, job: RecodeJob, dataset: PackedFiles) -> Manifest:
-        """Write what is missing, and everything that the new manifest names; returns that, not written."""
+        """Write what is missing, and all files that the new manifest names; return it, not yet written."""
         manifest, shards = dataset.manifest, dataset.manifest.shards
         kind = format_of(manifest.format)
         done = [number for number in range(len(shards)) if job.is_finished(number, kind)]
@@ -510,7 +506,7 @@ class _Recode:
                 remove(temporary_of(self.path / name))
             raise
         for name in job.plan.shards:
-            if exists(job.work / name):  # else it was moved before a kill
+            if exists(job.work / name):  # otherwise it was moved before a kill
                 remove(self.path / name)
                 os.replace(job.work / name, self.path / name)
         sync_folder(self.path)
@@ -518,7 +514,7 @@ class _Recode:
 
 
 def _needed(dataset: PackedFiles, missing: list[int]) -> int:
-    """Bytes that shards and tables take, about."""
+    """Estimate the bytes that shards and tables take."""
     manifest = dataset.manifest
     tables = manifest.index_size + sum(int(entry.get("size", 0)) for entry in manifest.fields)
     size = sum(manifest.shards[number].size for number in missing)
@@ -528,7 +524,7 @@ def _needed(dataset: PackedFiles, missing: list[int]) -> int:
 def _manifest(
     old: Manifest, plan: RecodePlan, paths: list[Path], entries: Entries, index: tuple[int, int]
 ) -> Manifest:
-    """The manifest of the new shards, which have their names already."""
+    """Return the manifest of the new shards, which have their final names already."""
     summary, tally, shards = Summary(), RecodeCounts(), []
     for name, shard, path in zip(plan.shards, old.shards, paths, strict=True):
         part = ShardPart.read(path)
@@ -541,18 +537,18 @@ def _manifest(
     if plan.form is not None:
         facts = {"note": NOTE, **tally.to_json(), "entries": plan.spacing}
         options |= {"coefficients": plan.form, FACTS: facts}
-    made = replace(
+    manifest = replace(
         old,
         data_bytes=summary.bytes, shards=tuple(shards), index_size=index[0], index_crc=index[1],
         codecs=summary.codecs, options=options, writer=f"fastload {__version__}", fields=entries,
         index=plan.tables[0] if plan.mark else "",
     )  # fmt: skip
-    same = [one for one in dict.fromkeys([old.id, *old.same_as]) if one != made.id]
-    return replace(made, same_as=tuple(same[:_MOST_SAME]))
+    same = [old_id for old_id in dict.fromkeys([old.id, *old.same_as]) if old_id != manifest.id]
+    return replace(manifest, same_as=tuple(same[:_MOST_SAME]))
 
 
 def _begin(folder: OutputFolder, plan: RecodePlan) -> None:
-    """An empty work folder for a plan, which says which files will be made and which will go."""
+    """Make an empty work folder for a plan, and record which files will be made and which will go."""
     remove(folder.work)
     folder.work.mkdir()
     folder.announce([*plan.shards, *plan.tables, *plan.old])
@@ -560,8 +556,8 @@ def _begin(folder: OutputFolder, plan: RecodePlan) -> None:
 
 
 def _settled(folder: OutputFolder, observer: Observer, num_proc: int | None) -> RecodePlan | None:
-    """End what an earlier recode has left: after its switch, what belongs behind that. Before, its plan is
-    returned, by which the same one goes on."""
+    """Finish what an earlier recode left after its switch; return its plan if it stopped before that, so that
+    the same recode can resume."""
     plan = RecodePlan.read(folder.work) if exists(folder.work) else None
     manifest = Manifest.read(folder.path)
     if plan is None:
@@ -572,12 +568,12 @@ def _settled(folder: OutputFolder, observer: Observer, num_proc: int | None) -> 
         return plan
     if plan.source in manifest.same_as:
         _finish(folder, plan, manifest, observer, num_proc)
-    remove(folder.work)  # of a set that is not there any more
+    remove(folder.work)  # of a set that no longer exists
     return None
 
 
 def _discard(folder: OutputFolder, plan: RecodePlan, manifest: Manifest) -> None:
-    """Remove what a recode that is not wanted any more has made; the set itself stays."""
+    """Remove what an abandoned recode has made; the set itself stays."""
     for name in sorted({*plan.shards, *plan.tables} - files_of(manifest)):
         remove(folder.path / name)
     sync_folder(folder.path)
@@ -587,17 +583,13 @@ def _discard(folder: OutputFolder, plan: RecodePlan, manifest: Manifest) -> None
 def _finish(
     folder: OutputFolder, plan: RecodePlan, manifest: Manifest, observer: Observer, num_proc: int | None
 ) -> None:
-    """Behind the switch: the old files go, and entry points are made of the JPEGs that there are."""
+    """Remove the old files after the switch, and make the entry points of the set's JPEGs."""
     for name in sorted(set(plan.old) - files_of(manifest)):
         remove(folder.path / name)
     spacing = plan.spacing if manifest.codecs.get(CODECS[JPEG].name, 0) else None
     if spacing is None:
         remove_entries(folder.path)
-    sync_folder(folder.path)  # before the plan goes, which alone knows of what was removed
+    sync_folder(folder.path)  # before the plan goes, which alone knows what was removed
     if spacing is not None:
         ensure_entries(folder.path, spacing, num_proc, observer)
     remove(folder.work)
-
-
-# ---- ``fastload recode`` ----------------------------------------------------------------------------
-# A packed dataset's JPEGs as coefficient records and back, in place.

@@ -28,17 +28,16 @@ from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encod
 from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW, SIXTEEN_BIT
 
 # ---- Records that differ from their files -----------------------------------------------------------
-# Re-encoded smaller (``--max-side``), decoded (``--raw``), progressive JPEGs made baseline
-# (``--baseline``), or JPEGs as coefficient records (``--coefficients``).
+# Options: ``--max-side``, ``--raw``, ``--baseline``, ``--coefficients``.
 
-#: What needs Pillow here, in words.
+#: The feature that needs Pillow, in words.
 SMALLER = "making pictures smaller (--max-side)"
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
 
 def transcoder(options: PackOptions) -> Callable[[Group], Group]:
-    """What ``options`` make of a group."""
+    """Return the function that changes a group as ``options`` say."""
     if options.raw:
         return _Raw(options).apply
     steps: list[Callable[[Group], Group]] = []
@@ -49,11 +48,11 @@ def transcoder(options: PackOptions) -> Callable[[Group], Group]:
     if options.coefficients is not None:
         threads = len(os.sched_getaffinity(0)) // options.num_proc if options.num_proc else 1
         steps.append(functools.partial(_coefficients_group, options.coefficients, max(1, threads)))
-    return lambda group: functools.reduce(lambda made, step: step(made), steps, group)
+    return lambda group: functools.reduce(lambda changed, step: step(changed), steps, group)
 
 
 def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
-    """Width and height scaled so that the longer side is ``max_side``; the shorter is rounded, at least 1."""
+    """Scale width and height so that the longer side is ``max_side``; the shorter is rounded, at least 1."""
     [[width, height]] = _C.bounded_sizes(
         np.array([width], np.uint32), np.array([height], np.uint32), max_side
     ).tolist()
@@ -63,7 +62,7 @@ def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
 def _rebuild(
     group: Group, records: npt.NDArray[np.void], pieces: list[Pixels], failed: dict[int, str]
 ) -> Group:
-    """The group with ``pieces`` (one a record that did not fail) as its data."""
+    """Return the group with ``pieces`` (one per record that did not fail) as its data."""
     good = [i for i in range(len(records)) if i not in failed]
     records = records[good]
     records["length"] = [piece.size for piece in pieces]
@@ -78,7 +77,7 @@ def _rebuild(
 
 
 def _baseline_group(group: Group) -> Group:
-    """Progressive JPEGs become baseline ones of the same coefficients; those that cannot stay as they are."""
+    """Make progressive JPEGs baseline ones of the same coefficients; those that cannot be stay unchanged."""
     wanted = (group.records["codec"] == JPEG) & ((group.records["flags"] & PROGRESSIVE) != 0)
     if not wanted.any():
         return group
@@ -92,7 +91,7 @@ def _baseline_group(group: Group) -> Group:
                 done += 1
                 continue
             except FastloadError:
-                pass  # kept; its entry in the index says that it is progressive, and so it is counted
+                pass  # kept; its index entry says that it is progressive, so it is counted
         pieces.append(data)
     records = group.records.copy()
     records["flags"] &= ESCAPED
@@ -100,18 +99,18 @@ def _baseline_group(group: Group) -> Group:
 
 
 def _coefficients_group(form: str, threads: int, group: Group) -> Group:
-    """JPEGs become coefficient records, by some threads; those that cannot stay as they are."""
+    """Make JPEGs coefficient records, in some threads; those that cannot be stay as they are."""
     tally, pieces = RecodeCounts(), []
 
-    def made(record: np.void) -> tuple[Pixels, RecodeOutcome | None]:
+    def recoded(record: np.void) -> tuple[Pixels, RecodeOutcome | None]:
         data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
         if record["codec"] != JPEG:
             return data, None
-        found, outcome = to_record(data.tobytes(), form)
-        return np.frombuffer(found, np.uint8), outcome
+        recoded_bytes, outcome = to_record(data.tobytes(), form)
+        return np.frombuffer(recoded_bytes, np.uint8), outcome
 
     with started_pool(threads, "fastload-records") as pool:
-        for key, (data, outcome) in zip(group.keys, pool.map(made, group.records), strict=True):
+        for key, (data, outcome) in zip(group.keys, pool.map(recoded, group.records), strict=True):
             if outcome is not None:
                 tally.add(key.decode(), outcome)
             pieces.append(data)
@@ -121,7 +120,7 @@ def _coefficients_group(form: str, threads: int, group: Group) -> Group:
 
 
 class _Raw:
-    """Decoded by the core, scaled by its antialiased bilinear resize: the pixels that training sees."""
+    """Decodes with the core and scales by its antialiased bilinear resize: the pixels that training sees."""
 
     def __init__(self, options: PackOptions) -> None:
         self._size, self._max_side = options.size, options.max_side
@@ -147,13 +146,13 @@ class _Raw:
         target = self._size or (bounded(width, height, self._max_side) if self._max_side else (width, height))
         if target == (width, height):
             return pixels
-        whole = (0, 0, *target)
-        scaled: Pixels = _C.resize(pixels, _C.View(((0, 0, width, height), target, whole, False)))
+        box = (0, 0, *target)
+        scaled: Pixels = _C.resize(pixels, _C.View(((0, 0, width, height), target, box, False)))
         return scaled.reshape(target[1], target[0], 3)
 
 
 class _Smaller:
-    """Images above the limit are re-encoded as JPEG by Pillow; the others stay as they are."""
+    """Re-encodes images above the limit as JPEG with Pillow; the others stay as they are."""
 
     def __init__(self, options: PackOptions) -> None:
         need("PIL.Image", SMALLER)
@@ -170,7 +169,7 @@ class _Smaller:
                 pieces.append(data)
                 continue
             try:
-                # Pillow fills what a JPEG does not have with gray, and the result would look whole.
+                # Pillow would fill the missing part of a JPEG with gray, and the result would look whole.
                 pixels = self._decoder.decode_rgb(data)
                 deep = bool(record["flags"] & SIXTEEN_BIT)
                 pieces.append(smaller_jpeg(data, pixels, self._max_side, self._quality, deep))
@@ -181,13 +180,13 @@ class _Smaller:
 
 
 def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep: bool = False) -> Pixels:
-    """An encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow.
+    """Return an encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow.
 
     Args:
-        data: the picture.
-        pixels: what the core decodes it to, (height, width, 1 or 3). They are used where Pillow does not open
-            the picture, as for a text of many megabytes in a PNG.
-        deep: it has 16 bits, which Pillow would cut off at 255; then they are used, too.
+        data: the encoded picture.
+        pixels: its pixels as the core decodes them, (height, width, 1 or 3), used if Pillow does not open
+            the picture, as with a text of many megabytes in a PNG.
+        deep: whether it has 16 bits, which Pillow would clip at 255; then ``pixels`` are used, too.
     """
     from PIL import Image
 
@@ -208,7 +207,7 @@ def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep
 
 
 def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, Any]:
-    """Pillow's picture, gray or RGB, and its file's chroma sampling (-1: none), orientation and profile."""
+    """Return Pillow's picture, gray or RGB, and the file's chroma sampling (-1: none), orientation, ICC."""
     from PIL import Image, JpegImagePlugin
 
     if not deep:
@@ -223,10 +222,8 @@ def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, An
 
 
 # ---- Samples that differ from what was given --------------------------------------------------------
-# Smaller pictures, pixels in place of files, baseline JPEGs, coefficient records.
-#
-# The fields of a sample change together, as under a view of the engine: masks by nearest pixels, and what
-# is in pixels of the first image by the engine's own arithmetic.
+# The fields of a sample change together, as under a view of the engine: masks by nearest pixels, and values
+# in pixels of the first image by the engine's own arithmetic.
 
 T = TypeVar("T")
 Size = tuple[int, int]  # width, height
@@ -234,7 +231,7 @@ Size = tuple[int, int]  # width, height
 
 @dataclass(frozen=True)
 class Transcoder:
-    """Makes of a sample's values what is stored of them.
+    """Changes a sample's values into those that are stored.
 
     Args:
         schema: the fields, in the order of the values.
@@ -251,24 +248,24 @@ class Transcoder:
             need("PIL.Image", SMALLER)
 
     def values(self, values: list[Picture | bytes]) -> list[Picture | bytes]:
-        """The values, changed.
+        """Return the changed values.
 
         Raises:
-            ValueError: a picture that does not decode, or pixels that the index has no room for.
+            ValueError: a picture does not decode, or has more pixels than the index has room for.
         """
         index = self.schema.index_field
         first = values[self.schema.position(index.name)]
         assert isinstance(first, Picture)
         size = self._guarded(index.name, _size_of, first)
         target = self._target(size)
-        found: list[Picture | bytes] = []
+        changed: list[Picture | bytes] = []
         for field, value in zip(self.schema, values, strict=True):
             if isinstance(value, Picture):
                 make = functools.partial(self._made, field.kind)
-                found.append(self._guarded(field.name, make, value))
+                changed.append(self._guarded(field.name, make, value))
             else:
-                found.append(value if target == size else _moved(field.kind, value, size, target))
-        return found
+                changed.append(value if target == size else _moved(field.kind, value, size, target))
+        return changed
 
     def _guarded(self, name: str, make: Callable[[Picture], T], picture: Picture) -> T:
         try:
@@ -283,8 +280,8 @@ class Transcoder:
         return bounded(*size, limit) if limit is not None and max(size) > limit else size
 
     def _made(self, kind: Kind, picture: Picture) -> Picture:
-        made, form = self._picture(kind, picture), self.options.coefficients
-        return made if form is None or isinstance(kind, Mask) else _coefficients(made, form)
+        recoded, form = self._picture(kind, picture), self.options.coefficients
+        return recoded if form is None or isinstance(kind, Mask) else _coefficients(recoded, form)
 
     def _picture(self, kind: Kind, picture: Picture) -> Picture:
         size = _size_of(picture)
@@ -298,7 +295,7 @@ class Transcoder:
             return _baseline(picture) if self.options.baseline else picture
         if kind.bits == 16 or _flags_of(picture) & SIXTEEN_BIT:  # a JPEG has 8, and Pillow clips 16
             return Picture(png_file(_pixels(kind, picture, size, target)))
-        # Pillow fills with gray what is missing.
+        # Pillow fills missing parts with gray.
         pixels = thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
         assert self.options.max_side is not None
         small = smaller_jpeg(_bytes_of(picture), pixels, self.options.max_side, self.options.quality)
@@ -306,7 +303,7 @@ class Transcoder:
 
 
 def _moved(kind: Kind, value: bytes, size: Size, target: Size) -> bytes:
-    """What lies in a picture of one size, in pixels of it scaled to another."""
+    """Return positions in a picture of one size as positions in the picture scaled to another."""
     if isinstance(kind, Boxes):
         points, relative = kind.format, kind.relative
     elif isinstance(kind, Keypoints):
@@ -321,13 +318,13 @@ def _moved(kind: Kind, value: bytes, size: Size, target: Size) -> bytes:
 
 
 def _moved_mixed(value: bytes, size: Size, target: Size) -> bytes:
-    """Outlines by their scale, areas as the engine moves them."""
+    """Move outlines by their scale, and areas as the engine moves them."""
     objects = decode_mixed(value)
-    areas = encode_rle([one for one in objects if isinstance(one, dict)], "areas")
+    areas = encode_rle([obj for obj in objects if isinstance(obj, dict)], "areas")
     moved = iter(decode_rle(_viewed("rle", False, areas, size, target)))
     scale = np.divide(target, size)
     return encode_mixed(
-        [next(moved) if isinstance(one, dict) else [part * scale for part in one] for one in objects], "mixed"
+        [next(moved) if isinstance(obj, dict) else [part * scale for part in obj] for obj in objects], "mixed"
     )
 
 
@@ -338,7 +335,7 @@ def _viewed(points: str, relative: bool, value: bytes, size: Size, target: Size)
 
 
 def _whole(size: Size, target: Size) -> Any:
-    """The view of a whole picture, resized."""
+    """Return the view of a whole picture, resized."""
     return (0, 0, *size), target, (0, 0, *target), False
 
 
@@ -361,7 +358,7 @@ def _size_of(picture: Picture) -> Size:
 
 
 def _pixels(kind: Image | Mask, picture: Picture, size: Size, target: Size) -> npt.NDArray[Any]:
-    """The pixels, (height, width, channels), resized as the engine resizes: images as Pillow does."""
+    """Return the pixels, (height, width, channels), resized like the engine's: images as Pillow does."""
     wanted = wanted_format(kind)
     raw = None
     if picture.raw is not None:
@@ -380,7 +377,7 @@ def _pixels(kind: Image | Mask, picture: Picture, size: Size, target: Size) -> n
 
 
 def _baseline(picture: Picture) -> Picture:
-    """A progressive JPEG as a baseline one of the same coefficients; what cannot be one stays as it is."""
+    """Return a progressive JPEG as a baseline one with the same coefficients, or the picture unchanged."""
     if picture.raw is not None:
         return picture
     codec, *_, flags = _C.probe(_bytes_of(picture))
@@ -389,11 +386,11 @@ def _baseline(picture: Picture) -> Picture:
     try:
         return Picture(bytes(cast("npt.NDArray[np.uint8]", _C.jpeg_to_baseline(_bytes_of(picture)))))
     except FastloadError:
-        return picture  # its entry in the index says that it is progressive
+        return picture  # its index entry says that it is progressive
 
 
 def _coefficients(picture: Picture, form: str) -> Picture:
-    """A JPEG as a coefficient record; what cannot be one stays as it is, and its outcome says why."""
+    """Return a JPEG as a coefficient record; one that cannot be stays, and its outcome says why."""
     if picture.raw is not None or _C.probe(_bytes_of(picture))[0] != CODECS[JPEG].name:
         return picture
     data, outcome = to_record(picture.data, form)

@@ -1,5 +1,4 @@
-"""Samples with fields, from Python or from annotated sets: their schema, encoded in order, also by
-several processes."""
+"""Samples with fields, from Python or annotated sets: their schema, and their bytes in order."""
 
 from __future__ import annotations
 
@@ -33,23 +32,23 @@ from fastload.shard.codecs import RAW, suffix_of
 from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD
 
-# ---- From samples (dicts) to the bytes of their fields, some at a time ------------------------------
+# ---- From samples (dicts) to the bytes of their fields ----------------------------------------------
 
-MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded; one larger sample makes a larger one
+MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded, unless a single sample is larger
 _NO_FILE = b""
 
 
 @dataclass(frozen=True)
 class FailedSample:
-    """What a source gives in place of a sample that it cannot make."""
+    """A stand-in for a sample that the source cannot make."""
 
     error: Exception
-    path: bytes = _NO_FILE  # of its picture from the root on, where that is known
+    path: bytes = _NO_FILE  # of its picture below the root, if known
 
 
 @dataclass(frozen=True)
 class PartialSample:
-    """What a source gives in place of a sample some of whose annotations cannot be packed."""
+    """A sample some of whose annotations cannot be packed."""
 
     sample: Mapping[str, Any]  # without them
     left_out: Sequence[tuple[str, str]]  # which annotation, reason
@@ -64,7 +63,7 @@ class Encoded:
     fields: list[Chunk]  # in the schema's order
     stop: int  # one past the last position that was looked at
     failures: list[tuple[int, str, str]] = field(default_factory=list)  # position, key, reason
-    left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # with the annotation before it
+    left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # and annotation before reason
     outcomes: list[tuple[int, str, RecodeOutcome]] = field(default_factory=list)  # of JPEGs: position, key
 
     @property
@@ -77,13 +76,13 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes bytes of samples by their schema.
+    """Turns samples into bytes by their schema.
 
     Args:
-        schema: the fields; what else a sample has is left out.
+        schema: the fields; other values of a sample are left out.
         root: the folder that relative paths start from.
-        strings: texts go into C strings, which cannot hold a NUL (HDF5).
-        transcoder: what changes the values before they are stored.
+        strings: whether texts go into C strings, which cannot hold a NUL (HDF5).
+        transcoder: changes the values before they are stored.
     """
 
     schema: Schema
@@ -94,7 +93,7 @@ class Encoder:
     def encode(
         self, start: int, samples: Iterable[Mapping[str, Any] | FailedSample | PartialSample]
     ) -> Iterator[Encoded]:
-        """The samples from position ``start`` on, in pieces of bounded size."""
+        """Yield the samples from position ``start`` on, in pieces of bounded size."""
         piece = _Piece(self, start)
         for position, sample in enumerate(samples, start):
             piece.add(position, sample)
@@ -105,33 +104,33 @@ class Encoder:
             yield piece.finish()
 
     def values(self, sample: Mapping[str, Any]) -> list[Picture | bytes]:
-        """The fields' bytes of one sample.
+        """Return the fields' bytes of one sample.
 
         Raises:
             KeyError, OSError, TypeError, ValueError, and what Pillow raises: it cannot be packed.
         """
         if not isinstance(sample, Mapping):
             raise TypeError(f"a sample must be a dict of values by field. Found: {type(sample).__name__}")
-        found: list[Picture | bytes] = []
+        values: list[Picture | bytes] = []
         for named in self.schema:
             if named.name not in sample:
                 raise KeyError(f"the sample has no {named.name!r}, only {', '.join(map(str, sample))}")
             value = sample[named.name]
             if isinstance(named.kind, (Image, Mask)):
                 try:
-                    found.append(picture_of(named.kind, value, self.root))
+                    values.append(picture_of(named.kind, value, self.root))
                 except Exception as error:
                     raise ValueError(f"field {named.name!r}: {_words(error)}") from error
                 continue
             data = named.encode(value)
             if self.strings and named.kind.name == "text" and b"\0" in data:
                 raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
-            found.append(data)
-        self.schema.check_rows([value if isinstance(value, bytes) else None for value in found])
-        return found if self.transcoder is None else self.transcoder.values(found)
+            values.append(data)
+        self.schema.check_rows([value if isinstance(value, bytes) else None for value in values])
+        return values if self.transcoder is None else self.transcoder.values(values)
 
     def digest(self, sample: Mapping[str, Any] | FailedSample) -> bytes:
-        """16 bytes that tell a sample from others; those that cannot be packed are all the same."""
+        """Return 16 bytes that tell a sample from others; the same for all that cannot be packed."""
         hashed = hashlib.blake2b(digest_size=16)
         try:
             if isinstance(sample, FailedSample):
@@ -145,16 +144,16 @@ class Encoder:
         return hashed.digest()
 
     def size(self, sample: Mapping[str, Any] | FailedSample) -> int:
-        """Bytes that a sample takes on disk until it is packed; 0 of one that cannot be."""
+        """Return the bytes that a sample takes on disk until it is packed; 0 if it cannot be packed."""
         try:
             values = [] if isinstance(sample, FailedSample) else self.values(sample)
         except Exception:  # Pillow and users' code raise anything
             return 0
-        # What is no picture lies in the shard, in its part of the index, and in the column's file.
+            # Values other than pictures lie in the shard, in its part of the index, and in the column's file.
         return sum(len(v.data) if isinstance(v, Picture) else 3 * len(v) for v in values)
 
     def key(self, sample: Mapping[str, Any]) -> bytes:
-        """The path of the record's file below the root; empty: it has no file."""
+        """Return the path of the record's file below the root; empty: it has no file."""
         path = path_of(sample[self.schema.index_field.name])
         if path is None:
             return _NO_FILE
@@ -163,7 +162,7 @@ class Encoder:
 
 
 class _Piece:
-    """Samples on their way into one :class:`Encoded`."""
+    """A piece of samples on their way into one :class:`Encoded`."""
 
     def __init__(self, encoder: Encoder, start: int) -> None:
         self._encoder = encoder
@@ -193,7 +192,7 @@ class _Piece:
         except Exception as error:  # Pillow and users' code raise anything
             self._failures.append((position, self._name(position, path), _words(error)))
             return
-        self._left_out += [(position, self._name(position, path), *one) for one in left_out]
+        self._left_out += [(position, self._name(position, path), *entry) for entry in left_out]
         self._positions.append(position)
         self._paths.append(path)
         self._values.append(values)
@@ -225,7 +224,7 @@ class _Piece:
         keys = self._keys(kept, index)
         positions = np.array([self._positions[i] for i in kept], np.int64)
         failed = {position for position, _, _ in self._failures}
-        left_out = [one for one in self._left_out if one[0] not in failed]
+        left_out = [entry for entry in self._left_out if entry[0] not in failed]
         outcomes = [
             (self._positions[i], key.decode(), value.outcome)
             for i, key in zip(kept, keys, strict=True)
@@ -239,8 +238,8 @@ class _Piece:
         for record, i in zip(records, kept, strict=True):
             path = self._paths[i]
             suffix = _suffix_of(record)
-            made = f"{self._positions[i]:08d}".encode() + suffix
-            key, escaped = encode_key(path or made)
+            numbered = f"{self._positions[i]:08d}".encode() + suffix
+            key, escaped = encode_key(path or numbered)
             if escaped:
                 record["flags"] |= ESCAPED
             keys.append(key)
@@ -248,14 +247,14 @@ class _Piece:
 
 
 def _suffix_of(record: np.void) -> bytes:
-    """Of the file that unpacking makes of a record."""
+    """Return the suffix of the file that unpacking makes of a record."""
     if record["codec"] == RAW:
         return b".png" if record["channels"] in (1, 3) else NUMPY_SUFFIX
     return suffix_of(int(record["codec"])).encode()
 
 
 def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[tuple[int, str]]]:
-    """The pictures with their index entries; and which are none, with reasons."""
+    """Return the pictures with their index entries, and which of them are no pictures, with reasons."""
     chunk = Chunk.of([picture.data for picture in pictures])
     records = np.zeros(len(pictures), RECORD)
     records["length"] = chunk.lengths
@@ -275,7 +274,7 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
 
 
 def _words(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """Return what went wrong, in one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename else str(error.strerror)
     if isinstance(error, KeyError) and error.args:
@@ -285,53 +284,52 @@ def _words(error: BaseException) -> str:
     return (text if known else f"{type(error).__name__}: {text}").removesuffix(".")
 
 
-# ---- Where samples come from ------------------------------------------------------------------------
-# An iterable, a sequence that is asked by position, a table.
+# ---- Sources of samples: an iterable, a sequence, a table -------------------------------------------
 
-_LOOKED_AT = 16  # samples that tell one sequence from another, and whose fields are guessed from
+_LOOKED_AT = 16  # samples that tell sequences apart and give the fields' guesses
 Sample = Mapping[str, Any]
 
 
 class Given(Protocol):
-    """Samples to pack. Those that can be asked by position again and again have a length."""
+    """A source of samples to pack. It has a length if it can be asked by position again and again."""
 
     @property
     def root(self) -> bytes:
         """The folder that relative paths start from."""
 
     def __len__(self) -> int:
-        """How many samples there are; TypeError: nobody knows."""
+        """Return how many samples there are; TypeError: unknown."""
 
     def first(self) -> list[Sample]:
-        """Some samples to guess the schema from; they come again."""
+        """Return some samples to guess the schema from; they come again."""
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
-        """Those from position ``start`` to before ``stop`` (None: all)."""
+        """Yield the samples from position ``start`` to before ``stop`` (None: all)."""
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
-        """What tells these samples from others, JSON values only; None: nothing does, they come once."""
+        """Return what tells these samples from others, as JSON values; None: nothing, they come once."""
 
     def compared(self) -> int:
-        """How many samples :meth:`identity` looks at."""
+        """Return how many samples :meth:`identity` looks at."""
 
     def about_bytes(self, encoder: Encoder) -> int:
-        """At least about so many bytes will be stored; 0: nobody knows."""
+        """Return a cautious estimate of the bytes that will be stored; 0: unknown."""
 
     def newest_ns(self) -> int:
-        """The latest modification time of the files that they are known to come from; 0: there are none."""
+        """Return the latest modification time of the files that they are known to come from; 0: none."""
 
 
 class AnnotatedSource(Given, Protocol):
-    """Samples whose fields are known before any of them is made: of tables and of annotated pictures."""
+    """A source whose fields are known before any sample is made: a table or annotated pictures."""
 
     schema: Schema
 
     def needed_bytes(self) -> int:
-        """Bytes of the files that they are made of."""
+        """Return the bytes of the files that the samples are made of."""
 
 
 class IterableRows:
-    """Samples that come once, in their order."""
+    """An iterable of samples, which come once, in their order."""
 
     def __init__(self, samples: Iterable[Sample], root: bytes, limit: int | None = None) -> None:
         self.root = root
@@ -377,16 +375,16 @@ class IterableRows:
 
 
 def at_least(encoder: Encoder, some: Iterable[Sample | FailedSample], count: int) -> int:
-    """Bytes that ``count`` samples have at least, by some of them: half of what they would have on average.
+    """Return a lower bound of the bytes of ``count`` samples: half of the average of some of them.
 
-    A pack is refused for it, so it must not be too much where a few of those looked at are large.
+    A pack may be refused for lack of it, so a few large samples among those must not make it too high.
     """
     sizes = [size for size in map(encoder.size, some) if size]
     return sum(sizes) * count // (2 * len(sizes)) if sizes else 0
 
 
 class SequenceRows:
-    """A sequence: anything with ``__getitem__`` and ``__len__``, as torch's map-style datasets are."""
+    """A sequence: anything with ``__getitem__`` and ``__len__``, like torch's map-style datasets."""
 
     def __init__(self, samples: Any, root: bytes, limit: int | None = None) -> None:
         self.root = root
@@ -397,8 +395,8 @@ class SequenceRows:
         return self._count
 
     def first(self) -> list[Sample]:
-        found = (self._one(position) for position in self._spread())
-        return [sample for sample in found if not isinstance(sample, FailedSample)]
+        samples = (self._one(position) for position in self._spread())
+        return [sample for sample in samples if not isinstance(sample, FailedSample)]
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample]:
         end = self._count if stop is None else min(stop, self._count)
@@ -420,22 +418,22 @@ class SequenceRows:
         return 0
 
     def _spread(self) -> list[int]:
-        """Positions over the whole sequence, the first and the last among them."""
+        """Return positions over the whole sequence, including the first and the last."""
         return sorted({int(p) for p in np.linspace(0, max(self._count - 1, 0), min(_LOOKED_AT, self._count))})
 
     def _one(self, position: int) -> Sample | FailedSample:
         try:
-            found: Sample = self._samples[position]
+            sample: Sample = self._samples[position]
         except Exception as error:  # a user's code
             return FailedSample(error)
-        return found
+        return sample
 
 
 def given(samples: Any, root: bytes, limit: int | None) -> Given:
-    """The samples of :func:`fastload.pack`.
+    """Return the source of samples given to :func:`fastload.pack`.
 
     Raises:
-        TypeError: neither an iterable nor a sequence.
+        TypeError: ``samples`` is neither an iterable nor a sequence.
     """
     if hasattr(samples, "__getitem__") and hasattr(samples, "__len__") and not isinstance(samples, Mapping):
         return SequenceRows(samples, root, limit)
@@ -447,11 +445,11 @@ def given(samples: Any, root: bytes, limit: int | None) -> Given:
     )
 
 
-# ---- Encoded samples in the order of their source, made by this process or by several ---------------
+# ---- Encoded samples in the source's order, from one process or several -----------------------------
 
 
 def encoded(source: Given, encoder: Encoder, start: int, processes: int) -> Iterator[Encoded]:
-    """All samples from position ``start`` on. The pieces' borders depend on ``processes``, their order not.
+    """Yield all samples from position ``start`` on; ``processes`` changes the pieces' ends, not their order.
 
     Raises:
         PackError: the samples cannot be sent to other processes, or one of those has ended.
@@ -467,16 +465,16 @@ def _runs(start: int, count: int) -> range:
 
 
 def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> Iterator[Encoded]:
-    """Process k makes every ``processes``-th run of samples, and waits until its turn to hand it over."""
+    """Let process k encode every ``processes``-th run of samples and hand it over at its turn."""
     runs = _runs(start, len(source))
     context = multiprocessing.get_context("spawn")  # nothing of a program with threads is forked
     workers: list[tuple[Connection, BaseProcess]] = []
     try:
         for number in range(min(processes, len(runs))):
-            here, there = context.Pipe()
+            here, theirs = context.Pipe()
             share = runs[number::processes]
             process: BaseProcess = context.Process(
-                target=_serve, args=(source, encoder, share, there, os.getpid()), daemon=True
+                target=_serve, args=(source, encoder, share, theirs, os.getpid()), daemon=True
             )
             try:
                 with interrupts_blocked():
@@ -486,7 +484,7 @@ def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> 
                     f"the samples cannot be sent to other processes ({type(error).__name__}: {error}). "
                     "Use num_proc=1."
                 ) from None
-            there.close()
+            theirs.close()
             workers.append((here, process))
         for turn in range(len(runs)):
             yield from _run_of(*workers[turn % processes])
@@ -498,7 +496,7 @@ def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> 
 
 
 def _run_of(pipe: Connection, process: BaseProcess) -> Iterator[Encoded]:
-    """One run of a process: its pieces, up to the mark behind them."""
+    """Yield the pieces of one run of a process, up to the mark after them."""
     while True:
         try:
             piece = pipe.recv()

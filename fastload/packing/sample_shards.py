@@ -1,4 +1,4 @@
-"""Shards of samples with fields: cut while they are written, published, and continued after a stop."""
+"""Shards of samples with fields: cut while they are written, published, and resumed after a stop."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ from fastload.shard.manifest import (
     fields_digest,
 )
 
-# ---- Writing encoded samples into shards, one after another, in the order of the source -------------
+# ---- Writing encoded samples into shards, in the source's order -------------------------------------
 
-_SPOT_CHECKS = 16  # records of a field whose bytes are read back
+_SPOT_CHECKS = 16  # records per field whose bytes are read back
 _NO_RECORDS = np.zeros(0, RECORD)
 _NOTHING = np.zeros(0, np.uint8)
 
@@ -74,15 +74,15 @@ class Shards:
     the same rule, so that neither an interruption nor the number of processes changes anything.
 
     Args:
-        work: the work folder; shards and parts are called by their numbers in it.
+        work: the work folder, in which shards and parts are named by number.
         shards: the format.
-        suffix: of shards' names.
+        suffix: the suffix of shards' names.
         schema: the fields.
-        shard_size: bytes of samples a shard holds at most (one sample at least).
+        shard_size: most bytes of samples per shard (each shard holds at least one sample).
         skip: whether samples that cannot be packed are left out.
-        advance: called with numbers of samples and bytes that were written.
+        advance: called with the numbers of samples and bytes written.
         raw: whether images are pixels, not files.
-        coefficients: whether JPEGs are to be coefficient records.
+        coefficients: whether JPEGs become coefficient records.
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class Shards:
         self._left_out: list[tuple[int, str, str, str]] = []
         self._outcomes: list[tuple[int, str, RecodeOutcome]] = []
         self._open: OpenShard | None = None
-        self.number = 0  # of the shard that comes next
+        self.number = 0  # of the next shard
 
     def path(self, number: int) -> Path:
-        """A shard in the work folder."""
+        """Return the path of a shard in the work folder."""
         return self._work / f"{number:05d}{self._suffix}"
 
     def part_path(self, number: int) -> Path:
-        """Its part of the index."""
+        """Return the path of its part of the index."""
         return self._work / f"{number:05d}.part"
 
     def finished(self) -> int:
-        """Take up what was finished before; returns the position of the first sample after it."""
+        """Skip the shards that are already finished; return the position of the first sample after them."""
         stop = 0
         while True:
             path = self.path(self.number)
@@ -120,8 +120,8 @@ class Shards:
         """Write all samples.
 
         Raises:
-            BadFiles: some or their annotations cannot be packed, and they are not to be skipped.
-            PackError: no room, or what was written does not read back.
+            BadFiles: samples or their annotations cannot be packed and are not to be skipped.
+            PackError: there is no room, or what was written does not read back.
         """
         stop = 0
         try:
@@ -170,21 +170,21 @@ class Shards:
         return OpenShard(self.path(self.number), self._format, self._schema, self._shard_size, self._raw)
 
     def _finish(self, stop: int) -> None:
-        """End the shard: all positions before ``stop`` are in it, or in those before it, or failed."""
+        """End the shard: all positions before ``stop`` are in it, in an earlier one, or failed."""
         if self._open is None:
             self._open = self._begin()
         part, spooled = self._open.finish()
         self._open = None
         mine = [(key, reason) for position, key, reason in self._failures if position < stop]
-        lost = [one[1:] for one in self._left_out if one[0] < stop]
+        lost = [entry[1:] for entry in self._left_out if entry[0] < stop]
         self._failures = [failure for failure in self._failures if failure[0] >= stop]
-        self._left_out = [one for one in self._left_out if one[0] >= stop]
+        self._left_out = [entry for entry in self._left_out if entry[0] >= stop]
         facts = self._facts(stop)
         path = self.part_path(self.number)
         try:
             with failed_writes_reported(path, self._shard_size):  # it holds the values of the columns
-                whole = replace(part, skipped=mine, left_out=lost, stop=stop, facts=facts)
-                whole.write(path, spooled.files)
+                full_part = replace(part, skipped=mine, left_out=lost, stop=stop, facts=facts)
+                full_part.write(path, spooled.files)
         except BaseException:
             remove(temporary_of(path))
             remove(self.path(self.number))
@@ -194,14 +194,14 @@ class Shards:
         self.number += 1
 
     def _facts(self, stop: int) -> dict[str, Any]:
-        """What came of the JPEGs before ``stop`` that are in no earlier shard, where that was asked."""
+        """Return the outcomes of JPEGs before ``stop`` that are in no earlier shard, if asked for."""
         if not self._coefficients:
             return {}
         tally = RecodeCounts()
         for position, key, outcome in self._outcomes:
             if position < stop:
                 tally.add(key, outcome)
-        self._outcomes = [one for one in self._outcomes if one[0] >= stop]
+        self._outcomes = [entry for entry in self._outcomes if entry[0] >= stop]
         return {FACTS: tally.to_json()}
 
 
@@ -209,10 +209,10 @@ class OpenShard:
     """A shard that is being written.
 
     Args:
-        final: its place.
+        final: its final path.
         shards: the format.
         schema: the fields.
-        about: its bytes, about.
+        about: its approximate bytes.
         raw: whether images are pixels, not files.
     """
 
@@ -233,18 +233,18 @@ class OpenShard:
         self.bytes = 0
 
     def fits(self, size: int) -> bool:
-        """Whether a sample of so many bytes goes into the batch that is collected."""
+        """Whether a sample of this many bytes fits into the current batch."""
         full = self._batch_samples >= GROUP_RECORDS or self._batch_bytes + size > GROUP_BYTES
         return not self._batch_samples or not full
 
     def count(self, size: int) -> None:
-        """A sample of so many bytes will be taken."""
+        """Count a sample of this many bytes, which will be taken."""
         self.bytes += size
         self._batch_bytes += size
         self._batch_samples += 1
 
     def take(self, keys: list[bytes], fields: list[Chunk]) -> None:
-        """Samples of the batch."""
+        """Take samples into the batch."""
         self._batch.append((keys, fields))
 
     def flush(self) -> None:
@@ -268,8 +268,8 @@ class OpenShard:
         self._records.append(Chunk(_NOTHING, pictures.lengths, pictures.records))
 
     def finish(self) -> tuple[ShardPart, Spooled]:
-        """Write what is left, find the records in the file, and give it its name. The part has all but the
-        bytes of columns without records: those are in the files, which are the caller's to close."""
+        """Write what is left, find the records in the file, and give it its name. The part has everything but
+        the bytes of columns without records: those are in the files, which the caller must close."""
         try:
             self.flush()
             with failed_writes_reported(self._final, self._about):
@@ -287,18 +287,18 @@ class OpenShard:
         return ShardPart(records.records, self._keys, [], size, further=tuple(further)), self._spooled
 
     def abort(self) -> None:
-        """Let go of the files, and remove the shard."""
+        """Close the files and remove the shard."""
         self._spooled.close()
         self._writer.abort()
         remove(self._temporary)
 
     def _locate(self, pictures: list[Chunk]) -> None:
-        """Set the records' offsets to where the format's library put them, and look whether it is so."""
+        """Set the records' offsets to where the format's library put them, and check some of them."""
         names = [self._schema.index_field.name]
         names += [field.name for _, field in self._schema.columns if field.storage == "record"]
         data_file = os.fsencode(self._format.data_file(self._temporary))
-        found = self._format.locate(self._temporary, names)
-        for name, chunk, located in zip(names, pictures, found, strict=True):
+        all_located = self._format.locate(self._temporary, names)
+        for name, chunk, located in zip(names, pictures, all_located, strict=True):
             assert chunk.records is not None
             if not np.array_equal(located.lengths, chunk.lengths):
                 raise PackError(
@@ -316,7 +316,7 @@ class OpenShard:
 
 
 class Spooled:
-    """The columns' values of an open shard: they wait for its part in files without names, not in memory."""
+    """The column values of an open shard, kept in unnamed files, not in memory, until its part is written."""
 
     def __init__(self, folder: Path, schema: Schema) -> None:
         fields = [field for _, field in schema.columns]
@@ -332,30 +332,29 @@ class Spooled:
         ]
 
     def add(self, values: list[Chunk]) -> None:
-        """Those of some more samples, a chunk a column."""
+        """Add the values of some more samples, one chunk per column."""
         for file, places, chunk in zip(self.files, self._places, values, strict=True):
             if chunk.records is None:
                 file.write(chunk.data.data)
             places.append(Chunk(_NOTHING, chunk.lengths, chunk.records))
 
     def columns(self) -> list[Chunk]:
-        """Lengths and records of all samples, without their bytes."""
+        """Return lengths and records of all samples, without their bytes."""
         return [Chunk.join(places, like=none) for places, none in zip(self._places, self._none, strict=True)]
 
     def close(self) -> None:
-        """Let go of the files."""
-        with suppress(OSError):  # what no disk has taken is not wanted any more
+        """Close the files."""
+        with suppress(OSError):  # what no disk has taken is not needed any more
             self._opened.close()
 
 
-# ---- From finished shards of samples to a packed dataset --------------------------------------------
-# Names, columns, index, and the manifest last.
+# ---- From finished shards of samples to a dataset: names, columns, index, manifest ------------------
 
 T = TypeVar("T")
 
 
 class _Each(Generic[T]):
-    """What ``make`` gives for each part in turn; walked as often as need be, one part in memory at a time."""
+    """The results of ``make`` for each part; iterable any number of times, with one part in memory."""
 
     def __init__(self, make: Callable[[int, Path], T], parts: list[Path]) -> None:
         self._make, self._parts = make, parts
@@ -367,9 +366,9 @@ class _Each(Generic[T]):
 def publish_samples(
     folder: OutputFolder, shards: Shards, schema: Schema, format_name: str, identity: dict[str, Any]
 ) -> tuple[Manifest, Summary]:
-    """Publish what was written; shards all of whose samples were skipped are left out.
+    """Publish what was written, without shards whose samples were all skipped.
 
-    Killed at any moment, the same call goes on: what has its name already stays.
+    After a kill at any moment, the same call resumes: what already has its name stays.
 
     Raises:
         PackError: not one sample could be packed.
@@ -427,12 +426,12 @@ def write_tables(
     Args:
         output: the dataset's folder.
         schema: its fields.
-        parts: of its shards, in their order.
-        count: samples.
-        mark: behind the files' names, as :data:`fastload.shard.manifest.SECOND`.
+        parts: the parts of its shards, in order.
+        count: the number of samples.
+        mark: appended to the files' names, as :data:`fastload.shard.manifest.SECOND`.
 
     Returns:
-        What the manifest says of the fields, and of the index its size and digest.
+        The manifest's entries of the fields, and the index's size and digest.
     """
     entries = entries_of(schema, _write_columns(output, schema, parts, count, mark))
     keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
@@ -462,23 +461,23 @@ def _records(place: int, path: Path) -> npt.NDArray[np.void]:
 def _write_columns(
     output: Path, schema: Schema, parts: list[Path], count: int, mark: str
 ) -> dict[str, ColumnFile]:
-    """The files of the fields that have their own."""
-    found = {}
+    """Write the files of the fields that have their own."""
+    files = {}
     for at, (number, field) in enumerate(schema.columns):
-        found[field.name] = write_column(
+        files[field.name] = write_column(
             output / column_name(number, mark), field, count, **_column(field, parts, at)
         )
-    return found
+    return files
 
 
 def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]]:
-    """What ``write_column`` takes for a field."""
+    """Return the arguments that ``write_column`` takes for a field."""
 
     def records(place: int, path: Path) -> npt.NDArray[np.void]:
-        found = ShardPart.read_column(path, at).records
-        assert found is not None
-        found["shard"] = place
-        return found
+        column = ShardPart.read_column(path, at).records
+        assert column is not None
+        column["shard"] = place
+        return column
 
     def pieces(width: int = 1) -> Iterator[bytes]:
         return (data for path in parts for data in ShardPart.read_values(path, at, width))
@@ -494,8 +493,7 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
     }
 
 
-# ---- One pack of samples ----------------------------------------------------------------------------
-# What it was asked to do, taken up again, and published.
+# ---- One pack of samples: started, resumed, published -----------------------------------------------
 
 VERSION = 1
 
@@ -514,8 +512,8 @@ def pack_given(
     """
     if is_url(output):
         raise PackError(
-            f"{output} is no folder of this machine, which samples are packed into; copy the packed folder "
-            "there."
+            f"{output} is not a folder of this machine, which samples are packed into; copy the packed "
+            "folder there."
         )
     folder = Path(output).absolute()
     try:
@@ -530,14 +528,14 @@ def pack_given(
 
 @dataclass(frozen=True)
 class _Run:
-    """Packs samples of one schema into one folder; the caller holds its lock.
+    """A pack of samples of one schema into one folder; the caller holds its lock.
 
     Args:
         output: the folder.
         given: the samples.
         schema: their fields.
-        options: those of a pack.
-        observer: hears how far it is.
+        options: the pack's options.
+        observer: receives progress.
     """
 
     output: Path
@@ -547,15 +545,15 @@ class _Run:
     observer: Observer
 
     def run(self) -> PackResult:
-        """Pack, or go on with what was interrupted; of a finished pack of these very samples, its result.
+        """Pack or resume; if these very samples are already packed, only return the result.
 
         Raises:
-            PackError: samples that cannot be packed, another pack in the folder, a full disk.
+            PackError: samples cannot be packed, the folder holds another pack, or the disk is full.
         """
         began = time.monotonic()
         folder = OutputFolder(self.output)
         identity = self.identity()
-        if self.options.restart:  # other files may lie there, too: they stay
+        if self.options.restart:  # other files in the folder stay
             folder.discard()
         state = "empty" if self.options.restart else folder.state()
         if state == "complete":
@@ -583,7 +581,7 @@ class _Run:
         return self._result(manifest, summary, packed - began, written)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the output's bytes besides the samples' values; JSON values only."""
+        """Return what decides the output's bytes besides the samples' values, as JSON values."""
         facts = self.options.identity()
         return {
             **facts,
@@ -592,14 +590,14 @@ class _Run:
         }
 
     def _length(self) -> int:
-        """How many samples there are; 0: nobody knows."""
+        """Return how many samples there are; 0: unknown."""
         try:
             return len(self.given)
         except TypeError:
             return 0
 
     def _about_bytes(self, done: int) -> int:
-        """What is still to be written, about, if anybody knows."""
+        """Estimate the bytes still to be written; 0: unknown."""
         about = self.given.about_bytes(self._encoder())
         return about * (len(self.given) - done) // len(self.given) if about else 0
 
@@ -642,7 +640,7 @@ class _Run:
         return PackResult(self.output, manifest, facts, summary, seconds, time.monotonic() - began, written)
 
     def _say_compared(self) -> None:
-        """Some samples stand for all: whoever changed another one must hear it."""
+        """Say that only some samples were compared, for users who have changed others."""
         if self.given.compared() < len(self.given):
             self.observer.said(
                 self.output,
@@ -652,10 +650,10 @@ class _Run:
             )
 
     def _take_up(self, folder: OutputFolder, identity: dict[str, Any]) -> bool:
-        """Make the work folder, or check that the one that is there is this pack's.
+        """Make the work folder, or check that the existing one is this pack's.
 
         Returns:
-            Whether samples can be asked by position.
+            Whether samples can be asked for by position.
         """
         known = identity["given"] is not None
         path = folder.work / RUN_NAME

@@ -1,5 +1,4 @@
-"""Shares of a plan: ranges of shards, the job that packs them beside others, and the pieces of entry
-points that they leave."""
+"""Shares of a plan: ranges of shards, the job that packs them beside others, and their entry points."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ from fastload.packing.work import Advance, Claim, Job, ShardPart, part_path
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 
-# ---- The entry points of one shard, made where it is packed, kept beside it until all are there -----
+# ---- The entry points of one shard, kept beside it until publishing ---------------------------------
 
 
 def piece_path(part: Path) -> Path:
-    """Where the entry points of the shard with this part are."""
+    """Return where the entry points of the shard with this part are."""
     return part.with_suffix(".entries")
 
 
@@ -37,22 +36,22 @@ def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int)
     """Make the entry points of a finished shard's records, and publish them beside its part.
 
     Args:
-        part_path: where the part is, or will be.
+        part_path: where the part is or will be.
         part: the shard's entries and keys.
         data_file: where its records are.
-        spacing: pixels between entry points, 0: one for each row of MCUs.
+        spacing: pixels between entry points; 0: one per row of MCUs.
     """
     index_path = temporary_of(part_path.with_suffix(".fli"))
     try:
         write_index(index_path, [part.records], [part.keys])
         index = _C.Index(str(index_path))
         reader = _C.Reader(index, [(str(data_file), part.shard_bytes)])
-        made = list(entries_of(reader, range(len(part.records)), spacing, 1))
+        entries = list(entries_of(reader, range(len(part.records)), spacing, 1))
     finally:
         remove(index_path)
     final = piece_path(part_path)
-    packed = np.frombuffer(b"".join(packed for packed, _ in made), np.uint8)
-    sizes: npt.NDArray[Any] = np.concatenate([np.zeros((0, 2), "<u4"), *(sizes for _, sizes in made)])
+    packed = np.frombuffer(b"".join(packed for packed, _ in entries), np.uint8)
+    sizes: npt.NDArray[Any] = np.concatenate([np.zeros((0, 2), "<u4"), *(sizes for _, sizes in entries)])
     facts = np.array([spacing, part.shard_bytes, _checksum(part)], np.int64)
     with open(temporary_of(final), "wb") as file:
         np.savez(file, packed=packed, sizes=sizes.astype("<u4"), facts=facts)
@@ -60,7 +59,7 @@ def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int)
 
 
 def read_piece(part_path: Path, part: ShardPart, spacing: int) -> Made | None:
-    """What :func:`write_piece` wrote for this very part; None: nothing, or with another spacing."""
+    """Read what :func:`write_piece` wrote for this very part; None: nothing, or with another spacing."""
     try:
         with np.load(piece_path(part_path)) as arrays:
             if arrays["facts"].tolist() != [spacing, part.shard_bytes, _checksum(part)]:
@@ -69,25 +68,25 @@ def read_piece(part_path: Path, part: ShardPart, spacing: int) -> Made | None:
                 return None  # an earlier version's
             return arrays["packed"].tobytes(), arrays["sizes"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # made again, from the records
+        return None  # remade from the records
 
 
 def _checksum(part: ShardPart) -> int:
     return int(_C.crc32c(np.ascontiguousarray(part.records).view(np.uint8)))
 
 
-# ---- Which shards of a plan one of several packs writes, as the command line says it ----------------
+# ---- The shards that one of several packs writes ----------------------------------------------------
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 @dataclass(frozen=True)
 class ShardRanges:
-    """Shards by number, counted from 0 through all splits: some ranges, or one of so many equal shares.
+    """Shards by number, counted from 0 through all splits: some ranges, or one of several equal shares.
 
     Args:
-        ranges: first and last of each; both belong to it.
-        share: this one, counted from 0, of so many; None: the ranges count.
+        ranges: first and last of each, both included.
+        share: this share's number, from 0, and the number of shares; None: the ranges count.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
@@ -95,10 +94,10 @@ class ShardRanges:
 
     @classmethod
     def parse(cls, text: str) -> ShardRanges:
-        """Shares as ``0-99``, ``7``, ``0-9,40-49`` or ``3/16`` (the fourth of sixteen).
+        """Parse shares like ``0-99``, ``7``, ``0-9,40-49`` or ``3/16`` (the fourth of sixteen).
 
         Raises:
-            PackError: anything else.
+            PackError: the text is anything else.
         """
         number, slash, count = text.partition("/")
         if slash:
@@ -107,9 +106,9 @@ class ShardRanges:
                     f"--shards {text}: share I of N is written I/N, with I from 0 to N - 1, as 0/16 to 15/16."
                 )
             return cls(share=(int(number), int(count)))
-        found = [_RANGE.fullmatch(part.strip()) for part in text.split(",")]
-        pairs = [(int(match[1]), int(match[2] or match[1])) for match in found if match]
-        if len(pairs) < len(found) or any(first > last for first, last in pairs):
+        matches = [_RANGE.fullmatch(part.strip()) for part in text.split(",")]
+        pairs = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
+        if len(pairs) < len(matches) or any(first > last for first, last in pairs):
             raise PackError(
                 f"--shards {text}: write ranges of shards, counted from 0, with their last (0-99, or "
                 "0-9,40-49), or one share (3/16: the fourth of sixteen)."
@@ -117,10 +116,10 @@ class ShardRanges:
         return cls(tuple(pairs))
 
     def numbers(self, count: int) -> list[int]:
-        """Those of ``count`` shards that are meant, ascending; a range may reach beyond the last.
+        """Return the meant ones of ``count`` shards, ascending; a range may reach beyond the last shard.
 
         Raises:
-            PackError: a range begins beyond it.
+            PackError: a range begins beyond the last shard.
         """
         if self.share is not None:
             number, of = self.share
@@ -134,7 +133,7 @@ class ShardRanges:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as :meth:`ShardRanges.parse` takes them: ``3,7-12``."""
+    """Return ascending numbers as :meth:`ShardRanges.parse` takes them: ``3,7-12``."""
     pairs: list[list[int]] = []
     for number in numbers:
         if pairs and pairs[-1][1] == number - 1:
@@ -144,18 +143,18 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
 
 
-# ---- Writing shards of a plan that other processes, here and on other machines, write shards of, too ---
+# ---- Shards of a plan that other processes, also on other machines, write, too ----------------------
 
 ShardState = Literal["whole", "missing", "of another plan"]
 
 
 def claim_path(output: Path, shard: str) -> Path:
-    """The file that is locked by who writes this shard."""
+    """Return the file that the writer of this shard locks."""
     return part_path(output, shard).with_suffix(".lock")
 
 
 def shard_state(output: Path, plan: PackPlan, number: int) -> ShardState:
-    """Whether shard ``number`` is there as the plan wants it."""
+    """Return whether shard ``number`` exists as the plan wants it."""
     final = output / plan.shards[number].name
     path = part_path(output, final.name)
     if not exists(path):
@@ -163,7 +162,7 @@ def shard_state(output: Path, plan: PackPlan, number: int) -> ShardState:
     part = ShardPart.read(path)
     if part.plan != plan.digest:
         return "of another plan"
-    if not len(part.records):  # all of its files were left out: publishing removes it
+    if not len(part.records):  # all of its files were skipped, so publishing removes it
         return "whole"
     try:
         size = os.stat(format_of(str(plan.identity["format"])).data_file(final)).st_size
@@ -174,8 +173,8 @@ def shard_state(output: Path, plan: PackPlan, number: int) -> ShardState:
 
 @dataclass(frozen=True)
 class ShareJob(Job):
-    """A job whose shards are claimed one by one, each with its entry points, which one machine alone would
-    make last."""
+    """A job whose shards are claimed one by one, each with its entry points, which would take one machine
+    alone too long at the end."""
 
     def is_finished(self, number: int) -> bool:
         return shard_state(self.output, self.plan, number) == "whole"
@@ -195,7 +194,7 @@ class ShareJob(Job):
         return held
 
     def write(self, number: int, advance: Advance) -> ShardPart:
-        if self.store is None:  # what is fetched is compared when it comes
+        if self.store is None:  # fetched files are compared when they arrive
             self._require_unchanged(number)
         return super().write(number, advance)
 
@@ -206,7 +205,7 @@ class ShareJob(Job):
             write_piece(path, part, self.format.data_file(final), self.options.entries)
 
     def _require_unchanged(self, number: int) -> None:
-        """Raise PackError if a file of the shard differs from what the plan found."""
+        """Raise PackError if a file of the shard differs from the plan's."""
         shard = self.plan.shards[number]
         for path, size, mtime_ns, _ in Listing(self.output / WORK_NAME).rows(shard.start, shard.stop):
             place = os.path.join(self.root, path)

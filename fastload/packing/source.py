@@ -1,4 +1,4 @@
-"""Class folders and lists of pictures as sources, on disk or in a store, by splits."""
+"""Class folders and lists of pictures as sources, on disk or in a store, split by split."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ from fastload.remote.store import Store
 from fastload.shard.manifest import MANIFEST_NAME
 from fastload.shard.suffixes import is_image
 
-# ---- What can be packed -----------------------------------------------------------------------------
-# Class folders, a flat folder, a parent of train/ and val/, a CSV or JSONL list.
+# ---- Sources of pictures ----------------------------------------------------------------------------
 
 File = tuple[bytes, int, int, int]  # path below the root, bytes, modification time in ns, label
 Scan = Callable[[list[Problem], Ignored], Iterator[File]]
@@ -44,26 +43,26 @@ Scan = Callable[[list[Problem], Ignored], Iterator[File]]
 
 @dataclass(frozen=True)
 class Source:
-    """One set of images, to become one packed dataset.
+    """One set of images, which becomes one packed dataset.
 
-    ``files()`` walks it anew at every call, in sample-id order, and appends what it could not read to
+    Each call of ``files()`` walks it anew, in sample-id order, and appends what it cannot read to
     ``problems`` and what it leaves out to ``ignored``.
     """
 
-    split: str  # "" unless one of several
+    split: str  # "" if it is the only one
     root: bytes
-    kind: str  # "classes", "flat", "table"; "planned": its files are in a plan, and are not listed here
+    kind: str  # "classes", "flat", "table"; "planned": its files are in a plan and are not listed again
     classes: tuple[str, ...]
     scan: Scan
     problems: list[Problem] = field(default_factory=list)
     store: StoreFiles | None = None  # where the files are, if not on disk
-    beside: Ignored = field(default_factory=Ignored)  # what was left out before it was walked
+    beside: Ignored = field(default_factory=Ignored)  # what was left out before the walk
 
     def files(self, ignored: Ignored | None = None) -> Iterator[File]:
-        """Path below the root, size in bytes (0: stat failed), mtime in ns and label of each file.
+        """Yield path below the root, size in bytes (0: stat failed), mtime in ns and label of each file.
 
         Args:
-            ignored: hears what is left out.
+            ignored: receives what is left out.
         """
         self.problems.clear()
         if ignored is not None:
@@ -72,11 +71,11 @@ class Source:
 
 
 def open_sources(path: str | os.PathLike[str], options: PackOptions) -> list[Source]:
-    """The sources at a path or URL: several for a parent of train/ and val/, else one.
+    """Open the sources at a path or URL: several for a parent of train/ and val/, else one.
 
     Raises:
-        PackError: nothing there that could be packed, or what can be read in two ways.
-        RemoteError: a store cannot be listed.
+        PackError: there is nothing that can be packed, or it can be read in two ways.
+        RemoteError: the store cannot be listed.
     """
     if is_url(path):
         return _in_store(str(path), options)
@@ -90,7 +89,7 @@ def open_sources(path: str | os.PathLike[str], options: PackOptions) -> list[Sou
     if exists(place / MANIFEST_NAME):
         raise PackError(
             f"{place} is a packed dataset already: DataLoader, info and verify take it as it is; 'fastload "
-            "unpack' makes files of it, which can be packed otherwise."
+            "unpack' makes files of it, which can be packed differently."
         )
     root = os.fsencode(place.absolute())
     try:
@@ -126,7 +125,7 @@ def _in_store(url: str, options: PackOptions) -> list[Source]:
 def planned_source(
     path: str | os.PathLike[str], classes: tuple[str, ...], storage_options: Mapping[str, Any] | None
 ) -> Source | None:
-    """The source of a plan that is there, not listed again; None for one on disk, which is soon opened."""
+    """Return the source of an existing plan, without listing it; None for one on disk, which opens fast."""
     if not is_url(path):
         return None
 
@@ -142,7 +141,7 @@ def _location(url: str) -> Location:
 
 
 def _folder(root: bytes, split: str, found: Folders, layout: str | None, beside: Ignored) -> Source:
-    """A source of class folders; without any that has images a flat one."""
+    """Return a source of class folders, or a flat one if none of them has images."""
     folders = found.classes
     beside.folders(found, as_classes=bool(folders))
     if not folders:
@@ -161,7 +160,7 @@ def _flat(root: bytes, problems: list[Problem], ignored: Ignored) -> Iterator[Fi
 
 
 def _by_class(root: bytes, folders: list[bytes], classes: Sequence[str], within: SplitsWithin) -> Scan:
-    """Walks class folders; ``classes``: all there are, by which labels count."""
+    """Return a scan of class folders; labels count in ``classes``, which has all of them."""
     labels = {name: label for label, name in enumerate(classes)}
 
     def scan(problems: list[Problem], ignored: Ignored) -> Iterator[File]:
@@ -177,7 +176,7 @@ def _by_class(root: bytes, folders: list[bytes], classes: Sequence[str], within:
 
 
 def _ignore_top(root: bytes, ignored: Ignored) -> None:
-    """The files beside class folders or splits."""
+    """Note the files beside class folders or splits."""
     with os.scandir(root) as entries:
         for entry in sorted(entries, key=lambda entry: os.fsdecode(entry.name)):
             if not entry.is_dir():
@@ -186,7 +185,7 @@ def _ignore_top(root: bytes, ignored: Ignored) -> None:
 
 
 def _same_classes(sources: list[Source], layout: str | None) -> list[Source]:
-    """Gives splits whose class folders differ one common list, so that a label means one class everywhere."""
+    """Give splits whose class folders differ one common list, so that a label means one class everywhere."""
     common = tuple(sorted({name for source in sources for name in source.classes}))
     return [_relabelled(s, common, layout) if s.classes and s.classes != common else s for s in sources]
 
@@ -210,7 +209,7 @@ def _table(path: Path) -> Source:
 
 
 def _listed(path: Path, root: bytes, labels: Labels) -> Iterator[File]:
-    hashes = array("q")  # 8 bytes a file, where a set of names would need a hundred
+    hashes = array("q")  # 8 bytes per file, where a set of names would need a hundred
     for text, label in read_table(path):
         name = table_path(root, text)
         hashes.append(hash(name))
@@ -232,8 +231,7 @@ def _refuse_repeats(path: Path, root: bytes, hashes: npt.NDArray[np.int64]) -> N
             raise PackError(f"{path} lists {text!r} more than once; a file can be packed only once.")
 
 
-# ---- Images in an object store as a source ----------------------------------------------------------
-# Listed once, by ImageFolder's rules; fetched a shard at a time.
+# ---- Images in an object store ----------------------------------------------------------------------
 
 _THREADS = 32  # requests at a time: images are small, and a request takes tens of milliseconds
 Names = list[tuple[str, int]]  # path below the source's folder, bytes
@@ -241,17 +239,17 @@ Names = list[tuple[str, int]]  # path below the source's folder, bytes
 
 @dataclass(frozen=True)
 class StoreFiles:
-    """Where a source's files are."""
+    """The place of a source's files in a store."""
 
     store: Store
-    prefix: str  # of their keys; what follows it is the path below the source's folder
+    prefix: str  # of their keys; the rest of a key is the path below the source's folder
 
     def fetch(self, files: list[tuple[bytes, int]], folder: Path) -> None:
-        """Write files (path, size) below a folder of this machine; one that is gone is left out.
+        """Fetch files (path, size) into a folder of this machine; a file that is gone is left out.
 
         Raises:
-            PackError: one has another size.
-            RemoteError: the store does not give one.
+            PackError: a file has another size.
+            RemoteError: the store does not deliver a file.
         """
         for parent in {os.path.dirname(path) for path, _ in files}:
             (folder / os.fsdecode(parent)).mkdir(parents=True, exist_ok=True)
@@ -268,7 +266,7 @@ class StoreFiles:
         try:
             data = self.store.get(self.prefix + name)
         except ObjectMissing:
-            return  # packing says so, as of any file that is gone
+            return  # packing reports it, like any file that is gone
         if len(data) != size:
             location = self.store.root / (self.prefix + name)
             raise PackError(
@@ -282,39 +280,39 @@ class StoreFiles:
 class StoreSplit:
     """One set of images in a store."""
 
-    name: str  # "" unless one of several
+    name: str  # "" if it is the only one
     files: StoreFiles
     classes: tuple[str, ...]
     scan: Callable[[Ignored], Iterator[tuple[bytes, int, int, int]]]  # path, bytes, 0, label
 
 
 def store_files(location: Location, options: Mapping[str, Any] | None) -> StoreFiles:
-    """The files below a URL; nothing is asked."""
+    """Return the files below a URL, without asking the store."""
     store = open_store(location, None if location.scheme == "file" else options)
     return StoreFiles(store, f"{location.path}/" if location.path else "")
 
 
 def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
-    """The sets of images below a URL: several where its folders are splits, else one.
+    """List the sets of images below a URL once, by ImageFolder's rules: several if its folders are splits.
 
-    Folders are what keys have between slashes. The whole listing is held in memory meanwhile.
+    Folders are the parts of keys between slashes. The whole listing is held in memory meanwhile.
 
     Raises:
-        PackError: nothing there; a key that is no path; annotated images, or what can be read in two ways.
+        PackError: nothing there, a key that is no path, annotated images, or two possible readings.
         RemoteError: the store cannot be listed.
     """
     files = store_files(location, options.storage_options)
     store, prefix = files.store, files.prefix
     names = [
-        (found.path[len(prefix) :], found.size)
-        for found in store.list(prefix)
-        if not found.path.endswith("/") and not found.path[len(prefix) :].startswith(".fastload")
+        (file.path[len(prefix) :], file.size)
+        for file in store.list(prefix)
+        if not file.path.endswith("/") and not file.path[len(prefix) :].startswith(".fastload")
     ]
     if not names:
         raise PackError(f"there is nothing at {location}; give the URL of a folder of images.")
     for name, _ in names:
         if {"", ".", ".."} & set(name.split("/")) or len(os.fsencode(max(name.split("/"), key=len))) > 255:
-            raise PackError(f"the key {prefix + name!r} of {store.root} is no path that a file could have.")
+            raise PackError(f"the key {prefix + name!r} of {store.root} cannot be the path of a file.")
     if options.layout != "classes":
         from fastload.packing.annotations.find import refuse_annotated
 
@@ -336,7 +334,7 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
         for split in full
     }
     inner = {split: _folders(part) for split, part in parts.items()}
-    common = sorted({name for found, more in inner.values() if found for name in found + more})
+    common = sorted({name for full, more in inner.values() if full for name in full + more})
     return [
         _split(
             split, StoreFiles(store, f"{prefix}{split}/"), common, part,
@@ -350,10 +348,10 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
 def _split(
     split: str, files: StoreFiles, classes: Sequence[str], names: Names, beside: Ignored, within: SplitsWithin
 ) -> StoreSplit:
-    """One set.
+    """Return one set.
 
     Args:
-        classes: those of all splits; a set without folders is flat.
+        classes: the classes of all splits; a set without folders is flat.
         beside: what was left out before.
     """
     seen, hidden = _without_hidden(names)
@@ -374,7 +372,7 @@ def _split(
 def _rows(
     names: Names, labels: Mapping[str, int], ignored: Ignored, within: SplitsWithin
 ) -> Iterator[tuple[str, str, str, int, int]]:
-    """Folder, name, path, size and label of each image: they sort as ImageFolder lists them."""
+    """Yield folder, name, path, size and label of each image; they sort in ImageFolder's order."""
     for path, size in names:
         folder, _, name = path.rpartition("/")
         first, _, inside = path.partition("/")
@@ -387,13 +385,13 @@ def _rows(
             continue
         if labels:
             within.check(first, inside)
-        # The class goes first: a folder "a b" would else come between "a" and "a/more".
+        # The class goes first: otherwise a folder "a b" would come between "a" and "a/more".
         label = labels.get(first, -1)
         yield f"{label:012d}/{folder}" if labels else folder, name, path, size, label
 
 
 def _without_hidden(names: Names, top: bool = False) -> tuple[Names, set[str]]:
-    """The files that lie in no hidden folder, and the hidden folders; ``top``: only the uppermost count."""
+    """Return the files outside hidden folders, and the hidden folders; ``top``: only uppermost ones count."""
     kept: Names = []
     hidden: set[str] = set()
     for name, size in names:
@@ -407,12 +405,12 @@ def _without_hidden(names: Names, top: bool = False) -> tuple[Names, set[str]]:
 
 
 def _folders(names: Names) -> tuple[list[str], list[str]]:
-    """The folders that have images, and those that have none."""
-    found, full = set(), set()
+    """Return the folders that have images, and those that have none."""
+    folders, full = set(), set()
     for name, _ in names:
         first, *inside = name.split("/")
         if inside and not is_hidden(first):
-            found.add(first)
+            folders.add(first)
             if is_image(name) and not any(map(is_hidden, inside[:-1])):
                 full.add(first)
-    return sorted(full), sorted(found - full)
+    return sorted(full), sorted(folders - full)

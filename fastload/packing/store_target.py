@@ -1,4 +1,4 @@
-"""A set packed into a store: its plan, shards and parts there, packed in shares and published."""
+"""A set packed into a store: its plan, shards and parts, packed in shares and published."""
 
 from __future__ import annotations
 
@@ -36,18 +36,16 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 
-# ---- A folder of an object store that a pack goes into ----------------------------------------------
-# Its plan, its finished shards, what is missing.
-#
-# ``.fastload-pack/`` there has the plan (``plan.json``, written once: whoever comes second takes the first
-# one's), the listing, and a part for each finished shard. There are no locks: who writes a shard that
-# another has written writes the same bytes.
+# ---- A pack's folder in an object store -------------------------------------------------------------
+# ``.fastload-pack/`` has the plan (``plan.json``, written once: whoever comes second takes the first one's),
+# the listing, and a part for each finished shard. There are no locks: two writers of one shard write the
+# same bytes.
 
 _LISTING = ("files", "paths")
 
 
 def target_at(location: Location, storage_options: Mapping[str, Any] | None) -> StoreTarget:
-    """The folder at a URL; ``storage_options`` are of object stores."""
+    """Return the folder at a URL; ``storage_options`` apply to object stores."""
     options = None if location.scheme == "file" else storage_options
     return StoreTarget(open_store(location, options), location)
 
@@ -60,27 +58,27 @@ class StoreTarget:
     location: Location
 
     def key(self, name: str) -> str:
-        """The path in the store of a file of the dataset."""
+        """Return the path in the store of a file of the dataset."""
         return (self.location / name).path
 
     def work_key(self, name: str) -> str:
-        """The same of a file that goes when the dataset is published."""
+        """Return the path of a file that is removed when the dataset is published."""
         return self.key(f"{WORK_NAME}/{name}")
 
     def names(self) -> dict[str, int]:
-        """All files there and their bytes, by their names below the folder."""
+        """Return all files and their bytes, by their names below the folder."""
         prefix = self.location.path + "/"
-        return {found.path[len(prefix) :]: found.size for found in self.store.list(prefix)}
+        return {file.path[len(prefix) :]: file.size for file in self.store.list(prefix)}
 
     def manifest(self) -> Manifest | None:
-        """The manifest of a dataset that is complete."""
+        """Return the manifest of a complete dataset; None: it is not complete."""
         if self.store.head(self.key(MANIFEST_NAME)) is None:
             return None
         body = self.store.get(self.key(MANIFEST_NAME), most=MAX_BYTES)
         return Manifest.parse(f"{self.location}/{MANIFEST_NAME}", body)
 
     def plan(self, stage: Path) -> PackPlan | None:
-        """The plan that is there, and copied into the work folder of ``stage``; None: there is none."""
+        """Copy the existing plan into the work folder of ``stage`` and return it; None: there is none."""
         if self.store.head(self.work_key(PLAN_NAME)) is None:
             return None
         work = stage / WORK_NAME
@@ -91,7 +89,7 @@ class StoreTarget:
     def make_plan(
         self, source: Source, options: PackOptions, stage: Path, found: Callable[[int], None]
     ) -> PackPlan:
-        """Plan and write it there, unless somebody has done so meanwhile: then theirs.
+        """Make and write the plan, unless somebody has done so meanwhile: then return theirs.
 
         Raises:
             PackError: the folder has files that are no pack's.
@@ -115,11 +113,11 @@ class StoreTarget:
         return theirs
 
     def listing_key(self, plan: PackPlan, name: str) -> str:
-        """The listing's ``files.bin`` or ``paths.bin``, of this plan: two may be made at the same time."""
+        """Return the key of this plan's ``files.bin`` or ``paths.bin``: two plans may be made at a time."""
         return self.work_key(f"{name}-{plan.digest}-{plan.totals.times}.bin")
 
     def fetch_listing(self, plan: PackPlan, number: int, work: Path) -> None:
-        """Write the listing of one shard's files into a work folder, where the whole one has it."""
+        """Write the listing of one shard's files into a work folder, at its offset in the whole listing."""
         shard = plan.shards[number]
         first = max(shard.start - 1, 0)
         begin, end = first * ENTRY.itemsize, shard.stop * ENTRY.itemsize
@@ -131,27 +129,27 @@ class StoreTarget:
         _write_at(work / "paths.bin", start, paths)
 
     def part_name(self, plan: PackPlan, number: int) -> str:
-        """The name below the folder of a shard's part, there once the shard is; of this plan alone."""
+        """Return the name of a shard's part of this plan; it exists once the shard does."""
         return f"{WORK_NAME}/{plan.digest}/{plan.shards[number].name}.part"
 
     def data_name(self, plan: PackPlan, number: int) -> str:
-        """The name below the folder of the file with a shard's records."""
+        """Return the name below the folder of the file with a shard's records."""
         file = format_of(str(plan.identity["format"])).data_file(Path(plan.shards[number].name))
         return file.as_posix()
 
     def discard(self, plan: PackPlan | None) -> None:
-        """Remove what a pack has made here, the manifest first, and nothing else."""
+        """Remove what a pack made here, the manifest first, and nothing else."""
         manifest = self.manifest()
-        made = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
-        made |= {shard.file for shard in manifest.shards} if manifest is not None else set()
-        made |= {self.data_name(plan, i) for i in range(len(plan.shards))} if plan is not None else set()
+        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
+        ours |= {shard.file for shard in manifest.shards} if manifest is not None else set()
+        ours |= {self.data_name(plan, i) for i in range(len(plan.shards))} if plan is not None else set()
         names = [*self.names()]
         for name in sorted(names, key=lambda name: name != MANIFEST_NAME):
-            if name in made or name.startswith(f"{WORK_NAME}/"):
+            if name in ours or name.startswith(f"{WORK_NAME}/"):
                 self.store.delete(self.key(name))
 
     def tidy(self) -> None:
-        """Remove what a published pack needs no more; the plan last, by which the rest is known."""
+        """Remove what a published pack needs no more; the plan last, which tells what else there is."""
         names = [name for name in self.names() if name.startswith(f"{WORK_NAME}/")]
         for name in sorted(names, key=lambda name: name.endswith(f"/{PLAN_NAME}")):
             self.store.delete(self.key(name))
@@ -166,17 +164,16 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
 
 
 # ---- Writing shards that go into a store ------------------------------------------------------------
-# Each is gone from here once it is there.
 
 
 class _Nothing:
     def close(self) -> None:
-        """A store has no locks."""
+        """Do nothing, as a store has no locks."""
 
 
 @dataclass(frozen=True)
 class StoreJob(ShareJob):
-    """A job whose ``output`` is a folder of this machine, of which nothing is kept."""
+    """A job whose ``output`` is a folder of this machine, in which nothing is kept."""
 
     target: StoreTarget = field(kw_only=True)
 
@@ -209,7 +206,7 @@ class StoreJob(ShareJob):
                 remove(path)
 
     def _upload(self, number: int, part: ShardPart, own: Path) -> None:
-        """The records, the entry points, and last the part: now the shard counts as finished."""
+        """Upload the records, the entry points, and last the part: now the shard counts as finished."""
         to, name = self.target, self.target.part_name(self.plan, number)
         if len(part.records):
             data = to.data_name(self.plan, number)
@@ -220,7 +217,7 @@ class StoreJob(ShareJob):
 
 
 # ---- From finished shards in a store to a dataset there ---------------------------------------------
-# Index and entry points are made here, of the parts.
+# Index and entry points are made here, from the parts.
 
 _THREADS = 16  # parts fetched at a time
 
@@ -237,7 +234,7 @@ def require_shards(output: str, missing: list[int], count: int) -> None:
 def publish_target(
     target: StoreTarget, stage: Path, plan: PackPlan | Manifest, options: PackOptions, observer: Observer
 ) -> PackResult:
-    """Publish one dataset, whose shards are all there; of a complete one nothing is changed."""
+    """Publish one dataset whose shards all exist; a complete one stays unchanged."""
     began = packed = time.monotonic()
     summary: Summary | None = None
     if isinstance(plan, PackPlan):
@@ -270,7 +267,7 @@ class _Publication:
     observer: Observer
 
     def fetch(self) -> None:
-        """The parts of all shards, and their entry points.
+        """Fetch the parts of all shards, and their entry points.
 
         Raises:
             PackError: a shard is not as its part says.
@@ -302,7 +299,7 @@ class _Publication:
         return part_path(self.stage, self.plan.shards[number].name)
 
     def finish(self, manifest: Manifest) -> None:
-        """Entry points; then everything goes into the store, the manifest last."""
+        """Make the entry points; then upload everything, the manifest last."""
         spacing = self.options.entries
         if spacing is not None and manifest.codecs.get("jpeg"):
             digest = _C.Index(str(self.stage / INDEX_NAME)).digest
@@ -319,13 +316,13 @@ class _Publication:
             if not len(part.records):
                 continue
             piece = read_piece(own, part, spacing)
-            if piece is None:  # packed with other ones, or none
+            if piece is None:  # packed with another spacing, or none
                 piece = self._again(number, own, part, spacing)
             yield piece
             self.observer.advanced(len(part.records))
 
     def _again(self, number: int, own: Path, part: ShardPart, spacing: int) -> Made:
-        """Made here, of the shard's records."""
+        """Make them here, from the shard's records."""
         data = self.target.data_name(self.plan, number)
         copy = self.stage / data
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -334,15 +331,14 @@ class _Publication:
             write_piece(own, part, copy, spacing)
         finally:
             remove(copy)
-        made = read_piece(own, part, spacing)
-        assert made is not None
-        return made
+        piece = read_piece(own, part, spacing)
+        assert piece is not None
+        return piece
 
 
-# ---- Packing into a store ---------------------------------------------------------------------------
-# Plan, shards and publication by URL, alone, in shares, or on Ray.
+# ---- Packing into a store, alone, in shares, or on Ray ----------------------------------------------
 
-# Calls a function with a job and each number; gives number and result as they come to their end.
+# Calls a function with a job and each number; yields number and result as the calls finish.
 Spread = Callable[[Callable[[Any, int], bool], Any, list[int]], Iterator[tuple[int, bool]]]
 
 
@@ -360,8 +356,8 @@ class _Split:
 def _opened(
     source: Any, output: str, options: PackOptions, observer: Observer, *, plans: bool = True
 ) -> Iterator[list[_Split]]:
-    """All splits with their plans, made where there are none (``plans`` False: that is an error), and a
-    folder of this machine for each, which goes in the end."""
+    """Yield all splits with their plans, made if missing (if ``plans`` is False, that is an error), each with
+    a temporary folder of this machine."""
     if known_samples(source, options):
         raise PackError(f"{source} has samples of fields, which are packed into a folder of this machine.")
     try:
@@ -371,8 +367,8 @@ def _opened(
     if not root.path:
         raise PackError(f"{root} is a whole store; give a folder in it, {root}/NAME.")
     with tempfile.TemporaryDirectory(prefix="fastload-pack-") as folder:
-        splits, whole = [], target_at(root, options.storage_options)
-        known = None if options.restart else whole.manifest() or whole.plan(Path(folder))
+        splits, root_target = [], target_at(root, options.storage_options)
+        known = None if options.restart else root_target.manifest() or root_target.plan(Path(folder))
         for part in sources_of(source, options, known):
             location = root / part.split if part.split else root
             target = target_at(location, options.storage_options)
@@ -408,7 +404,7 @@ def _plan(
 def share_in_store(
     source: Any, output: str, options: PackOptions, shares: ShardRanges | None, observer: Observer
 ) -> PackShare:
-    """See :func:`~fastload.packing.cluster.pack_shares` and ``plan_shares`` (``shares`` None)."""
+    """Pack as :func:`~fastload.packing.cluster.pack_shares`, or plan as ``plan_shares`` (``shares`` None)."""
     with _opened(source, output, options, observer) as splits:
         total, files, size = totals_of([split.plan for split in splits])
         asked = asked_of(shares, total)
@@ -427,7 +423,7 @@ def share_in_store(
 def pack_into_store(
     source: Any, output: str, options: PackOptions, observer: Observer, spread: Spread | None = None
 ) -> list[PackResult]:
-    """See :func:`fastload.packing.pack`; ``spread``: writes shards otherwise than by processes from here."""
+    """Pack as :func:`fastload.packing.pack`; ``spread`` writes shards without processes of this machine."""
     began = time.monotonic()
     with _opened(source, output, options, observer) as splits:
         sizes = [
@@ -443,7 +439,7 @@ def pack_into_store(
 
 
 def publish_in_store(source: Any, output: str, options: PackOptions, observer: Observer) -> list[PackResult]:
-    """See :func:`~fastload.packing.cluster.publish_shares`."""
+    """Publish as :func:`~fastload.packing.cluster.publish_shares`."""
     with _opened(source, output, options, observer, plans=False) as splits:
         return _published(splits, output, options, observer)
 
@@ -451,18 +447,18 @@ def publish_in_store(source: Any, output: str, options: PackOptions, observer: O
 def _published(
     splits: list[_Split], output: str, options: PackOptions, observer: Observer
 ) -> list[PackResult]:
-    # Another pack of the same may have published meanwhile, and removed the parts.
+    # Another pack of the same set may have published meanwhile, and removed the parts.
     splits = [replace(split, plan=split.target.manifest() or split.plan) for split in splits]
     missing, first = [], 0
     for split in splits:
         missing += [first + number for number in _missing(split)]
         first += len(split.plan.shards)
     require_shards(output, missing, first)
-    return [publish_target(one.target, one.stage, one.plan, options, observer) for one in splits]
+    return [publish_target(split.target, split.stage, split.plan, options, observer) for split in splits]
 
 
 def _missing(split: _Split) -> list[int]:
-    """The shards that are not there, or not as their parts say."""
+    """Return the shards whose parts are missing."""
     if isinstance(split.plan, Manifest):
         return []
     names = split.target.names()
@@ -476,7 +472,7 @@ def _missing(split: _Split) -> list[int]:
 def _write(
     split: _Split, numbers: list[int], options: PackOptions, observer: Observer, spread: Spread | None
 ) -> tuple[int, int]:
-    """See to it that some shards are there; how many were written here, and their source bytes."""
+    """Ensure that some shards exist; return how many were written here, and their source bytes."""
     plan = split.plan
     missing = sorted({*numbers} & {*_missing(split)})
     if isinstance(plan, Manifest) or not missing:
@@ -497,7 +493,7 @@ def _write(
 
 
 def _write_one(job: StoreJob, number: int) -> bool:
-    """On a worker of another machine: write a shard in a folder of its own; False: it was there."""
+    """Write a shard on a worker of another machine, in a temporary folder; False: it existed."""
     if job.is_finished(number):
         return False
     with tempfile.TemporaryDirectory(prefix="fastload-pack-") as folder:

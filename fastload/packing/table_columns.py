@@ -1,13 +1,14 @@
-"""Which kind of field a column holds, by its values, and how its values become the field's."""
+"""Columns of tables: the kind of field that a column's values fit, and its values as the field's."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from fastload.machine.paths import open_regular
 from fastload.machine.sizes import counted
 from fastload.packing.files import raise_if_transient
 from fastload.packing.pictures import is_path, is_picture
-from fastload.packing.sample_rows import Given
+from fastload.packing.sample_rows import Given, PartialSample
 from fastload.packing.tables import NUMBER, WHOLE, is_beyond_floats, label_sort, labels_of
 from fastload.sample.fields import (
     DTYPES,
@@ -32,6 +33,7 @@ from fastload.sample.fields import (
     Keypoints,
     Kind,
     Label,
+    Labels,
     Mask,
     Polygons,
     Scalar,
@@ -43,13 +45,7 @@ if TYPE_CHECKING:
     from fastload.packing.arrow_rows import Typed
 
 
-import math
-from collections.abc import Iterable
-
-from fastload.packing.sample_rows import PartialSample
-from fastload.sample.fields import Labels
-
-# ---- Which fields samples have, guessed from some of them -------------------------------------------
+# ---- Fields guessed from some samples ---------------------------------------------------------------
 
 LABELS = ("label", "class", "target", "category", "category_id", "label_id", "y")
 _MASKS = ("mask", "seg", "annotation_image", "labelmap")
@@ -60,10 +56,10 @@ _EXACT = 2**53  # float64 holds all integers up to it
 
 
 def guess_schema(source: Given) -> Schema:
-    """The schema of samples.
+    """Guess the schema of samples.
 
     Raises:
-        PackError: there are none, or what they have is no sample.
+        PackError: there are no samples, or they are not dicts of legal values.
     """
     samples = source.first()
     if not samples:
@@ -87,13 +83,13 @@ def guess_schema(source: Given) -> Schema:
 
 
 def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -> Kind:
-    """The kind of a field from its name and some of its values that are not None.
+    """Guess the kind of a field from its name and some of its values that are not None.
 
     Args:
-        dtype: of the numbers in lists, where their type says it.
+        dtype: the dtype of numbers in lists, if their type says it.
 
     Raises:
-        ValueError: nothing fits.
+        ValueError: no kind fits.
     """
     if not values:
         return Json()
@@ -114,9 +110,9 @@ def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -
 
 
 def with_gaps(found: Kind) -> Kind:
-    """What a field is, of some of whose values there are none: what has no place for that is JSON, which has.
+    """Return a field's kind if some values are missing: JSON if the kind has no place for that.
 
-    A float has: it is NaN. Of boxes, points and outlines it means no objects, of a label no class.
+    A float becomes NaN, boxes, points and outlines mean no objects, a label no class.
     """
     if isinstance(found, Text):
         return Text(null=True)
@@ -149,12 +145,12 @@ def _is_encoded(value: Any) -> bool:
 
 
 def picture_kind(name: str, values: Sequence[Any]) -> Kind:
-    """The kind of a field of pictures."""
+    """Return the kind of a field of pictures."""
     pixels = [np.asarray(value) for value in values if is_picture(value)]
-    bits = 16 if any(found.dtype.itemsize > 1 for found in pixels) else 8
+    bits = 16 if any(array.dtype.itemsize > 1 for array in pixels) else 8
     if any(word in name.lower() for word in _MASKS):
         return Mask(bits, ignore=(1 << bits) - 1)
-    channels = {found.shape[2] if found.ndim == 3 else 1 for found in pixels}
+    channels = {array.shape[2] if array.ndim == 3 else 1 for array in pixels}
     if channels and channels.isdisjoint({3, 4}):
         return Image(channels.pop() if len(channels) == 1 else 3, bits)
     return Image(3, bits)
@@ -166,8 +162,8 @@ def _number(name: str, values: Sequence[Any]) -> Kind:
         wrong = next((value for value in whole if not is_exact(value)), None)
         if wrong is not None:
             raise ValueError(
-                f"{name!r} has fractions, and the integer {wrong}, which no float64 is: no type of numbers "
-                "has both."
+                f"{name!r} has fractions, and the integer {wrong}, which no float64 can hold: no type of "
+                "numbers has both."
             )
     elif max(map(abs, whole)) >= 1 << 64:
         raise ValueError(
@@ -179,10 +175,10 @@ def _number(name: str, values: Sequence[Any]) -> Kind:
 
 
 def _common(name: str, found: Sequence[npt.NDArray[Any]], whole: Sequence[int]) -> np.dtype[Any]:
-    """The dtype that holds all numbers; ``whole``: the integers among them, and only where all are."""
+    """Return the dtype that holds all numbers; ``whole``: the integers, used only if all numbers are."""
     dtype = np.result_type(*(array.dtype for array in found))
     if dtype.kind == "f" and all(array.dtype.kind in "iu" for array in found):
-        # NumPy makes floats of signed and unsigned 64 bits, which are not exact.
+        # NumPy makes inexact floats of signed and unsigned 64-bit integers.
         signed = min(whole) < 0
         if signed and max(whole) >= 1 << 63:
             raise ValueError(
@@ -194,7 +190,7 @@ def _common(name: str, found: Sequence[npt.NDArray[Any]], whole: Sequence[int]) 
 
 
 def is_exact(value: int) -> bool:
-    """Whether a float64 is this very integer."""
+    """Whether a float64 can be this very integer."""
     try:
         return int(float(value)) == value
     except OverflowError:
@@ -208,25 +204,25 @@ def _legal(name: str, dtype: np.dtype[Any]) -> str:
 
 
 def _rows(name: str, values: Sequence[Any], dtype: str = "") -> Kind:
-    """Arrays and lists; what is neither is JSON if JSON can say it."""
+    """Return the kind of arrays and lists; JSON for what is neither, if JSON can hold it."""
     low = name.lower()
     if any(word in low for word in ("polygon", "segmentation", "outline")) and _are_polygons(values):
         return Polygons()
     if all(_are_areas(value) for value in values) and any(values):
         return Polygons("rle")
     arrays = [array_of(value) for value in values]
-    found = [array for array in arrays if array is not None]
-    filled = [array for array in found if array.size]
+    valid = [array for array in arrays if array is not None]
+    filled = [array for array in valid if array.size]
     shapes = {array.shape[1:] for array in filled}
-    hollow = any(len(array) and not array.size for array in found)  # lists of empty lists
-    if len(found) < len(arrays) or len(shapes) > 1 or hollow or _is_mixed(filled):
+    hollow = any(len(array) and not array.size for array in valid)  # lists of empty lists
+    if len(valid) < len(arrays) or len(shapes) > 1 or hollow or _is_mixed(filled):
         return _json_kind(name, values)
     row = shapes.pop() if shapes else ()
     if any(word in low for word in _BOXES) and (row == (4,) or not filled):
         return Boxes(_box_format(filled))
     if any(word in low for word in _POINTS) and len(row) == 2 and row[1] in (2, 3):
         return Keypoints(row[0], row[1] == 3)
-    lengths = {len(array) for array in found}
+    lengths = {len(array) for array in valid}
     rows = None if len(lengths) > 1 or lengths == {0} else lengths.pop()
     if dtype:
         return Array(dtype, (rows, *row))
@@ -236,8 +232,8 @@ def _rows(name: str, values: Sequence[Any], dtype: str = "") -> Kind:
 
 
 def _is_mixed(filled: Sequence[npt.NDArray[Any]]) -> bool:
-    """Whether no dtype holds all these numbers as they are: truths and numbers, or large integers beside
-    fractions or negative ones."""
+    """Whether no dtype holds all these numbers as they are: truth values and numbers, or large integers
+    beside fractions or negative ones."""
     kinds = {array.dtype.kind for array in filled}
     whole = [array for array in filled if array.dtype.kind in "iu"]
     large = any(is_beyond(array) for array in whole)
@@ -250,37 +246,37 @@ def _is_mixed(filled: Sequence[npt.NDArray[Any]]) -> bool:
 
 
 def is_beyond(found: npt.NDArray[Any]) -> bool:
-    """Whether integers reach beyond those that float64 holds all of."""
+    """Whether integers go beyond those that float64 holds exactly."""
     return found.size > 0 and (int(found.max()) > _EXACT or int(found.min()) < -_EXACT)
 
 
 def array_of(value: Any) -> npt.NDArray[Any] | None:
-    """A value as numbers of at least one dimension, the very ones; None: it is none, or NumPy has no such."""
+    """Return a value's exact numbers as an array of at least one dimension; None: there is no such array."""
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         try:
-            found = np.asarray(value)
+            array = np.asarray(value)
         except ValueError:  # rows of different lengths
             return None
-        if not found.ndim or (found.dtype.kind not in "biuf" and found.size):
+        if not array.ndim or (array.dtype.kind not in "biuf" and array.size):
             return None
-        if not isinstance(value, (list, tuple)) or not found.size:
-            return found
-        if found.dtype.kind in "iuf":
+        if not isinstance(value, (list, tuple)) or not array.size:
+            return array
+        if array.dtype.kind in "iuf":
             parts = np.asarray(value, object).ravel().tolist()
-            if any(isinstance(part, (bool, np.bool_)) for part in parts):  # which NumPy makes numbers of
+            if any(isinstance(part, (bool, np.bool_)) for part in parts):  # NumPy makes numbers of them
                 return None
-            if found.dtype.kind == "f" and (np.abs(found) >= _EXACT).any():
+            if array.dtype.kind == "f" and (np.abs(array) >= _EXACT).any():
                 whole = [int(part) for part in parts if isinstance(part, (int, np.integer))]
                 if len(whole) == len(parts):
                     in_range = min(whole) >= 0 and max(whole) < 1 << 64
                     return np.asarray(value, object).astype(np.uint64) if in_range else None
-                return found if all(map(is_exact, whole)) else None
-        return found
+                return array if all(map(is_exact, whole)) else None
+        return array
     return None
 
 
 def _box_format(filled: Sequence[npt.NDArray[Any]]) -> str:
-    """Corners, unless one lies before the other: then left, top, width and height."""
+    """Return corners, unless one lies before the other: then left, top, width and height."""
     return "xyxy" if all((rows[:, 2:] >= rows[:, :2]).all() for rows in filled) else "xywh"
 
 
@@ -295,7 +291,7 @@ def _are_polygons(values: Sequence[Any]) -> bool:
 
 
 def _are_areas(value: Any) -> bool:
-    """Whether a value is run lengths of objects, as COCO's."""
+    """Whether a value is run lengths of objects, like COCO's."""
     return isinstance(value, (list, tuple)) and all(
         isinstance(area, Mapping) and set(area) == {"size", "counts"} for area in value
     )
@@ -313,31 +309,30 @@ def _json_kind(name: str, values: Sequence[Any]) -> Kind:
     return Json()
 
 
-# ---- What a table's columns hold --------------------------------------------------------------------
-# Seen once as a whole, so that the last row counts as the first does.
+# ---- The contents of a table's columns, seen in all rows --------------------------------------------
 
-_POINT_ZERO = re.compile(r"([-+]?\d+)\.0*", re.ASCII)  # a whole number all the same
+_POINT_ZERO = re.compile(r"([-+]?\d+)\.0*", re.ASCII)  # whole numbers written with a point
 _BOOLS = {"true": True, "false": False}
-_KEPT, _SHAPES = 16, 64  # values that are kept in any case, and of those that look different from all before
-# By Arrow's type, what a column is whose values that were looked at are all null.
+_KEPT, _SHAPES = 16, 64  # values kept in any case, and values kept that look different from all before
+# The kind of a column by its Arrow type if all values that were looked at are null.
 _EMPTY: dict[str, Kind] = {
     **dict.fromkeys(("string", "large_string", "string_view"), Text()),
     **dict.fromkeys(("binary", "large_binary", "binary_view"), Bytes()),
 }
-_LABELS_TYPES = ("string", "large_string", "int", "uint")  # names of Arrow's types begin so
+_LABELS_TYPES = ("string", "large_string", "int", "uint")  # beginnings of Arrow's type names
 _MOST_CLASSES = 10_000_000
 _MOST_DIGITS = 400  # of a number; a float has 309 before its point
 
 
 class Column:
-    """One column of a table, while its rows are walked.
+    """A column of a table while its rows are walked.
 
     Args:
         name: its name.
         texts: whether its values are CSV's texts.
-        kind: what it is said to be; None: to be guessed.
+        kind: its kind, if named; None: to be guessed.
         whole: whether that is all there is to say: a label without classes has none.
-        typed: what its type says, where it has one.
+        typed: what its type says, if it has one.
     """
 
     def __init__(
@@ -348,28 +343,28 @@ class Column:
             self._wants_classes = name.lower() in LABELS
         else:
             self._wants_classes = isinstance(kind, Label) and not kind.classes and not whole
-        self._kept: list[tuple[Any, Any, int]] = []  # as it is written, as it is meant, row
+        self._kept: list[tuple[Any, Any, int]] = []  # text, value, row
         self._looks: set[Any] = set()
         self._distinct: set[str | int] = set()  # classes
         self._sorts: dict[str, str] = {}  # of labels, and the first of each with its row
         self._only_texts = False
-        self._whole: dict[str, tuple[int, int]] = {}  # the least and the largest integer, and one that no
-        # float64 is, with their rows
+        # The least and the largest integer, and one that no float64 is, with their rows.
+        self._whole: dict[str, tuple[int, int]] = {}
         self.gaps: list[int] = [0, 0]  # rows without a value, and the first of them
         self.rows = 0
 
     @property
     def is_known(self) -> bool:
-        """Whether no value can change what it is."""
+        """Whether no further value can change its kind."""
         return self._kind is not None and not self._wants_classes
 
     def skip(self, rows: int) -> None:
-        """The first rows, which have no such column."""
+        """Count the first rows, which have no such column."""
         self.rows = rows
         self.gaps = [rows, 1] if rows else [0, 0]
 
     def see(self, value: Any) -> None:
-        """A value of the next row; None: there is none."""
+        """Take the value of the next row; None: there is none."""
         self.rows += 1
         if value is None:
             self.gaps = [self.gaps[0] + 1, self.gaps[1] or self.rows]
@@ -411,17 +406,17 @@ class Column:
             self._sorts[sort] = f"{value!r:.80} in row {self.rows}"
         if self._sorts.keys().isdisjoint({"fraction", "truth"}):
             self._distinct.add(value)
-        else:  # these are no classes
+        else:  # fractions and truth values are no classes
             self._distinct.clear()
 
     def kind(self, root: bytes, where: str) -> Kind:
-        """What it holds.
+        """Return its kind.
 
         Args:
             where: the table, for messages.
 
         Raises:
-            PackError: nothing that a field can hold; the message names the column.
+            PackError: no field can hold its values; the message names the column.
         """
         if self._wants_classes and (self._sorts or self._has_no_labels()):
             classes = self._classes(where)
@@ -430,7 +425,7 @@ class Column:
         if self._kind is not None:
             return self._kind
         try:
-            found = self._guessed(root)
+            guessed = self._guessed(root)
         except ValueError as error:
             json_can = (
                 f"--field {self.name}=json keeps them, " if all(map(_says_json, self._values())) else ""
@@ -438,18 +433,18 @@ class Column:
             advice = f"{json_can}--field {self.name}=none leaves the column out."
             raise PackError(f"{where}: the column {error}{self._rows_of(str(error))} {advice}") from None
         if not self.gaps[0]:
-            return found
+            return guessed
         if not self._texts:
-            if isinstance(found, Bytes):
+            if isinstance(guessed, Bytes):
                 raise PackError(
                     f"{where}: the column {self.name!r} has bytes, and null in row {self.gaps[1]}, which "
                     f"bytes have no place for. Leave the column out, --field {self.name}=none, or those rows."
                 )
-            return with_gaps(found)
-        if isinstance(found, Scalar) and found.dtype.startswith(("int", "uint")):
-            # CSV has no types: what is not there is NaN, where a float holds all that is there.
+            return with_gaps(guessed)
+        if isinstance(guessed, Scalar) and guessed.dtype.startswith(("int", "uint")):
+            # CSV has no types: missing values become NaN if a float holds all the others.
             return Text() if "inexact" in self._whole else Scalar("float64")
-        return found if isinstance(found, Text) else with_gaps(found)
+        return guessed if isinstance(guessed, Text) else with_gaps(guessed)
 
     def _guessed(self, root: bytes) -> Kind:
         if self._typed is not None and self._typed.kind is not None:
@@ -464,19 +459,19 @@ class Column:
         except ValueError:
             if not self._texts:
                 raise
-            return Text()  # what is written is kept, where no type of numbers has all of it
+            return Text()  # the texts are kept where no numeric type holds all of them
 
     def _values(self) -> list[Any]:
-        """Values that stand for all, as they are meant."""
+        """Return values that stand for all, as parsed."""
         return [value for _, value, _ in self._kept] + [value for value, _ in self._whole.values()]
 
     def _has_no_labels(self) -> bool:
-        """Whether a column of labels has none at all, so that all are -1."""
+        """Whether a column of labels has no label at all, so that all are -1."""
         name = "null" if self._typed is None else self._typed.name
         return self._kind is None and (name == "null" or name.startswith(_LABELS_TYPES))
 
     def _classes(self, where: str) -> Label | None:
-        """The classes; None: these are none."""
+        """Return the classes; None: the values are no classes."""
         try:
             labels = labels_of(self._distinct, self._sorts, self.name, self._texts)
         except ValueError as error:
@@ -484,17 +479,17 @@ class Column:
         return None if labels is None else Label(labels.classes)
 
     def _rows_of(self, words: str) -> str:
-        """In which rows the values are that a message is about."""
+        """Return the rows of the values that a message is about, in words."""
         named = set(re.findall(r"-?\d+", words))
         rows = {row for value, row in self._whole.values() if str(value) in named}
         rows = rows or {row for _, value, row in self._kept if not _says_json(value)}
         return f" Found in row {', '.join(map(str, sorted(rows)[:3]))}." if rows else ""
 
     def note(self, found: Kind) -> str:
-        """What became of values that are not in the field as they were; "": all are.
+        """Return what became of values that the field does not have as they were; "" if it has all.
 
         Args:
-            found: the kind.
+            found: the column's kind.
         """
         words = []
         if self._typed is not None and self._typed.converted:
@@ -514,7 +509,7 @@ def _called(kind: Kind) -> str:
 
 
 def _without(kind: Kind, texts: bool) -> str:
-    """What a batch has where a row has no value."""
+    """Return, in words, what a batch has for a row without a value."""
     if isinstance(kind, Scalar):
         return "NaN"
     if isinstance(kind, Text) and texts and not kind.null:
@@ -525,7 +520,7 @@ def _without(kind: Kind, texts: bool) -> str:
 
 
 def _agree(values: list[Any]) -> bool:
-    """Whether values of CSV are of one sort: texts of truths beside numbers stay texts."""
+    """Whether values of CSV are of one sort: truth values beside numbers stay texts."""
     sorts = {bool: "truth", int: "number", float: "number", list: "json", dict: "json"}
     return len({sorts.get(type(value), "text") for value in values}) <= 1
 
@@ -539,8 +534,8 @@ def _says_json(value: Any) -> bool:
 
 
 def parsed(text: str) -> Any:
-    """What a text of a CSV file says if it is a number, a truth or JSON, else itself; a whole number is the
-    one that is written, a fraction its nearest float."""
+    """Return the number, truth value or JSON that a CSV file's text is, or else the text; a whole number is
+    exact, a fraction its nearest float."""
     if len(text) > _MOST_DIGITS and text[:1] not in ("[", "{"):
         return text
     if WHOLE.fullmatch(text):
@@ -560,10 +555,10 @@ def parsed(text: str) -> Any:
 
 
 def value_of(kind: Kind, value: Any, texts: bool, json_texts: bool) -> Any:
-    """The value of a cell, as a field of that kind takes it.
+    """Return the value of a cell as a field of that kind takes it.
 
     Raises:
-        ValueError: a text that cannot be one; null, and the field has no place for it.
+        ValueError: a text does not fit, or a value is null and the field has no place for that.
     """
     if value is None:
         return _nothing(kind, texts)
@@ -576,21 +571,19 @@ def value_of(kind: Kind, value: Any, texts: bool, json_texts: bool) -> Any:
     if isinstance(kind, Json) and isinstance(value, str):
         return _parsed_json(value) if json_texts else value
     if texts:
-        found = parsed(value)
-        if isinstance(found, str):
+        result = parsed(value)
+        if isinstance(result, str):
             raise ValueError(f"{value!r:.80} is no {kind.name}")
-        return found
+        return result
     return value
 
 
 def _nothing(kind: Kind, texts: bool) -> Any:
-    """What a field has of a row without a value."""
+    """Return a field's value for a row without one."""
     if isinstance(kind, Scalar):
         if kind.dtype in MISSING:
             return MISSING[kind.dtype]
-        raise ValueError(
-            f"there is no value, and {kind.dtype} has none that says so: float64 has NaN, json None"
-        )
+        raise ValueError(f"there is no value, and {kind.dtype} cannot say so: float64 has NaN, json None")
     if isinstance(kind, Text):
         if kind.null or texts:
             return None if kind.null else ""
@@ -624,32 +617,31 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"{text!r:.40} is no base64: {error}") from None
+        raise ValueError(f"{text!r:.40} is not base64: {error}") from None
 
 
 def _look(value: Any) -> Any:
-    """What two values have in common that a field cannot tell from each other."""
+    """Return what values have in common that a field cannot tell apart."""
     if isinstance(value, (list, tuple)):
-        found = array_of(value)
-        if found is None:
+        array = array_of(value)
+        if array is None:
             return "no numbers"
-        rows = len(found) if len(found) < 4 else -1
-        is_negative = found.dtype.kind in "if" and found.size > 0 and bool(found.min() < 0)
-        beyond = found.dtype.kind in "iu" and is_beyond(found)
-        return found.shape[1:], found.dtype.kind, rows, is_negative, beyond, not found.size
+        rows = len(array) if len(array) < 4 else -1
+        is_negative = array.dtype.kind in "if" and array.size > 0 and bool(array.min() < 0)
+        beyond = array.dtype.kind in "iu" and is_beyond(array)
+        return array.shape[1:], array.dtype.kind, rows, is_negative, beyond, not array.size
     if isinstance(value, Mapping):
         return tuple(sorted(map(str, value)))
     return type(value)
 
 
 # ---- Objects of a table's samples -------------------------------------------------------------------
-# Of which form their boxes are, and which of them cannot be packed.
 
-_ENOUGH = 16  # boxes that look like corners, and none that does not, are no accident
+_ENOUGH = 16  # this many boxes that could be corners, with no counterexample, are no accident
 
 
 def format_of_boxes(cells: Iterable[Sequence[Any]]) -> str | None:
-    """Whether boxes are ``"xywh"``, by those of some samples; None: they may as well be corners."""
+    """Return ``"xywh"`` if boxes of some samples show that; None: they may be corners as well."""
     seen = 0
     for box in (box for boxes in cells for box in boxes):
         if isinstance(box, (list, tuple)) and len(box) == 4 and None not in box:
@@ -660,7 +652,7 @@ def format_of_boxes(cells: Iterable[Sequence[Any]]) -> str | None:
 
 
 def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] | PartialSample:
-    """A sample without the objects whose boxes or classes are none."""
+    """Return a sample without the objects whose boxes or classes are invalid."""
     leaders = {field.of for field in schema if field.of is not None}
     leader = next((f for f in schema if f.name in leaders and isinstance(f.kind, Boxes)), None)
     if leader is None:
@@ -685,9 +677,9 @@ def without_bad(sample: Mapping[str, Any], schema: Schema) -> Mapping[str, Any] 
 
 
 def _wrong(row: Mapping[str, Any], group: Sequence[Field], leader: Field) -> str | None:
-    """Why an object cannot be packed; None: it can."""
+    """Return why an object cannot be packed; None: it can."""
     box = row[leader.name]
-    numbers = isinstance(box, (list, tuple)) and all(isinstance(one, (int, float)) for one in box)
+    numbers = isinstance(box, (list, tuple)) and all(isinstance(edge, (int, float)) for edge in box)
     if not numbers or len(box) != 4 or not all(map(math.isfinite, box)):
         return f"a box is four numbers. Found: {box!r:.60}"
     assert isinstance(leader.kind, Boxes)

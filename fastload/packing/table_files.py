@@ -1,4 +1,4 @@
-"""Tables as sources: CSV, JSONL, Parquet and Arrow files, folders of them, and the rows that they have."""
+"""Tables as sources: CSV, JSONL, Parquet and Arrow files, folders of them, and their rows."""
 
 from __future__ import annotations
 
@@ -30,36 +30,35 @@ if TYPE_CHECKING:
     from fastload.packing.arrow_rows import ArrowRows, Typed
 
 
-# ---- The rows of a table, from any of them on -------------------------------------------------------
-# CSV, JSONL, and what arrow_rows has.
-#
-# CSV gives texts (None for an empty cell), the others what JSON and Arrow say.
+# ---- The rows of CSV and JSONL tables ---------------------------------------------------------------
+# CSV gives texts (None for an empty cell); the others give JSON's and Arrow's values. ``arrow_rows`` has
+# those of Parquet and Arrow.
 
 Row = dict[str, Any]
-_BLOCK = 1024  # rows from one known place to the next
+_BLOCK = 1024  # rows between two known offsets
 _SUFFIXES = (*TEXT_TABLES, *TABLES)
 _AT_ONCE = 1 << 20  # bytes hashed at a time
 
 
 def table_suffix(path: Path) -> str | None:
-    """The suffix of a file that is a table; None: it is none."""
+    """Return the suffix of a file that is a table; None: it is no table."""
     suffix = path.suffix.lower()
     return suffix if suffix in _SUFFIXES else None
 
 
 class Rows(Protocol):
-    """A table; pickles, and opens its file where it is read."""
+    """A table, which pickles and opens its file where it is read."""
 
     texts: bool  # values are CSV's
-    json_texts: bool  # JSON is written as text
+    json_texts: bool  # JSON values are texts
 
     @property
     def path(self) -> Path | None:
-        """Its file, if it is one file of this machine."""
+        """Its file, if it is one file on this machine."""
 
     @property
     def where(self) -> str:
-        """What stands for it in messages."""
+        """Its name in messages."""
 
     @property
     def root(self) -> bytes:
@@ -70,52 +69,52 @@ class Rows(Protocol):
         """Whether the files that it names are on this machine."""
 
     def names(self) -> list[str]:
-        """The columns, in their order; of JSONL those of the rows that have been walked."""
+        """Return the columns in order; for JSONL those of the rows walked so far."""
 
     def classes(self) -> dict[str, list[str]]:
-        """Class names by column, where it has some."""
+        """Return class names by column, where the table has some."""
 
     def pictures(self) -> list[str]:
-        """Columns that hold images, where it says so."""
+        """Return the columns that hold images, if the table says so."""
 
     def objects(self) -> Mapping[str, Field]:
-        """Fields of objects, by the columns that stand for them."""
+        """Return fields of objects, by their columns."""
 
     def types(self, left: Container[str]) -> Mapping[str, Typed]:
-        """What the columns' types say, but for those that are ``left`` out; of formats without types nothing.
+        """Return what the types of columns not ``left`` out say; nothing for formats without types.
 
         Raises:
-            PackError: a type that no field can hold, naming the column.
+            PackError: no field can hold a type; the message names the column.
         """
 
     def unsure(self) -> str:
-        """Which of these is of a form that its values do not tell, and that must be said; "": none."""
+        """Return the boxes' column whose format its values do not tell and that must be named; "": none."""
 
     def large(self) -> frozenset[str]:
-        """Columns whose first values must do to tell what they hold."""
+        """Return the columns whose first values must suffice to tell what they hold."""
 
     def count(self) -> int | None:
-        """How many rows there are; None: who wants to know walks them."""
+        """Return how many rows there are; None: only a walk can tell."""
 
     def size(self) -> int:
-        """Bytes of its files."""
+        """Return the bytes of its files."""
 
     def digest(self) -> str:
-        """What tells it from other tables."""
+        """Return what tells it from other tables."""
 
     def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
-        """The rows from number ``start`` on, with these columns at least.
+        """Yield the rows from number ``start`` on, with at least these columns.
 
         Raises:
-            PackError: a damaged table, naming the place.
+            PackError: the table is damaged; the message names the place.
         """
 
     def paths(self, column: str) -> Iterator[Any]:
-        """What a column says of files."""
+        """Yield a column's values that name files."""
 
 
 class _OneFile:
-    """What CSV and JSONL have in common."""
+    """The common part of CSV and JSONL."""
 
     path: Path
     is_local = True
@@ -167,10 +166,10 @@ class _OneFile:
 
 
 def open_rows(path: Path) -> Rows:
-    """A table by its suffix; nothing of its rows is read yet.
+    """Open a table by its suffix, without reading rows.
 
     Raises:
-        PackError: it is none, or has no columns.
+        PackError: the file is no table, or has no columns.
     """
     suffix = table_suffix(path)
     if suffix == ".csv":
@@ -183,11 +182,11 @@ def open_rows(path: Path) -> Rows:
         status = path.stat()
         file = TableFile(str(path), status.st_size, str(path), None, str(status.st_mtime_ns))
         return ArrowRows([file], str(path), os.fsencode(path.parent))
-    raise PackError(f"{path} is no table: a table's name ends with {', '.join(_SUFFIXES)}.")
+    raise PackError(f"{path} is not a table: a table's name ends with {', '.join(_SUFFIXES)}.")
 
 
 class _Lines:
-    """The lines of a file, and where the next one begins."""
+    """The lines of a file, and the offset of the next one."""
 
     def __init__(self, path: Path, offset: int) -> None:
         self._file = open(path, "rb")  # noqa: SIM115 (closed by close)
@@ -208,7 +207,7 @@ class _Csv(_OneFile):
     path: Path
     texts: bool = True
     json_texts: bool = True
-    _places: dict[int, int] = field(default_factory=dict)  # where every 1024th row begins, once it was walked
+    _places: dict[int, int] = field(default_factory=dict)  # offset of every 1024th row walked so far
 
     def names(self) -> list[str]:
         with open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -253,7 +252,7 @@ class _Csv(_OneFile):
 
 
 def _finite(text: str) -> float:
-    """A number of JSON with a fraction or an exponent."""
+    """Parse a JSON number that has a fraction or an exponent."""
     if is_beyond_floats(text):
         raise ValueError(f"{text} is beyond float64; as a text, in quotes, it is kept")
     return float(text)
@@ -292,25 +291,24 @@ class _Jsonl(_OneFile):
         except (ValueError, RecursionError) as error:
             raise PackError(f"{self.path}, record {number + 1}: {error}.") from None
         if not isinstance(row, dict):
-            raise PackError(f"{self.path}, record {number + 1} is no object: {line[:80]!r}.")
+            raise PackError(f"{self.path}, record {number + 1} is not an object: {line[:80]!r}.")
         self._names |= dict.fromkeys(row)
         return row
 
 
 # ---- One file of a table, on this machine or in a store ---------------------------------------------
-# pyarrow is imported when one is opened.
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """One file of a table.
+    """One file of a table; pyarrow is imported when it is opened.
 
     Args:
-        name: for messages: its path or URL.
+        name: its path or URL, for messages.
         size: bytes.
-        path: on this machine; of a store its key.
-        store: what has it; None: this machine.
-        version: with name and size it tells one file from another: a commit, a time.
+        path: its path on this machine, or its key in a store.
+        store: the store; None: this machine.
+        version: a commit or a time, which with name and size tells files apart.
     """
 
     name: str
@@ -321,15 +319,15 @@ class TableFile:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether it is Parquet, by its name; else Arrow IPC."""
+        """Whether its name says Parquet; otherwise it is Arrow IPC."""
         return self.path.lower().endswith(".parquet")
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """As pyarrow reads it.
+        """Open the file for pyarrow.
 
         Raises:
-            PackError: it cannot be read, or is damaged.
+            PackError: the file cannot be read, or is damaged.
         """
         import pyarrow as pa
 
@@ -347,26 +345,25 @@ class TableFile:
             raise PackError(f"{self.name} {what}: {str(error).rstrip('.')}.") from error
 
 
-# ---- Parquet and Arrow files as sets of samples -----------------------------------------------------
-# A folder of them, files of the Hub, one set a split.
+# ---- Parquet and Arrow files as sets of samples, one per split --------------------------------------
 
-_DEPTH = 4  # folders below the one that is given
-# train-00000-of-00004.parquet, as datasets writes them, perhaps with a hash; 0000.parquet of the Hub's own
+_DEPTH = 4  # levels of folders below the given one
+# train-00000-of-00004.parquet (datasets', perhaps with a hash), or 0000.parquet (the Hub's own)
 _NUMBERED = re.compile(r"(?:(.+?)[-_])?(\d{5}-of-\d{5}(?:-[0-9a-f]{16})?|\d+)")
-_UNNAMED = ("", "data", "dataset")  # before a number: the folder's name says which split it is
+_UNNAMED = ("", "data", "dataset")  # before a number: the split is the folder's name
 _ONE_SET = "Give the tables of one set: a folder of them alone, or a URL with * in its last part."
-_NO_FOLDER = b"/dev/null"  # no relative path leads from there to a file
+_NO_FOLDER = b"/dev/null"  # no relative path leads from it to a file
 
 
 def table_sets(
     source: str | os.PathLike[str], storage_options: Mapping[str, Any] | None
 ) -> list[tuple[str, ArrowRows]]:
-    """Split ("": there is one only) and rows of each set that a folder of tables or a URL stands for; none:
-    it is something else.
+    """Return split ("": the only one) and rows of each set in a folder of tables or at a URL; none if it is
+    something else.
 
     Raises:
-        PackError: tables that are no set together.
-        RemoteError: the store does not tell.
+        PackError: the tables are not one set.
+        RemoteError: the store cannot be listed.
     """
     if is_url(source):
         return _in_store(str(source), storage_options)
@@ -377,14 +374,14 @@ def table_sets(
     files = {}
     for name in names:
         status = (place / name).stat()
-        found = str(place / name)
-        files[name] = TableFile(found, status.st_size, found, None, str(status.st_mtime_ns))
+        full = str(place / name)
+        files[name] = TableFile(full, status.st_size, full, None, str(status.st_mtime_ns))
     return split_sets(str(place), files, os.fsencode(place))
 
 
 def _below(place: Path) -> list[str]:
-    """The tables below a folder; none if there is an image as well."""
-    found = []
+    """Return the tables below a folder; none if there is an image as well."""
+    tables = []
     for folder, folders, names in walk(str(place)):
         below = os.path.relpath(folder, place)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -392,12 +389,12 @@ def _below(place: Path) -> list[str]:
             folders.clear()
         if any(map(is_image, names)):
             return []
-        found += [os.path.normpath(os.path.join(below, name)) for name in names if _is_table(name)]
-    return found
+        tables += [os.path.normpath(os.path.join(below, name)) for name in names if _is_table(name)]
+    return tables
 
 
 def _is_table(name: str) -> bool:
-    """Whether it is one, and not what ``datasets`` keeps of its work."""
+    """Whether the name is a table's, and not that of a cache of ``datasets``."""
     last = name.rpartition("/")[2]
     return last.lower().endswith(TABLES) and not last.startswith((".", "cache-"))
 
@@ -439,17 +436,17 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
 
 
 def split_sets(where: str, files: Mapping[str, TableFile], root: bytes) -> list[tuple[str, ArrowRows]]:
-    """Files by their paths below what was given, as sets, one a split.
+    """Divide files, by their paths below what was given, into sets, one per split.
 
     Raises:
-        PackError: files of several sets.
+        PackError: the files are of several sets.
     """
     groups: dict[str, list[str]] = {}
     for name in sorted(files):
         groups.setdefault(_split_of(name), []).append(name)
     numbered = all("-of-" in name for name in files)
     if len(groups) > 1 and not numbered and not splits_among(list(groups), where, advice=_ONE_SET):
-        groups = {"": sorted(files)}  # parts of one table, each with a name of its own
+        groups = {"": sorted(files)}  # parts of one table, each with its own name
     for names in groups.values():
         folders = sorted({name.rpartition("/")[0] for name in names})
         if len(folders) > 1:
@@ -464,13 +461,13 @@ def split_sets(where: str, files: Mapping[str, TableFile], root: bytes) -> list[
 
 
 def _split_of(name: str) -> str:
-    """What a file's name says, or else its folder's."""
+    """Return the split that a file's name says, or else its folder's name."""
     folder, _, last = name.rpartition("/")
     stem = last.rpartition(".")[0]
-    found = _NUMBERED.fullmatch(stem)
-    if found is None:
+    match = _NUMBERED.fullmatch(stem)
+    if match is None:
         return stem
-    return (found[1] or "") if found[1] not in (None, *_UNNAMED) else folder.rpartition("/")[2]
+    return (match[1] or "") if match[1] not in (None, *_UNNAMED) else folder.rpartition("/")[2]
 
 
 def _rows(where: str, files: Sequence[TableFile], root: bytes) -> ArrowRows:

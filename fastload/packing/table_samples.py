@@ -26,13 +26,12 @@ from fastload.shard.suffixes import TABLES
 
 if TYPE_CHECKING:
     from fastload.packing.arrow_rows import Typed
-SCHEMA_SUFFIX = ".schema.json"  # a.jsonl's schema is in a.schema.json, if there is such a file
+SCHEMA_SUFFIX = ".schema.json"  # the schema of a.jsonl is in a.schema.json, if that exists
 _LOOKED_AT = 16  # values of a large column
 
 
 def has_fields(path: Path) -> bool:
-    """Whether a table has more than paths and labels that are classes; those alone are what ``source.py``
-    packs."""
+    """Whether a table has more than paths and class labels, which alone ``source.py`` packs."""
     suffix = table_suffix(path)
     if suffix in TABLES or (suffix and exists(schema_file(path))):
         return True
@@ -49,16 +48,16 @@ def has_fields(path: Path) -> bool:
                     return True
         return suffix in (".csv", ".jsonl") and has_header(path) and has_number_labels(path)
     except (ValueError, RecursionError, csv.Error):
-        return False  # said where it is read
+        return False  # reported where it is read
 
 
 def schema_file(path: Path) -> Path:
-    """Where the schema of a table may lie."""
+    """Return where the schema of a table may lie."""
     return path.with_name(path.stem + SCHEMA_SUFFIX)
 
 
 class ColumnSpec(NamedTuple):
-    """What is said of a column, as of a field; see :class:`fastload.Field`."""
+    """The named kind of a column and what goes with it; see :class:`fastload.Field`."""
 
     kind: Kind
     of: str | None = None
@@ -66,15 +65,15 @@ class ColumnSpec(NamedTuple):
 
     @classmethod
     def by(cls, field: Field) -> ColumnSpec:
-        """What a field says."""
+        """Return the specification that a field gives."""
         return cls(field.kind, field.of, field.source)
 
 
 def told_by(words: Mapping[str, str]) -> dict[str, ColumnSpec | None]:
-    """What ``--field NAME=KIND`` says: of columns by their names; None: left out.
+    """Parse ``--field NAME=KIND``: what is named for each column; None: it is left out.
 
     Raises:
-        PackError: no such kind.
+        PackError: there is no such kind.
     """
     try:
         return {
@@ -91,9 +90,9 @@ class Table:
 
     rows: Rows
     schema: Schema
-    columns: tuple[str, ...]  # the field's column
+    columns: tuple[str, ...]  # each field's column
     count: int
-    notes: tuple[str, ...] = ()  # what became of columns whose values are not in the field as they were
+    notes: tuple[str, ...] = ()  # what became of columns that no field has as they were
 
     @property
     def root(self) -> bytes:
@@ -104,8 +103,8 @@ class Table:
         return self.count
 
     def first(self) -> list[Mapping[str, Any]]:
-        found = (one.sample if isinstance(one, PartialSample) else one for one in self.samples(0, 16))
-        return [sample for sample in found if not isinstance(sample, FailedSample)]
+        samples = (s.sample if isinstance(s, PartialSample) else s for s in self.samples(0, 16))
+        return [sample for sample in samples if not isinstance(sample, FailedSample)]
 
     def samples(
         self, start: int, stop: int | None
@@ -116,16 +115,16 @@ class Table:
             yield self._sample(row, number)
 
     def _sample(self, row: Row, number: int) -> Mapping[str, Any] | FailedSample | PartialSample:
-        found = {}
+        values = {}
         for field, column in zip(self.schema, self.columns, strict=True):
             value = row.get(column)
             if not self.rows.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
                 return FailedSample(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
             try:
-                found[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
+                values[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
             except ValueError as error:
                 return FailedSample(ValueError(f"field {field.name!r}, row {number}: {error}"))
-        return without_bad(found, self.schema) if self.rows.objects() else found
+        return without_bad(values, self.schema) if self.rows.objects() else values
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         files = hashlib.blake2b(digest_size=16)
@@ -143,18 +142,18 @@ class Table:
     def about_bytes(self, encoder: Encoder) -> int:
         if encoder.transcoder is not None:
             return at_least(encoder, self.first(), self.count)
-        return self.file_bytes()  # what the table has as text or pixels may become fewer bytes
+        return self.file_bytes()  # the table's own texts and pixels may become fewer bytes
 
     def file_bytes(self) -> int:
-        """Bytes of the files that it names."""
+        """Return the bytes of the files that it names."""
         return sum(status.st_size for _, status in self._files() if status is not None)
 
     def needed_bytes(self) -> int:
-        """Bytes of the table and of the files that it names."""
+        """Return the bytes of the table and of the files that it names."""
         return self.file_bytes() + self.rows.size()
 
     def _files(self) -> Iterator[tuple[bytes, os.stat_result | None]]:
-        """The files that the table names, and what the system says of them."""
+        """Yield the files that the table names, with their status."""
         pairs = zip(self.schema, self.columns, strict=True)
         columns = [column for field, column in pairs if field.storage == "record"]
         for column in columns:
@@ -178,19 +177,19 @@ def open_table(
     limit: int | None = None,
     wanted: Schema | None = None,
 ) -> Table:
-    """Look through a table, all its rows, for what its columns hold.
+    """Walk a table once to tell what its columns hold, and open it.
 
     Args:
         path: the table, or its rows.
-        named: columns that are not to be guessed (None: leave the column out).
-        limit: only this number of rows, the first ones, are samples.
+        named: columns that are not guessed (None: leave the column out).
+        limit: only the first this many rows are samples.
         wanted: the fields, each from the column of its name; all other columns are left out.
 
     Raises:
         PackError: a damaged table, columns that no field can hold, or no column of pictures.
     """
     rows = open_rows(path) if isinstance(path, Path) else path
-    said = _said_by(rows)
+    declared = _said_by(rows)
     fields_of = _columns_of(wanted, rows) if wanted is not None else {}
     unsure = rows.unsure() if wanted is None else ""
     if unsure and unsure not in named:
@@ -198,14 +197,15 @@ def open_table(
             f"{rows.where}: boxes of objects are left, top, width, height in most sets, and these may as "
             f"well be corners. Say which: --field {unsure}='boxes(xywh)' or --field {unsure}='boxes(xyxy)'."
         )
-    named = {**said, **named} if wanted is None else {name: ColumnSpec.by(f) for name, f in fields_of.items()}
+    from_fields = {name: ColumnSpec.by(f) for name, f in fields_of.items()}
+    named = {**declared, **named} if wanted is None else from_fields
 
     types = rows.types(named.keys()) if wanted is None else {}
 
     def column_of(name: str) -> Column:
-        told = named.get(name)
-        kind = None if told is None else told.kind
-        return Column(name, rows.texts, kind, told == said.get(name), types.get(name))
+        spec = named.get(name)
+        kind = None if spec is None else spec.kind
+        return Column(name, rows.texts, kind, spec == declared.get(name), types.get(name))
 
     columns = {name: column_of(name) for name in rows.names()}
     count = _look_through(rows, columns, column_of, limit)
@@ -218,13 +218,13 @@ def open_table(
     def field_name(column: str) -> str:
         if wanted is not None:
             return fields_of[column].name
-        return column if column in said else _field_name(column, kinds[column], kinds)
+        return column if column in declared else _field_name(column, kinds[column], kinds)
 
     def field(column: str) -> Field:
-        told = named.get(column) or ColumnSpec(
+        spec = named.get(column) or ColumnSpec(
             kinds[column], source=_type_of(types.get(column), kinds[column])
         )
-        return Field(field_name(column), kinds[column], told.of, told.source)
+        return Field(field_name(column), kinds[column], spec.of, spec.source)
 
     try:
         schema = Schema(tuple(map(field, kinds)))
@@ -235,7 +235,7 @@ def open_table(
 
 
 def _type_of(typed: Typed | None, kind: Kind) -> Any:
-    """What a field's ``source`` says: the type of a table's column that its kind is not, for unpacking."""
+    """Return a field's ``source``: a column type that the kind does not have, for unpacking."""
     if typed is None or not typed.restored or isinstance(kind, (Image, Mask, Label)):
         return None
     is_other = typed.converted or (isinstance(kind, Json) and typed.name not in ("string", "null"))
@@ -243,14 +243,14 @@ def _type_of(typed: Typed | None, kind: Kind) -> Any:
 
 
 def of_same_classes(tables: list[Table]) -> list[Table]:
-    """Tables of splits, whose labels with the names that one of them has in any mean the same in all."""
+    """Give tables of splits a label's names in any of them, so that a label means the same in all."""
     for name in tables[0].schema.names:
         kinds = [table.schema[name].kind for table in tables if name in table.schema.names]
-        found = [kind.classes for kind in kinds if isinstance(kind, Label)]
-        if len(set(found)) < 2:
+        classes = [kind.classes for kind in kinds if isinstance(kind, Label)]
+        if len(set(classes)) < 2:
             continue
-        numbers = all(text.isdecimal() for text in found[0])
-        names = max(found, key=len) if numbers else tuple(sorted({text for each in found for text in each}))
+        numbers = all(text.isdecimal() for text in classes[0])
+        names = max(classes, key=len) if numbers else tuple(sorted({text for c in classes for text in c}))
         for table in tables:
             label = Label(names)
             fields = (replace(each, kind=label) if each.name == name else each for each in table.schema)
@@ -261,7 +261,7 @@ def of_same_classes(tables: list[Table]) -> list[Table]:
 def _look_through(
     rows: Rows, columns: dict[str, Column], column_of: Callable[[str], Column], limit: int | None
 ) -> int:
-    """Show the columns their values, those of large ones the first; gives how many rows are samples."""
+    """Show the columns their values (large columns only the first ones); return the number of samples."""
     known = rows.count()
     if known is None:
         count = 0
@@ -285,7 +285,7 @@ def _look_through(
 
 
 def _columns_of(schema: Schema, rows: Rows) -> dict[str, Field]:
-    """The columns of a schema's fields, in its order; the first image's may be called ``path``."""
+    """Return the columns of a schema's fields, in order; the first image's may be called ``path``."""
     names = rows.names() or list(next(rows.walk(), {}))
     paths = [name for name in names if name.lower() in PATH_NAMES and name not in schema.names]
     columns = {}
@@ -296,7 +296,7 @@ def _columns_of(schema: Schema, rows: Rows) -> dict[str, Field]:
 
 
 def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
-    """The column's name; ``image`` for pictures in a column called ``path`` or the like."""
+    """Return the column's name; ``image`` for pictures in a column called ``path`` or the like."""
     is_first = isinstance(kind, Image) and column.lower() in PATH_NAMES and "image" not in kinds
     others = [
         name for name, other in kinds.items() if isinstance(other, Image) and name.lower() in PATH_NAMES
@@ -305,7 +305,7 @@ def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
 
 
 def _said_by(rows: Rows) -> Mapping[str, ColumnSpec | None]:
-    """What a schema beside the table says, or class names in it."""
+    """Return what a schema beside the table says, or class names in the table."""
     beside = None if rows.path is None else schema_file(rows.path)
     if beside is not None and exists(beside):
         try:
@@ -314,7 +314,7 @@ def _said_by(rows: Rows) -> Mapping[str, ColumnSpec | None]:
                 for field in Schema.from_json(beside.read_text(encoding="utf-8"))
             }
         except (ValueError, TypeError) as error:
-            raise PackError(f"{beside} is no schema: {error}") from None
+            raise PackError(f"{beside} is not a schema: {error}") from None
     pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
     kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
     objects = {name: ColumnSpec.by(field) for name, field in rows.objects().items()}

@@ -18,7 +18,7 @@ from fastload.shard.suffixes import is_image
 PATH_NAMES = ("path", "file", "filename", "file_name", "image")
 LABEL_NAMES = ("label", "class", "target")
 MAX_LABEL = 10_000_000
-#: Texts that are whole numbers, and those that are any number: none begins with a zero that says nothing.
+#: Texts that are whole numbers, and those that are any number: without meaningless leading zeros.
 WHOLE = re.compile(r"0|[-+]?[1-9]\d*", re.ASCII)
 NUMBER = re.compile(
     r"[-+]?((0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)", re.IGNORECASE | re.ASCII
@@ -28,13 +28,13 @@ Row = tuple[str, str | int | float | None]
 
 
 def read_table(path: Path, is_file: Callable[[str], bool] | None = None) -> Iterator[Row]:
-    """Path and label of each line: a name, a number, a truth (JSONL) or None.
+    """Yield path and label of each line: a name, a number, a truth value (JSONL) or None.
 
     Args:
         is_file: whether a path is a file's; None: paths are keys of something else.
 
     Raises:
-        PackError: not CSV or JSONL, naming the line; a first line that looks like a header of other names.
+        PackError: a line is not CSV or JSONL, or the first line looks like a header of other names.
     """
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".jsonl"):
@@ -58,10 +58,10 @@ def _read_csv(path: Path, is_file: Callable[[str], bool] | None) -> Iterator[Row
             second = next(rows, None)
             if is_file is not None and second and _is_header(first[0], second[0], is_file):
                 fields = zip(first, ("image", "label"), strict=False)
-                said = " ".join(f"--field {name}={kind}" for name, kind in fields)
+                text = " ".join(f"--field {name}={kind}" for name, kind in fields)
                 raise PackError(
                     f"{path}: the first line, {','.join(first)!r:.200}, looks like a header: there is no "
-                    f"such file. Call its columns path and label, or say what they are: {said}."
+                    f"such file. Call its columns path and label, or say what they are: {text}."
                 )
             where, what = 0, 1 if len(first) == 2 else None
             rows = chain([first], [] if second is None else [second], rows)
@@ -74,7 +74,7 @@ def _read_csv(path: Path, is_file: Callable[[str], bool] | None) -> Iterator[Row
 
 
 def _columns(first: list[str], is_file: Callable[[str], bool] | None) -> tuple[int | None, int | None]:
-    """Where a header has paths and labels; None: it does not say, and perhaps is none."""
+    """Return where a header has paths and labels; None: it does not say, and may be no header."""
     names = [name.strip().lower() for name in first]
     where, what = (
         next((names.index(name) for name in known if name in names), None)
@@ -86,7 +86,7 @@ def _columns(first: list[str], is_file: Callable[[str], bool] | None) -> tuple[i
 
 
 def _is_header(first: str, second: str, is_file: Callable[[str], bool]) -> bool:
-    """Whether the first of two paths is rather the name of a column."""
+    """Whether the first of two paths is rather a column name."""
     return not is_file(first) and (is_file(second) or (is_image(second) and not is_image(first)))
 
 
@@ -116,7 +116,7 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
 
 
 def is_beyond_floats(text: str) -> bool:
-    """Whether a number is too large or too small for a float64, which would be infinite or 0."""
+    """Whether a number is too large or too small for a float64, where it would be infinite or 0."""
     number, digits = float(text), text.lower().partition("e")[0]
     return (math.isinf(number) and digits[-1:] in "0123456789.") or (
         number == 0 and any(digit in "123456789" for digit in digits)
@@ -124,7 +124,7 @@ def is_beyond_floats(text: str) -> bool:
 
 
 def has_header(path: Path) -> bool:
-    """Whether a table of paths and labels says which column is what; JSONL always does."""
+    """Whether a table of paths and labels names its columns; JSONL always does."""
     if path.suffix.lower() != ".csv":
         return True
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -132,7 +132,7 @@ def has_header(path: Path) -> bool:
 
 
 def _label_name(path: Path) -> str:
-    """What a table of paths and labels calls its labels; "": nothing."""
+    """Return the name of the labels in a table of paths and labels; "": it has none."""
     if path.suffix.lower() != ".csv":
         return "label"
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -142,9 +142,9 @@ def _label_name(path: Path) -> str:
 
 
 def has_number_labels(path: Path) -> bool:
-    """Whether the labels of a table of paths and labels are no classes: numbers with fractions, or truths.
+    """Whether the labels of a table of paths and labels are no classes: fractions, or truth values.
 
-    What is wrong with the table is said where it is read.
+    Errors in the table are reported where it is read.
     """
     texts, sorts = path.suffix.lower() == ".csv", {}
     try:
@@ -158,11 +158,11 @@ def has_number_labels(path: Path) -> bool:
 
 
 def label_sort(value: object, texts: bool) -> str:
-    """Which sort of label a value is: ``"name"``, ``"number"`` (whole; as text if it is written as one),
-    ``"fraction"``, ``"NaN"`` (CSV's, which may be a name), ``"truth"``, ``""`` for none.
+    """Return a label's sort: ``"name"``, ``"number"`` (whole) or ``"number as text"``, ``"fraction"``,
+    ``"NaN"`` (CSV's, which may be a name), ``"truth"``, ``""`` for none.
 
     Args:
-        texts: whether it is CSV's text, which may stand for any number.
+        texts: whether the value is CSV's text, which may stand for any number.
     """
     if isinstance(value, str):
         text = value.strip() if texts else value
@@ -177,16 +177,16 @@ def label_sort(value: object, texts: bool) -> str:
 def labels_of(
     distinct: Iterable[str | int | float | None], sorts: Mapping[str, str], name: str, texts: bool
 ) -> Labels | None:
-    """The classes that labels are: names, or whole numbers. None: other numbers, or truths, which are values.
+    """Return the classes of labels: names, or whole numbers. None: other numbers or truth values.
 
     Args:
         distinct: the labels.
-        sorts: the sorts that there are, and how a message says the first of each.
-        name: what ``--field`` may be given for, and the message advises; "": nothing.
+        sorts: the sorts that occur, and how a message names the first of each.
+        name: the column that the message's ``--field`` advice names; "": no advice.
         texts: whether they are CSV's.
 
     Raises:
-        ValueError: names beside numbers; a number outside [-1, 10^7], in words.
+        ValueError: names beside numbers, or a number outside [-1, 10^7], in words.
     """
     as_is, drop = f"--field {name}={'text' if texts else 'json'}", f"--field {name}=none leaves them out."
     try:
@@ -217,14 +217,14 @@ def _are_classes(sorts: Mapping[str, str]) -> bool:
 class Labels:
     """Class names and label numbers of a table: names sorted, or the integers as they are.
 
-    Integers are their own class names up to a million of them, above that there are no class names. A text is
+    Integers are their own class names up to a million of them; above that there are no class names. A text is
     an integer if it is written as one: ``007`` is a name.
 
     Args:
         values: every label of the table; all integers (also as text), or names.
 
     Raises:
-        ValueError: an integer label outside [-1, 10^7].
+        ValueError: an integer label is outside [-1, 10^7].
     """
 
     def __init__(self, values: Iterable[str | int | float | None]) -> None:
@@ -246,14 +246,14 @@ class Labels:
     def of_table(
         cls, path: Path, is_file: Callable[[str], bool] | None = None, can_have_fields: bool = True
     ) -> Labels:
-        """Those of a table of paths and labels.
+        """Return the labels of a table of paths and labels.
 
         Args:
             is_file: see :func:`read_table`.
             can_have_fields: whether ``--field`` may say what its labels are.
 
         Raises:
-            PackError: they are no classes, or neither that nor numbers; a first label that looks like a
+            PackError: they are no classes, or neither classes nor numbers, or the first label looks like a
                 column's name.
         """
         values = (label for _, label in read_table(path, is_file))
@@ -268,19 +268,19 @@ class Labels:
             )
         sorts = {label_sort(label, texts): repr(label) for label in distinct}
         try:
-            found = labels_of(distinct, sorts, _label_name(path) if can_have_fields else "", texts)
+            labels = labels_of(distinct, sorts, _label_name(path) if can_have_fields else "", texts)
         except ValueError as error:
             raise PackError(f"{path} {error}") from None
-        if found is None:
+        if labels is None:
             cure = "Write path,label as its first line, and they become a field of numbers."
             raise PackError(
                 f"{path} has labels with fractions, or truths; a class is a name or a whole number."
                 + (f" {cure}" if can_have_fields else "")
             )
-        return found
+        return labels
 
     def number(self, value: str | int | float | None) -> int:
-        """The label of one value; -1 for none."""
+        """Return the label of one value; -1 for none."""
         if value is None or value == "":
             return -1
         return int(value) if self._numeric else self._index[str(value)]
@@ -291,7 +291,7 @@ def _is_whole(value: str | int | float | None) -> bool:
 
 
 def table_path(folder: bytes, text: str) -> bytes:
-    """A table's path relative to ``folder``; absolute if it lies outside."""
+    """Return a table's path relative to ``folder``; absolute if it lies outside."""
     path = os.fsencode(text)
     inside = os.path.normpath(os.path.relpath(os.path.join(folder, path), folder))
     if inside == b".." or inside.startswith(b"../"):

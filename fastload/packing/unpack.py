@@ -1,4 +1,4 @@
-"""A packed set as files again: pictures by name, and the fields of samples as a table."""
+"""A packed set unpacked: pictures as files by name, and the fields of samples as a table."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 from fastload.shard.suffixes import is_image
 
-# ---- Samples of any fields back to files and a table, which pack to the same set again --------------
+# ---- Samples of any fields as files and a table, which pack to the same set again -------------------
 
 TableFormat = Literal["jsonl", "csv", "parquet"]
 TABLES: tuple[TableFormat, ...] = ("jsonl", "csv", "parquet")
 STEM = "samples"
-_AT_ONCE = 1000  # rows of a Parquet table
+_AT_ONCE = 1000  # rows of a Parquet table in memory
 Row = dict[str, Any]  # paths of pictures, bytes of values
 
 
@@ -55,9 +55,9 @@ def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> Non
     ``.csv``, ``.parquet``), the schema in ``samples.schema.json``.
 
     Raises:
-        FormatError: keys that are no safe paths.
-        PackError: two records of one name.
-        ChecksumError: damaged records.
+        FormatError: keys are not safe paths.
+        PackError: two records have the same name.
+        ChecksumError: records are damaged.
     """
     files = _Files(dataset, os.fsencode(folder))
     name = f"{STEM}.{table}"
@@ -72,7 +72,7 @@ def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> Non
 
 
 class _Files:
-    """Where each picture goes: the index's under their keys, others into a folder called as the field."""
+    """A place for each picture: under its key in the index field, else in a folder named like its field."""
 
     def __init__(self, dataset: PackedFiles, root: bytes) -> None:
         self._dataset, self._root = dataset, root
@@ -87,7 +87,7 @@ class _Files:
         self._folders = {name: _free(name, first) for name in others}
 
     def write(self, field: Field, sample: int, data: bytes) -> str:
-        """Write a picture; returns its path below the folder."""
+        """Write a picture; return its path below the folder."""
         record = self._record(field, sample)
         data, suffix = _record_file(record, data)
         key = decode_key(
@@ -102,7 +102,7 @@ class _Files:
             return os.fsdecode(path)
         below = os.fsencode(self._folders[field.name]) + b"/"
         path = below + safe_path(key) + (b"" if key.lower().endswith(suffix) else suffix)
-        if not written(self._root, path, data):  # samples of one image have masks of their own
+        if not written(self._root, path, data):  # samples of one image have different masks
             path = below + f"{sample:08d}".encode() + suffix
             write_new(self._root, path, data)
         return os.fsdecode(path)
@@ -110,8 +110,8 @@ class _Files:
     def _record(self, field: Field, sample: int) -> np.void:
         if field == self._index:
             return self._dataset.record(sample)
-        found: np.void = np.frombuffer(self._dataset.columns[field.name].record(sample), RECORD)[0]
-        return found
+        column_record: np.void = np.frombuffer(self._dataset.columns[field.name].record(sample), RECORD)[0]
+        return column_record
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -121,12 +121,12 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _lacks(key: bytes, suffix: bytes, record: np.void) -> bool:
-    """Whether a key needs a suffix to be the name of its file: those of pixels, which are no files."""
+    """Whether a key needs a suffix to name its file, as for pixels, which were no file."""
     return int(record["codec"]) == RAW and not key.lower().endswith(suffix)
 
 
 def _record_file(record: np.void, data: bytes) -> tuple[bytes, bytes]:
-    """A record as a file, and the file's suffix."""
+    """Return a record as a file, and the file's suffix."""
     codec = int(record["codec"])
     if codec != RAW:
         return data, suffix_of(codec).encode()
@@ -185,7 +185,7 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
     from fastload.shard.arrow import array_of, type_named, type_of
 
     def type_in_table(field: Field) -> Any:
-        """Of its pictures' paths; the type that its column had; or its kind's own."""
+        """Return string for pictures' paths, else the type that the column had, or its kind's own."""
         if field.storage == "record":
             return pa.string()
         words = field.source.get("arrow") if isinstance(field.source, Mapping) else None
@@ -230,7 +230,7 @@ _TABLES: dict[TableFormat, Callable[[Path, PackedFiles], Any]] = {
 
 
 def _plain(dataset: PackedFiles, row: Row) -> Row:
-    """The row as JSON can say it."""
+    """Return the row as JSON values."""
     return {
         name: value if isinstance(value, str) else plain_value(dataset.schema[name], value)
         for name, value in row.items()
@@ -238,9 +238,8 @@ def _plain(dataset: PackedFiles, row: Row) -> Row:
 
 
 # ---- ``fastload unpack`` ----------------------------------------------------------------------------
-# From a packed dataset back to a folder of the same files.
 
-#: What a set may become again that was packed from it.
+#: Layouts that a set can be unpacked to if it was packed from them.
 LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo, "voc": unpack_voc}
 
 
@@ -251,23 +250,23 @@ def unpack(
     storage_options: Mapping[str, Any] | None = None,
     as_: str | None = None,
 ) -> int:
-    """Write every record under its name into class folders below ``output``; returns how many.
+    """Write every record under its name into class folders below ``output``; return how many there are.
 
-    Of samples with other fields the pictures are files, and the values a table, "jsonl", "csv" or "parquet":
-    ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with ``storage_options``; nothing
-    is unpacked into one.
+    For samples with other fields, the pictures become files and the values a table, "jsonl", "csv" or
+    "parquet": ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with
+    ``storage_options``; ``output`` may not.
 
-    ``as_``: "coco", "panoptic", "yolo" or "voc": what was packed from such files becomes them again, which
-    say the same. No set becomes files of another layout.
+    ``as_``: "coco", "panoptic", "yolo" or "voc" writes the files of that layout again, with the same
+    content, if the set was packed from such files. No set becomes files of another layout.
 
-    ``output`` appears when all is written. Records of raw pixels become PNG files, which
-    packing takes again.
+    ``output`` appears when everything is written. Records of raw pixels become PNG files, which can be
+    packed again.
 
     Raises:
-        FormatError: keys that are no safe paths.
-        PackError: ``output`` exists and is not empty; two records of one name; the set was not packed from
-            files of the layout ``as_``, or not all of what they said.
-        ChecksumError: damaged records.
+        FormatError: keys are not safe paths.
+        PackError: ``output`` exists and is not empty, two records have the same name, or the set was not
+            packed from files of the layout ``as_`` or does not have all that they said.
+        ChecksumError: records are damaged.
     """
     if as_ is not None and as_ not in LAYOUTS:
         raise PackError(f"as_ is {as_!r}, must be one of {', '.join(LAYOUTS)}.")

@@ -1,4 +1,4 @@
-"""Every checksum and rule of a packed set, checked: shards, records, columns, entry points."""
+"""Verification of a packed set: every checksum and rule of its shards, records, columns, entry points."""
 
 from __future__ import annotations
 
@@ -39,15 +39,14 @@ from fastload.shard.index import HEADER, RECORD
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
-# ---- What ``fastload verify`` has found -------------------------------------------------------------
-# The first problems of each kind one by one, the others counted.
+# ---- The problems that ``fastload verify`` lists and counts -----------------------------------------
 
-LISTED = 100  # problems of one kind that are listed
+LISTED = 100  # most problems of one kind that are listed
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, or ``count`` of one kind; the other fields say where, as far as is known."""
+    """A problem, or ``count`` problems of one kind; the other fields say where, as far as is known."""
 
     reason: str
     shard: str = ""
@@ -58,7 +57,7 @@ class Problem:
 
 
 class Problems:
-    """Collects problems; the memory does not grow with their number.
+    """A collection of problems whose memory does not grow with their number.
 
     Args:
         most: how many of each kind are kept.
@@ -70,48 +69,47 @@ class Problems:
         self._counts: Counter[str] = Counter()
 
     def room(self, kind: str) -> int:
-        """How many more of this kind are kept; beyond them a number is enough, see :meth:`count`."""
+        """Return how many more of this kind are kept; beyond them a number is enough, see :meth:`count`."""
         return max(0, self._most - self._counts[kind])
 
     def add(self, kind: str, problems: Iterable[Problem]) -> None:
-        """Problems of one kind; ``kind`` completes "100 more: "."""
+        """Add problems of one kind; ``kind`` completes "100 more: "."""
         for problem in problems:
             if self.room(kind):
                 self._kept.append(problem)
             self._counts[kind] += 1
 
     def count(self, kind: str, more: int) -> None:
-        """So many more that are not kept; :meth:`room` has been used up before."""
+        """Count problems that are not kept; :meth:`room` must be used up before."""
         self._counts[kind] += more
 
     def listed(self) -> list[Problem]:
-        """Those that were kept, then one for each kind that has more."""
+        """Return the problems that were kept, then one for each kind that has more."""
         rest = [(kind, count - self._most) for kind, count in self._counts.items() if count > self._most]
         return self._kept + [
             Problem(f"{more} more, not listed: {kind}", count=more) for kind, more in rest if more > 0
         ]
 
 
-# ---- What ``fastload verify`` checks of records -----------------------------------------------------
-# Their entries, that none overlap, their bytes.
+# ---- Checks of records: entries, overlaps, bytes ----------------------------------------------------
 
-SPAN = 1 << 20  # entries looked at in one go
-_CHUNK = 512  # records a task
+SPAN = 1 << 20  # entries examined at a time
+_CHUNK = 512  # records per task
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 class RecordChecks:
-    """The checks of the records of one field; each puts what it finds into ``found``.
+    """The checks of one field's records; each adds its problems to ``found``.
 
     Args:
-        folder: the dataset's.
+        folder: the dataset's folder.
         manifest: its manifest.
         records: the entries, ``RECORD``.
-        key_of: a sample's key, for messages.
+        key_of: returns a sample's key, for messages.
         found: the problems.
-        field: whose records they are; None: the images of a dataset of version 1.0.
-        stored: the shards, where they are in a store.
+        field: the records' field; None: the images of a dataset of version 1.0.
+        stored: the shards, if they are in a store.
     """
 
     def __init__(
@@ -133,12 +131,12 @@ class RecordChecks:
         self._of = f" of field {self._field!r}" if self._field else ""
 
     def spans(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """The records, so many at a time that the memory does not grow with the set."""
+        """Yield the records in spans, so that the memory does not grow with the set."""
         for start in range(0, len(self.records), SPAN):
             yield start, self.records[start : start + SPAN]
 
     def problem(self, sample: int, reason: str) -> Problem:
-        """A problem of one record."""
+        """Return a problem of one record."""
         record = self.records[sample]
         number = int(record["shard"])
         known = number < len(self.manifest.shards)
@@ -147,13 +145,13 @@ class RecordChecks:
         return Problem(words, shard, self._key_of(sample), sample, int(record["offset"]))
 
     def samples(self, kind: str, samples: npt.NDArray[np.int64], reason: str) -> None:
-        """Problems of many records, of which only the first are looked at."""
+        """Add a problem for many records, of which only the first are looked at."""
         first = samples[: self.found.room(kind)].tolist()
         self.found.add(kind, (self.problem(sample, reason) for sample in first))
         self.found.count(kind, len(samples) - len(first))
 
     def entries(self, labels: int) -> None:
-        """Entries that break a rule by themselves; legal labels are -1 and those below ``labels``."""
+        """Find entries that break a rule by themselves; legal labels are -1 and those below ``labels``."""
         sizes = np.array([shard.size for shard in self.manifest.shards], np.uint64)
         for begin, records in self.spans():
             shards = np.minimum(records["shard"], max(len(sizes) - 1, 0))
@@ -171,7 +169,7 @@ class RecordChecks:
                 self.samples(f"a record{self._of} {reason}", begin + np.flatnonzero(bad), reason)
 
     def overlaps(self) -> None:
-        """Records that share bytes."""
+        """Find records that share bytes."""
         if self._in_file_order():
             return
         order = np.lexsort((self.records["offset"], self.records["shard"]))
@@ -183,15 +181,15 @@ class RecordChecks:
         self.found.count(kind, len(before) - len(first))
 
     def _shared(self, order: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether each record of ``order`` shares bytes with the one behind it."""
+        """Return whether each record of ``order`` shares bytes with the next one."""
         shards, offsets = self.records["shard"][order], self.records["offset"][order]
         ends = offsets + self.records["length"][order]
         shared: npt.NDArray[np.bool_] = (shards[1:] == shards[:-1]) & (offsets[1:] < ends[:-1])
         return shared
 
     def _in_file_order(self) -> bool:
-        """Whether each record begins behind the one before it, or in a later shard, as packs are written:
-        then none overlap, and nothing needs to be sorted."""
+        """Whether each record begins after the end of the previous one or in a later shard, as packs are
+        written: then none overlap, and nothing needs to be sorted."""
         shard, end = np.uint32(0), np.uint64(0)
         for _, records in self.spans():
             shards = np.concatenate([[shard], records["shard"]])
@@ -203,10 +201,10 @@ class RecordChecks:
         return True
 
     def contents(self, readable: set[int], decode: bool) -> None:
-        """Records whose bytes differ from their CRC-32C or, with ``decode``, are no whole image.
+        """Find records whose bytes differ from their CRC-32C or, with ``decode``, are not a whole image.
 
         Args:
-            readable: the shards that are there.
+            readable: the numbers of the existing shards.
         """
         check = partial(self._check, decode=decode)
         threads = len(os.sched_getaffinity(0)) if self._stored is None else THREADS
@@ -215,7 +213,7 @@ class RecordChecks:
                 self.found.add(kind, [problem])
 
     def problems_of(self, samples: range, readable: set[int], decode: bool) -> list[tuple[str, Problem]]:
-        """What :meth:`contents` finds in some samples."""
+        """Return what :meth:`contents` finds in some samples."""
         some = RecordChecks(
             self.folder, self.manifest, self.records[samples.start : samples.stop], self._key_of, self.found
         )
@@ -223,14 +221,14 @@ class RecordChecks:
         return [problem for task in tasks for problem in self._check(task, decode)]
 
     def _tasks(self, readable: set[int]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """Shard and sample ids of at most :data:`_CHUNK` records of one file."""
+        """Yield shard and sample ids of at most :data:`_CHUNK` records of one file."""
         for start, records in self.spans():
             for number in np.unique(records["shard"]).tolist():
                 if number not in readable:
                     continue
                 ids = start + np.flatnonzero(records["shard"] == number)
                 step = _CHUNK
-                if self._stored is not None:  # which are in memory meanwhile
+                if self._stored is not None:  # these records are in memory meanwhile
                     mean = max(1, int(self.records["length"][ids].mean()))
                     step = min(_CHUNK, max(1, WINDOW_BYTES // (2 * THREADS) // mean))
                 yield from ((number, ids[at : at + step]) for at in range(0, len(ids), step))
@@ -256,7 +254,7 @@ class RecordChecks:
         decode: bool,
         number: int,
     ) -> list[tuple[str, Problem]]:
-        """What is wrong with records of the file at ``path``, which has those of shard ``number``."""
+        """Return what is wrong with records of the file at ``path``, which has those of shard ``number``."""
         failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
         for _ in range(MOST_AGAIN if self._stored is not None else 0):
             if failures:
@@ -268,16 +266,16 @@ class RecordChecks:
             for i, reason in failures.items()
         ]
         if decode:
-            whole = [i for i in range(len(ids)) if i not in failures]
+            undamaged = [i for i in range(len(ids)) if i not in failures]
             problems += [
                 (f"a record{self._of} does not decode", self.problem(int(ids[i]), reason))
-                for i, reason in _undecodable(path, records, whole, self._kind)
+                for i, reason in _undecodable(path, records, undamaged, self._kind)
             ]
         return problems
 
 
 def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], threads: int) -> Iterator[Result]:
-    """``function`` of each task, in order, from ``threads`` threads, a few tasks ahead."""
+    """Yield ``function`` of each task, in order; ``threads`` threads work a few tasks ahead."""
     waiting: deque[Future[Result]] = deque()
     with started_pool(threads, "verify") as pool:
         for task in tasks:
@@ -310,43 +308,42 @@ def _undecodable(
 
 
 def overlaps_across(checks: list[RecordChecks]) -> None:
-    """Records of one field that share bytes with those of another."""
+    """Find records of one field that share bytes with those of another."""
     if len(checks) < 2:
         return
-    count = [len(one.records) for one in checks]
-    shards = np.concatenate([one.records["shard"] for one in checks])
-    begins = np.concatenate([one.records["offset"] for one in checks])
-    ends = begins + np.concatenate([one.records["length"] for one in checks])
+    count = [len(check.records) for check in checks]
+    shards = np.concatenate([check.records["shard"] for check in checks])
+    begins = np.concatenate([check.records["offset"] for check in checks])
+    ends = begins + np.concatenate([check.records["length"] for check in checks])
     firsts = np.cumsum([0, *count])
     order = np.lexsort((begins, shards))
     shared = (shards[order][1:] == shards[order][:-1]) & (begins[order][1:] < ends[order][:-1])
     for place in np.flatnonzero(shared).tolist():
-        a, b = (int(order[place + one]) for one in (0, 1))
-        of_a, of_b = (int(np.searchsorted(firsts, one, "right")) - 1 for one in (a, b))
+        a, b = int(order[place]), int(order[place + 1])
+        of_a, of_b = (int(np.searchsorted(firsts, row, "right")) - 1 for row in (a, b))
         if of_a != of_b:
             reason = f"overlaps sample {a - firsts[of_a]} of another field"
             problem = checks[of_b].problem(b - int(firsts[of_b]), reason)
             checks[of_b].found.add("a record overlaps one of another field", [problem])
 
 
-# ---- What ``fastload verify`` checks of a field's own file ------------------------------------------
-# That it is the manifest's, and its values.
+# ---- Checks of a field's own file -------------------------------------------------------------------
 
-_BYTES, _MOST = 32 << 20, 1 << 18  # bytes and samples of values of one width looked at in one go
-_SAMPLES = 1024  # whose values differ in length
+_BYTES, _MOST = 32 << 20, 1 << 18  # bytes and samples examined at a time, of values of one width
+_SAMPLES = 1024  # the same for values that differ in length
 
 
 class ColumnChecks:
-    """The checks of one field's file; each puts what it finds into ``found``.
+    """The checks of one field's file; each adds its problems to ``found``.
 
     Args:
-        folder: the dataset's.
+        folder: the dataset's folder.
         manifest: its manifest.
-        number: where the field stands.
-        field: whose values they are.
-        key_of: a sample's key, for messages.
+        number: the field's position.
+        field: the field.
+        key_of: returns a sample's key, for messages.
         found: the problems.
-        stored: the shards, where they are in a store.
+        stored: the shards, if they are in a store.
     """
 
     def __init__(
@@ -363,11 +360,11 @@ class ColumnChecks:
         self._key_of, self._stored = key_of, stored
         self._file = column_file(number, manifest.fields[number])
         self._column: Any = None
-        #: The checks of a record field's records, once its file has been found to be whole.
+        #: The checks of a record field's records, once its file has been checked.
         self.records: RecordChecks | None = None
 
     def open(self) -> None:
-        """A file that is missing, damaged, or another than the manifest's."""
+        """Open the file, or report that it is missing, damaged, or another manifest's."""
         path = self._folder / self._file.file
         try:
             column = open_column(path, self.field)
@@ -385,14 +382,14 @@ class ColumnChecks:
         if self.field.storage == "record":
             header = np.fromfile(path, HEADER, 1)[0]
             at, count = int(header["data_offset"]), len(column)
-            # Of the file, not of memory; every page has been checked.
+            # Mapped from the file, not held in memory; every page has been checked.
             entries = np.memmap(path, RECORD, "r", at, count) if count else np.zeros(0, RECORD)
             self.records = RecordChecks(
                 self._folder, self._manifest, entries, self._key_of, self._found, self.field, self._stored
             )
 
     def values(self) -> None:
-        """Values that the field cannot hold."""
+        """Find values that the field cannot hold."""
         if self._column is None or self.field.storage == "record":
             return
         if self.field.storage == "fixed" or self.field.kind.has_rows:
@@ -404,19 +401,19 @@ class ColumnChecks:
             self._found.add(kind, [Problem(reason, self._file.file, self._key_of(sample), sample)])
 
     def rows_of(self, leader: ColumnChecks) -> None:
-        """Samples with another number of rows than the field has that these are of."""
+        """Find samples whose number of rows differs from that of the field that these rows go with."""
         if self._column is None or leader._column is None:
             return
         kind = "rows that do not go with those of another field"
         for (start, data, ends), others in zip(self._chunks(), leader._chunks(), strict=True):
-            found, wanted = _row_counts(self.field, data, ends), _row_counts(leader.field, *others[1:])
-            for at in np.flatnonzero(found != wanted).tolist():
-                reason = f"has {found[at]} rows of {self.field.name!r}, {wanted[at]} of {self.field.of!r}"
+            counts, wanted = _row_counts(self.field, data, ends), _row_counts(leader.field, *others[1:])
+            for at in np.flatnonzero(counts != wanted).tolist():
+                reason = f"has {counts[at]} rows of {self.field.name!r}, {wanted[at]} of {self.field.of!r}"
                 problem = Problem(reason, self._file.file, self._key_of(start + at), start + at)
                 self._found.add(kind, [problem])
 
     def _chunks(self) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
-        """First sample id, bytes and where each value's begin, of some samples at a time."""
+        """Yield first sample id, bytes, and where each value's bytes begin, for some samples at a time."""
         fixed = self.field.storage == "fixed"
         step = min(_MOST, max(1, _BYTES // self.field.item_bytes)) if fixed else _SAMPLES
         for start in range(0, len(self._column), step):
@@ -434,8 +431,8 @@ class ColumnChecks:
                 for row in np.flatnonzero(wrong).tolist():
                     at = int(np.searchsorted(ends, row * width, "right")) - 1
                     where = f" in row {row - int(ends[at]) // width}" if kind.has_rows else ""
-                    found = data[row * width : (row + 1) * width].view(_shown(kind.item_dtype)).tolist()
-                    yield start + at, f"field {self.field.name!r} {reason}. Found: {found}{where}"
+                    values = data[row * width : (row + 1) * width].view(_shown(kind.item_dtype)).tolist()
+                    yield start + at, f"field {self.field.name!r} {reason}. Found: {values}{where}"
 
     def _wrong_objects(self) -> Iterator[tuple[int, str]]:
         for start, data, ends in self._chunks():
@@ -455,22 +452,21 @@ def _row_counts(
 
 
 def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which a wrong value is shown: a bool's byte may be any."""
+    """Return the dtype in which a wrong value is shown: the byte of a bool may be any."""
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
 
 # ---- ``fastload verify`` ----------------------------------------------------------------------------
-# Everything about a packed dataset that can be checked.
 
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
 
 
 def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Manifest:
-    """The manifest of a folder or of a URL.
+    """Read the manifest of a folder or of a URL.
 
     Raises:
-        FormatError: there is none, or a damaged one.
-        RemoteError: the store does not give it.
+        FormatError: the manifest is missing or damaged.
+        RemoteError: the store does not deliver it.
     """
     folder, location, options = place_of(folder, storage_options)
     if location is None:
@@ -479,10 +475,10 @@ def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, An
 
 
 def sets_in(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """The packed datasets that are folders of a folder, or of a URL; none where that is one itself.
+    """Return the packed datasets directly inside a folder or URL; none if that is a dataset itself.
 
     Raises:
-        RemoteError: the store does not tell.
+        RemoteError: the store cannot be listed.
     """
     place, location, options = place_of(folder, storage_options)
     if location is None:
@@ -490,7 +486,7 @@ def sets_in(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] |
             return []
         return sorted(str(path.parent) for path in Path(place).glob(f"*/{MANIFEST_NAME}"))
     prefix = f"{location.path}/" if location.path else ""
-    inside = [found.path[len(prefix) :] for found in shared_store(location, options).list(prefix)]
+    inside = [file.path[len(prefix) :] for file in shared_store(location, options).list(prefix)]
     if MANIFEST_NAME in inside:
         return []
     names = [name.removesuffix(f"/{MANIFEST_NAME}") for name in inside if name.endswith(f"/{MANIFEST_NAME}")]
@@ -501,7 +497,7 @@ def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     """Whether a folder or a URL has entry points.
 
     Raises:
-        RemoteError: the store does not tell.
+        RemoteError: the store does not answer.
     """
     folder, location, options = place_of(folder, storage_options)
     if location is None:
@@ -510,7 +506,7 @@ def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, An
 
 
 class _Checks:
-    """The checks of one dataset; each puts what it finds into ``found``."""
+    """The checks of one dataset; each adds its problems to ``found``."""
 
     def __init__(
         self,
@@ -532,14 +528,14 @@ class _Checks:
         self._readable: set[int] = set()
 
     def key(self, sample: int) -> str:
-        """A sample's key, for messages."""
+        """Return a sample's key, for messages."""
         try:
             return str(self.index.key(sample).decode("utf-8", "backslashreplace"))
         except FastloadError:
-            return "?"  # keys() tells why
+            return "?"  # keys() reports why
 
     def sizes(self) -> None:
-        """Shard files that are missing or have another size than the manifest says."""
+        """Find shard files that are missing or have another size than the manifest says."""
         if self.stored is not None:
             self._stored_sizes(self.stored)
             return
@@ -551,7 +547,7 @@ class _Checks:
                 self.found.add("shards that cannot be opened", [Problem(reason, shard.file)])
                 continue
             if not stat.S_ISREG(status.st_mode):
-                self.found.add("shards that are no files", [Problem("is not a regular file", shard.file)])
+                self.found.add("shards that are not files", [Problem("is not a regular file", shard.file)])
                 continue
             self._readable.add(number)
             if status.st_size != shard.size:
@@ -572,7 +568,7 @@ class _Checks:
                     self.found.add("shards of another size", [Problem(reason, shard.file)])
 
     def fields(self) -> None:
-        """Another digest of the manifest's fields in the index; columns that are damaged or another's."""
+        """Find an index with another digest of the manifest's fields; damaged or other sets' columns."""
         try:
             check_fields(self.folder / self.manifest.index_name, fields_digest(self.manifest.fields))
         except FastloadError as error:
@@ -581,7 +577,7 @@ class _Checks:
             column.open()
 
     def entries(self) -> None:
-        """Entries that break a rule by themselves, and records that share bytes."""
+        """Find entries that break a rule by themselves, and records that share bytes."""
         labels = len(self.manifest.classes) or int(np.iinfo(np.int32).max)
         self.records.entries(labels if self.manifest.schema.label_field is not None else 0)
         self.records.overlaps()
@@ -592,7 +588,7 @@ class _Checks:
         overlaps_across([self.records, *fields])
 
     def keys(self) -> None:
-        """Keys that lie outside the index or are not UTF-8."""
+        """Find keys that lie outside the index or are not UTF-8."""
         for sample in range(len(self.index)):
             try:
                 self.index.key(sample).decode("utf-8")
@@ -600,9 +596,9 @@ class _Checks:
                 self.records.samples("a damaged key", np.array([sample]), f"has a damaged key: {error}")
 
     def totals(self) -> None:
-        """Sums that differ between manifest and index."""
+        """Find sums that differ between manifest and index."""
         summary, shards = Summary(), self.manifest.shards
-        counts = np.zeros(len(shards) + 1, np.int64)  # the last: of no shard
+        counts = np.zeros(len(shards) + 1, np.int64)  # the last is for records of no shard
         for _, records in self.records.spans():
             summary.add(records)
             counts += np.bincount(records["shard"].clip(0, len(shards)), minlength=len(counts))
@@ -615,7 +611,7 @@ class _Checks:
             self.found.add("another number of bytes", [Problem(reason)])
 
     def contents(self, decode: bool, spread: Spread | None) -> None:
-        """Records whose bytes are wrong, and values that their fields cannot hold."""
+        """Find records whose bytes are wrong, and values that their fields cannot hold."""
         if spread is None:
             self.records.contents(self._readable, decode)
         else:
@@ -627,12 +623,12 @@ class _Checks:
         for column in self.columns:
             column.values()
             if column.field.of is not None:
-                column.rows_of(next(one for one in self.columns if one.field.name == column.field.of))
+                column.rows_of(next(c for c in self.columns if c.field.name == column.field.of))
             if column.records is not None:
                 column.records.contents(self._readable, decode)
 
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
-        """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
+        """Find entry points that are damaged, missing or, if they are computed again, wrong."""
         path = self.folder / ENTRIES_NAME
         folder = self.folder if self.stored is None else self.stored.location
         again = f"'fastload index {folder} --entries'"
@@ -642,10 +638,10 @@ class _Checks:
             if not recompute or not exists(path):
                 return
             for sample in self._wrong_entries(spread):
-                reason = f"has other entry points than its bytes give; {again} makes them again"
+                reason = f"has other entry points than its bytes give; {again} remakes them"
                 self.records.samples("other entry points", np.array([sample]), reason)
         except FastloadError as error:
-            words = f"{error} Nothing needs it, decoding takes longer without; {again} makes it anew"
+            words = f"{error} It is optional, but decoding is slower without it; {again} makes it anew"
             self.found.add("", [Problem(words, ENTRIES_NAME)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
@@ -665,7 +661,7 @@ class _Checks:
 def _records_of_span(
     common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
 ) -> list[tuple[str, Problem]]:
-    """What is wrong with some samples' records."""
+    """Return what is wrong with some samples' records."""
     folder, packed_as, readable, decode = common
     dataset = opened_once(folder, packed_as)
     checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
@@ -673,7 +669,7 @@ def _records_of_span(
 
 
 def _entries_of_span(common: tuple[Path, str], span: tuple[int, int]) -> list[int]:
-    """Samples of a span whose entry points are wrong."""
+    """Return the samples of a span whose entry points are wrong."""
     return list(wrong_entries(opened_once(*common), 1, range(*span)))
 
 
@@ -689,20 +685,20 @@ def verify(
 
     Args:
         folder: a packed dataset, or its URL in a store, whose records are all read once.
-        decode: decode every record, too.
-        entries: compute all entry points again, too, and compare them with the stored ones.
+        decode: whether to decode every record, too.
+        entries: whether to compute all entry points again and compare them with the stored ones.
         spread: calls a function with its first argument and each of the items, in processes that see the
-            same folder, and gives the results in order; None: threads of this process do the work.
-        storage_options: for a URL: credentials, endpoint and so on.
+            same folder, and yields the results in order; None: threads of this process do the work.
+        storage_options: for a URL, credentials, endpoint and so on.
 
     Returns:
-        The problems, and how many records were checked. Of each kind the first :data:`LISTED` are listed; one
-        problem more stands for the others, and its ``count`` says how many they are.
+        The problems, and how many records were checked. The first :data:`LISTED` of each kind are listed; one
+        more problem stands for the others, and its ``count`` says how many they are.
 
     Raises:
-        FormatError: no manifest, or one that cannot be read: there is nothing to check against.
-        RemoteError: the store says no, or does not answer.
-        PackError: spread, and records in a store.
+        FormatError: the manifest is missing or unreadable, so there is nothing to check against.
+        RemoteError: the store refuses or does not answer.
+        PackError: ``spread`` is given and the records are in a store.
     """
     folder, location, options = place_of(folder, storage_options)
     place = Path(folder).absolute()
@@ -740,7 +736,7 @@ def _verified(
         index.verify()
     except FastloadError as error:
         return [Problem(str(error), manifest.index_name)], 0
-    found = Problems()
+    problems = Problems()
     if (len(index), index.digest, path.stat().st_size) != (
         manifest.num_records, manifest.index_crc, manifest.index_size
     ):  # fmt: skip
@@ -748,10 +744,10 @@ def _verified(
             f"belongs to another manifest: {len(index)} records, digest {index.digest:#010x}; "
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
         )
-        found.add("", [Problem(reason, manifest.index_name)])
-    checks = _Checks(place, manifest, index, found, stored)
+        problems.add("", [Problem(reason, manifest.index_name)])
+    checks = _Checks(place, manifest, index, problems, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
     checks.contents(decode, spread)
     checks.entry_points(entries, spread)
-    return found.listed(), len(index)
+    return problems.listed(), len(index)

@@ -1,5 +1,4 @@
-"""One shard's work: written by one process of a pool, with its part file, which says what a manifest
-needs of it."""
+"""The writing of shards by one process or a pool, and the part file of each finished shard."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from fastload.packing.source import StoreFiles
 
 
-# ---- A finished shard's share of the index, kept beside the shards until the manifest is published ---
+# ---- Part files: a finished shard's share of the index, until the manifest is published -------------
 
 _AT_ONCE = 1 << 20
 _DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -50,7 +49,7 @@ _DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.e
 
 def _damaged(path: Path, error: Exception) -> Exception:
     if isinstance(error.__context__, OSError):
-        return error.__context__  # zipfile calls damaged what the system could not read
+        return error.__context__  # zipfile reports what the system could not read as damage
     return PackError(f"{path} is damaged ({error}); pack again with --restart.")
 
 
@@ -64,7 +63,7 @@ class ShardPart:
     shard_bytes: int
     transcoded: int = 0  # progressive JPEGs that became baseline ones
     further: tuple[Chunk, ...] = ()  # the values of the schema's columns; not read by read()
-    stop: int = 0  # of samples: one past the last position that the shard covers
+    stop: int = 0  # one past the last sample position that the shard covers
     plan: str = ""  # PackPlan.digest of the plan that the shard was written by
     left_out: Sequence[tuple[str, str, str]] = ()  # annotations: key, which, reason
     facts: Mapping[str, Any] = field(default_factory=dict)  # of an indexed file, or of JPEGs; JSON
@@ -72,7 +71,7 @@ class ShardPart:
     def write(self, path: Path, spooled: Sequence[IO[bytes]] = ()) -> None:
         """Publish atomically; from then on the shard counts as finished.
 
-        ``spooled``: files that have the bytes of ``further``, in place of these; what has records has none.
+        ``spooled``: files with the bytes of ``further``, which replace them; unused for columns with records.
         """
         ends = np.cumsum([len(key) for key in self.keys], dtype=np.uint64)
         facts = {"skipped": self.skipped, "shard_bytes": self.shard_bytes, "transcoded": self.transcoded}
@@ -90,7 +89,7 @@ class ShardPart:
             if chunk.records is not None:
                 arrays[f"records{number}"] = chunk.records.view(np.uint8)
         temporary = temporary_of(path)
-        with zipfile.ZipFile(temporary, "w") as archive:  # what np.savez writes, without having it in memory
+        with zipfile.ZipFile(temporary, "w") as archive:  # as np.savez writes it, but not held in memory
             for name, values in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
                     _write(values, out)
@@ -101,8 +100,8 @@ class ShardPart:
         """Read what :meth:`write` wrote.
 
         Raises:
-            PackError: damaged.
-            OSError: it cannot be read, whole as it may be.
+            PackError: the part is damaged.
+            OSError: it cannot be read, though it may be undamaged.
         """
         try:
             with np.load(path) as arrays:
@@ -123,10 +122,10 @@ class ShardPart:
 
     @staticmethod
     def read_column(path: Path, number: int) -> Chunk:
-        """The values of one of the schema's columns that :meth:`write` wrote; the others are not read.
+        """Read the values of one of the schema's columns that :meth:`write` wrote, without the others.
 
         Raises:
-            PackError: damaged.
+            PackError: the part is damaged.
         """
         try:
             with np.load(path) as arrays:
@@ -140,10 +139,10 @@ class ShardPart:
 
     @staticmethod
     def read_lengths(path: Path, number: int) -> npt.NDArray[np.uint64]:
-        """The lengths of a column's values.
+        """Read the lengths of a column's values.
 
         Raises:
-            PackError: damaged.
+            PackError: the part is damaged.
         """
         try:
             with np.load(path) as arrays:
@@ -154,10 +153,10 @@ class ShardPart:
 
     @staticmethod
     def read_values(path: Path, number: int, width: int = 1) -> Iterator[bytes]:
-        """The bytes of a column that has no records, some at a time: a multiple of ``width``.
+        """Read the bytes of a column without records, in pieces whose length is a multiple of ``width``.
 
         Raises:
-            PackError: damaged.
+            PackError: the part is damaged.
         """
         most = max(_AT_ONCE // width, 1) * width
         try:
@@ -175,14 +174,14 @@ class ShardPart:
 
     @staticmethod
     def finished(path: Path, data_file: Path) -> bool:
-        """Whether the shard of this part is there, whole."""
+        """Whether this part and its whole shard exist."""
         if not exists(path) or not exists(data_file):
             return False
         return ShardPart.read(path).shard_bytes == os.stat(data_file).st_size
 
 
 def _write(values: npt.NDArray[Any] | IO[bytes], out: IO[bytes]) -> None:
-    """An array as np.save writes it; of a file its bytes as such an array."""
+    """Write an array as np.save does; the bytes of a file as such an array."""
     if isinstance(values, np.ndarray):
         np.lib.format.write_array(out, values)
         return
@@ -193,15 +192,14 @@ def _write(values: npt.NDArray[Any] | IO[bytes], out: IO[bytes]) -> None:
     shutil.copyfileobj(values, out, _AT_ONCE)
 
 
-# ---- Writing one shard ------------------------------------------------------------------------------
-# Read, describe, write, locate, check; then publish it.
+# ---- Writing one shard: read, describe, write, locate, check, publish -------------------------------
 
 Advance = Callable[[int, int], None]  # files, bytes
-_SPOT_CHECKS = 16  # records a shard whose bytes are read back
+_SPOT_CHECKS = 16  # records per shard whose bytes are read back
 
 
 class BadFiles(PackError):
-    """Files of a shard, or annotations of them, cannot be packed."""
+    """An error about files of a shard, or their annotations, that cannot be packed."""
 
     def __init__(self, failures: list[tuple[str, str]], annotations: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(f"{counted(len(failures), 'file')} cannot be packed")
@@ -209,35 +207,35 @@ class BadFiles(PackError):
 
 
 def part_path(output: Path, shard: str) -> Path:
-    """Where a finished shard's part of the index waits for the manifest."""
+    """Return where a finished shard's part of the index waits for the manifest."""
     return output / WORK_NAME / f"{shard}.part"
 
 
 class Claim(Protocol):
-    """What a claim is to those who hold it."""
+    """The right to do a piece of work, for as long as it is held."""
 
     def close(self) -> None:
-        """Give it up."""
+        """Release it."""
 
 
 class NoClaim:
-    """A claim of who has all shards to himself."""
+    """A claim for a process that has all shards to itself."""
 
     def close(self) -> None:
-        """There is nothing to give up."""
+        """Do nothing, as nothing is held."""
 
 
 class Work(Protocol):
-    """What processes share out by number: shards to write, files to index. Pickles."""
+    """Work that processes share out by number: shards to write, files to index. It pickles."""
 
     def claim(self, number: int) -> Claim | None:
-        """The right to do one; None: another process does it, or has just done so."""
+        """Claim the right to do one; None: another process does it, or has just done so."""
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Do it."""
 
     def publish(self, number: int, part: ShardPart) -> None:
-        """Make it durable: now it counts as finished."""
+        """Make it durable; from now on it counts as finished."""
 
     def discard(self, number: int) -> None:
         """Remove what was written and not published."""
@@ -245,7 +243,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """All that a process needs to write any shard of a pack."""
+    """Everything that a process needs to write any shard of a pack."""
 
     output: Path
     root: bytes
@@ -259,14 +257,14 @@ class Job:
         return format_of(self.options.format)
 
     def is_finished(self, number: int) -> bool:
-        """Whether shard ``number`` is already there, with its part of the index."""
+        """Whether shard ``number`` already exists, with its part of the index."""
         final = self.output / self.plan.shards[number].name
         return ShardPart.finished(part_path(self.output, final.name), self.format.data_file(final))
 
     def claim(self, number: int) -> Claim | None:
-        """The right to write shard ``number``; None: another process writes it, or has just done so.
+        """Claim the right to write shard ``number``; None: another process writes it, or has just done so.
 
-        Here it is everybody's: who packs alone holds the whole folder.
+        Everybody has it here: a process that packs alone holds the whole folder.
         """
         return NoClaim()
 
@@ -274,8 +272,8 @@ class Job:
         """Write shard ``number`` under its temporary name.
 
         Raises:
-            BadFiles: some files cannot be packed, and they are not to be skipped.
-            PackError: no room, or what was written does not read back.
+            BadFiles: some files cannot be packed and are not to be skipped.
+            PackError: there is no room, or what was written does not read back.
         """
         final = self.output / self.plan.shards[number].name
         temporary = temporary_of(final)
@@ -287,7 +285,7 @@ class Job:
             raise
 
     def publish(self, number: int, part: ShardPart) -> None:
-        """Make a written shard durable and give it its name; then its part: now it counts as finished."""
+        """Make a written shard durable, give it its name, then write its part: now it counts as finished."""
         final = self.output / self.plan.shards[number].name
         try:
             publish(temporary_of(final), final)
@@ -298,7 +296,7 @@ class Job:
         part.write(part_path(self.output, final.name))
 
     def _accompany(self, number: int, part: ShardPart) -> None:
-        """Write what belongs beside a published shard before it counts as finished."""
+        """Write what goes beside a published shard before it counts as finished."""
 
     def discard(self, number: int) -> None:
         """Remove what was written of shard ``number`` and not published."""
@@ -337,7 +335,7 @@ class Job:
 
     @contextmanager
     def _files(self, listing: Listing, number: int) -> Iterator[bytes]:
-        """The folder that the shard's files are in; those of a store are fetched, and removed after."""
+        """Yield the folder with the shard's files; those of a store are fetched, and removed afterwards."""
         if self.store is None:
             yield self.root
             return
@@ -382,7 +380,7 @@ class Job:
         return ShardPart(records, keys, failures, 0, transcoded, facts=facts)
 
     def _locate(self, temporary: Path, records: npt.NDArray[np.void]) -> None:
-        """Set the records' offsets to where the format's library put them, and look whether it is so."""
+        """Set the records' offsets to where the format's library put them, and check some of them."""
         [located] = self.format.locate(temporary)
         if not np.array_equal(located.lengths, records["length"]):
             raise PackError(
@@ -396,18 +394,17 @@ class Job:
             raise PackError(f"{temporary} does not read back: {failures[0][1].decode()}. Check the disk.")
 
 
-# ---- Writing the shards of a job --------------------------------------------------------------------
-# In this process, or in several.
+# ---- Writing the shards of a job, in one process or several -----------------------------------------
 
 _PR_SET_PDEATHSIG = 1
 
 
 def write_shards(job: Work, numbers: list[int], processes: int, advance: Advance) -> list[int]:
-    """Write and publish the shards ``numbers``; returns those that other packs had claimed.
+    """Write and publish the shards ``numbers``; return those that other packs had claimed.
 
     Raises:
-        BadFiles: with the bad files of all shards that were in work.
-        FastloadError: as ``job`` does. PackError: anything else that stops a process.
+        BadFiles: with the bad files of all shards in work.
+        FastloadError: as ``job`` raises it; PackError: anything else that stops a process.
     """
     if processes == 1 or len(numbers) <= 1:
         runner = _Runner(job, advance)
@@ -431,7 +428,7 @@ class _Runner:
         self._pending: Future[None] | None = None
 
     def write(self, number: int) -> bool:
-        """Write one, whose predecessor is published when this returns; False: it is another pack's."""
+        """Write one shard, with its predecessor published on return; False: it is another pack's."""
         claim = self._job.claim(number)
         if claim is None:
             return False
@@ -468,7 +465,7 @@ class _Runner:
 
 
 def _serve(job: Work, pipe: Connection, parent: int) -> None:
-    """A process's main loop: shard numbers come in, progress and results go out."""
+    """Run a process's main loop: shard numbers come in, progress and results go out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     die_with(parent)
     runner = _Runner(job, lambda files, size: pipe.send(("advance", (files, size))))
@@ -479,7 +476,7 @@ def _serve(job: Work, pipe: Connection, parent: int) -> None:
                 pipe.send(("ready", None if runner.write(number) else number))
             runner.drain()
         finally:
-            runner.close()  # before the last word: it may be the parent's cue to end this process
+            runner.close()  # before the last message, at which the parent may end this process
         last = ("end", None)
     except BadFiles as error:
         last = ("bad", error.failures)
@@ -497,7 +494,7 @@ def _serve(job: Work, pipe: Connection, parent: int) -> None:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """What this thread starts meanwhile never sees SIGINT: a new process inherits what is blocked."""
+    """Hide SIGINT from what this thread starts meanwhile: a new process inherits blocked signals."""
     resource_tracker.ensure_running()  # now: its start unblocks SIGINT, whoever blocked it
     former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -507,7 +504,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent dies, however it dies."""
+    """Ask to be killed when the parent dies, however it dies."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -537,13 +534,13 @@ class _Pool:
         workers: dict[Connection, BaseProcess] = {}
         try:
             for _ in range(self.size):
-                here, there = context.Pipe()
+                here, theirs = context.Pipe()
                 process: BaseProcess = context.Process(
-                    target=_serve, args=(self.job, there, os.getpid()), daemon=True
+                    target=_serve, args=(self.job, theirs, os.getpid()), daemon=True
                 )
-                with interrupts_blocked():  # or a Ctrl-C while it imports would be a traceback
+                with interrupts_blocked():  # otherwise Ctrl-C during its imports would be a traceback
                     process.start()
-                there.close()
+                theirs.close()
                 workers[here] = process
             self._distribute(workers, numbers)
         finally:
@@ -573,7 +570,7 @@ class _Pool:
             pipe.send(None if stop else waiting.pop())
 
     def _handle(self, pipe: Connection, waiting: list[int], process: BaseProcess) -> bool:
-        """One message; False when its process has no more to say."""
+        """Handle one message; return False when its process has no more to say."""
         try:
             kind, value = pipe.recv()
         except EOFError:
@@ -584,7 +581,7 @@ class _Pool:
             )
             return False
         handlers: dict[str, Callable[[Any], None]] = {
-            "advance": lambda found: self.advance(*found),
+            "advance": lambda counts: self.advance(*counts),
             "ready": lambda number: self._ready(pipe, waiting, number),
             "bad": self.failures.extend,
             "error": self._fail,
@@ -597,6 +594,6 @@ class _Pool:
         self.left += [] if number is None else [number]
         self._give(pipe, waiting)
 
-    def _fail(self, found: tuple[type[FastloadError], str]) -> None:
-        kind, text = found
+    def _fail(self, failure: tuple[type[FastloadError], str]) -> None:
+        kind, text = failure
         self.error = self.error or kind(text)

@@ -206,8 +206,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"bbox": [1, 2, 3, 10**400]}, "no float holds"),
     ({"bbox": [1, 2, 3, 1e39]}, "not too large"),
     ({"bbox": None}, "it has no bbox"),
-    ({"category_id": 4}, "category_id 4 is none of the categories"),
-    ({"category_id": "cat"}, "category_id 'cat' is none"),
+    ({"category_id": 4}, "category_id 4 is not one of the categories"),
+    ({"category_id": "cat"}, "category_id 'cat' is not one"),
     ({"segmentation": [[1, 1, 5, 5]]}, "at least three points. Found: 4 numbers"),
     ({"segmentation": [[1, 1, 5, 5, 3]]}, "at least three points. Found: 5 numbers"),
     ({"segmentation": [[1, 1, 1, 1, 1, 1]]}, "points are all the same"),
@@ -218,9 +218,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"segmentation": {"size": [30, 40], "counts": "\u00ff"}}, "not COCO's letters"),
     ({"segmentation": {"size": [30, 40]}}, "an area is"),
     ({"area": "80"}, "area must be a finite number"),
-    ({"area": float("nan")}, "NaN is no number of JSON"),
+    ({"area": float("nan")}, "NaN is not a JSON number"),
     ({"iscrowd": 2}, "iscrowd must be 0 or 1"),
-    ({"attributes": float("inf")}, "Infinity is no number of JSON"),
+    ({"attributes": float("inf")}, "Infinity is not a JSON number"),
     ({"keypoints": [1, 2, 2]}, "keypoints must have 6 numbers. Found: 3"),
     ({"keypoints": [1, 2, -2, 0, 0, 0]}, "visibilities of at least 0"),
     ({"attributes": "\ud800"}, "surrogates not allowed"),
@@ -258,7 +258,7 @@ def test_pictures_that_are_missing_and_annotations_of_none(tmp_path: Path) -> No
     for words in (
         "2.jpg: ",
         "No such file",
-        "annotation 2: its image_id is none of the images'",
+        "annotation 2: its image_id is not that of an image",
         "annotation 3",
     ):
         assert words in str(raised.value)

@@ -141,7 +141,7 @@ def test_what_has_no_partner_is_listed(tmp_path: Path) -> None:
 def test_two_masks_of_one_name(tmp_path: Path) -> None:
     pairs(tmp_path / "in", ["a"])
     (tmp_path / "in" / "masks" / "a.tif").write_bytes(b"II*")
-    with pytest.raises(PackError, match=r"a\.png and masks/a\.tif have one name"):
+    with pytest.raises(PackError, match=r"a\.png and masks/a\.tif have the same name"):
         fastload.pack(tmp_path / "in", tmp_path / "set")
 
 
@@ -156,15 +156,15 @@ def test_one_depth_for_all(tmp_path: Path) -> None:
 
 def test_said_wrongly(tmp_path: Path) -> None:
     pairs(tmp_path / "in", ["a"])
-    with pytest.raises(PackError, match="is no set of this kind"):
+    with pytest.raises(PackError, match="is not a set of this kind"):
         fastload.pack(tmp_path / "in" / "images", tmp_path / "set", as_="pairs")
     with pytest.raises(PackError, match="'photos' is not one of"):
         fastload.pack(tmp_path / "in", tmp_path / "set", as_="photos")
     with pytest.raises(PackError, match="lies inside the source"):
         fastload.pack(tmp_path / "in", tmp_path / "in" / "set")
-    with pytest.raises(PackError, match="masks is of a folder of images"):
+    with pytest.raises(PackError, match="masks is for a folder of images"):
         fastload.pack([], tmp_path / "set", masks="x")
-    with pytest.raises(PackError, match="is no folder"):
+    with pytest.raises(PackError, match="is not a folder"):
         fastload.pack(tmp_path / "in" / "images", tmp_path / "set", masks=tmp_path / "none")
 
 

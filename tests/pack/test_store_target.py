@@ -257,7 +257,7 @@ def test_few_shards_are_on_this_machine_at_a_time(
 
 
 def test_samples_are_packed_on_this_machine(tmp_path: Path) -> None:
-    with pytest.raises(PackError, match=r"s3://bucket/set is no folder of this machine"):
+    with pytest.raises(PackError, match=r"s3://bucket/set is not a folder of this machine"):
         fastload.pack([{"image": encoded(1)}], "s3://bucket/set")
     table = make_tree(tmp_path, {"a.jpg": encoded(1)}) / "table.csv"
     table.write_text("path,label,score\na.jpg,x,1.5\n")

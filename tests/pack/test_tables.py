@@ -156,7 +156,7 @@ def test_fields_that_are_said(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert message in done.stderr
     done = run_cli("pack", tmp_path, tmp_path / "no", "--field", "label=text")
-    assert "is no table" in done.stderr
+    assert "is not a table" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -178,7 +178,7 @@ def test_a_schema_in_python_is_what_field_says(tmp_path: Path, suffix: str) -> N
         ]
     with pytest.raises(PackError, match="has no column 'nothing'; its columns: "):
         fastload.pack(path, tmp_path / "no", {"image": "image", "nothing": "text"})
-    with pytest.raises(PackError, match="is no table; only a table's columns have kinds"):
+    with pytest.raises(PackError, match="is not a table; only a table's columns have kinds"):
         fastload.pack(tmp_path, tmp_path / "no", schema)
 
 
@@ -243,7 +243,7 @@ def test_image_and_label_of_a_parquet_table_are_a_plain_set(tmp_path: Path) -> N
         ("t.csv", "image,image,a\n1,2,3\n", "must name the columns, each its own"),
         ("t.csv", "image,a\n1.png\n", "record 1 has 1 columns"),
         ("t.csv", "image,a\n1.png,x\n2.png,y", "No such file or directory"),
-        ("t.jsonl", '{"image": "1.png", "a": 1}\n[]', "record 2 is no object"),
+        ("t.jsonl", '{"image": "1.png", "a": 1}\n[]', "record 2 is not an object"),
         ("t.jsonl", '{"image": "1.png", "a": 1}\n{"image"', "record 2"),
         ("t.jsonl", '{"path": "1.png", "a": 1' + "0" * 400 + "}", "which no field can hold"),
         ("t.jsonl", '{"a": 1, "b": 2}', "at least one Image or Mask"),

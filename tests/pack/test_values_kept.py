@@ -399,7 +399,7 @@ def test_kinds_that_are_said_refuse_null(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("".join(json.dumps({"image": "i.jpg", "x": value}) + "\n" for value in (1, None)))
     for kind, words in (
-        ("int64", "int64 has none that says so: float64 has NaN, json None"),
+        ("int64", "int64 cannot say so: float64 has NaN, json None"),
         ("array(int64, (None,))", "it is null, and an array has no null: json keeps it"),
         ("bytes", "it is null, which bytes have no place for"),
     ):

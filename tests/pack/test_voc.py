@@ -154,14 +154,14 @@ def test_a_bad_object(tmp_path: Path, change: tuple[str, str]) -> None:
 
 
 HOSTILE = {
-    "<annotation>": "it is no XML",
+    "<annotation>": "it is not XML",
     "<a></a>": "its first element is <a>",
     '<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>': "declares a document type",
     "<annotation>" + "<a>" * 100_000: "nested more than 32 deep",
     "<annotation>a<b/></annotation>": "has both text and elements",
     "<annotation><b/>a</annotation>": "has both text and elements",
-    "": "it is no XML",
-    '<?xml version="1.0" encoding="none-such"?><annotation/>': "it is no XML: unknown encoding",
+    "": "it is not XML",
+    '<?xml version="1.0" encoding="none-such"?><annotation/>': "it is not XML: unknown encoding",
 }
 
 
@@ -197,5 +197,5 @@ def test_lists_that_are_wrong(tmp_path: Path) -> None:
     names = fastload.pack(root, tmp_path / "set", annotations="ImageSets/Main/dog_train.txt")
     assert names[0].manifest.num_records == 2
     write_photo(root / "JPEGImages" / "2007_000001.png", 1)
-    with pytest.raises(PackError, match="have one name"):
+    with pytest.raises(PackError, match="have the same name"):
         fastload.pack(root, tmp_path / "out")

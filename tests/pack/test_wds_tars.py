@@ -169,7 +169,7 @@ def test_splits_by_folder_and_by_name(tmp_path: Path) -> None:
     pack(one, tmp_path / "braced", as_="wds", num_proc=1)
     assert values(tmp_path / "braced") == values(tmp_path / "out-names" / "train")
     write_tar(tmp_path / "names" / "extra.tar", captioned(1))
-    with pytest.raises(PackError, match=r"nothing says of which split extra\.tar is.*train, val"):
+    with pytest.raises(PackError, match=r"nothing says which split extra\.tar belongs to.*train, val"):
         pack(tmp_path / "names", tmp_path / "x", as_="wds")
     with pytest.raises(PackError, match=r"train-002\.tar does not exist"):
         pack(tmp_path / "names" / "some-set-train-{001..002}.tar", tmp_path / "x", as_="wds")

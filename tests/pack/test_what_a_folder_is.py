@@ -247,7 +247,7 @@ def test_as_is_of_folders_of_images(tmp_path: Path) -> None:
         fastload.pack(tmp_path / "t.csv", tmp_path / "set", as_="splits")
     with pytest.raises(PackError, match="'folders' is not one of coco, .*, classes, splits"):
         fastload.pack(tmp_path / "images", tmp_path / "set", as_="folders")
-    with pytest.raises(PackError, match="layout is of a folder of images. Found: list"):
+    with pytest.raises(PackError, match="layout is for a folder of images. Found: list"):
         fastload.pack([{}], tmp_path / "set", as_="classes")
 
 

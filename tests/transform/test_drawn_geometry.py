@@ -136,6 +136,8 @@ def test_pictures_without_a_size_of_so_many_patches_are_refused() -> None:
 
 def test_pictures_that_are_cut_one_by_one_have_no_boxes() -> None:
     plan = compile_plan(T.RandomIoUCrop())
-    with pytest.raises(ValueError, match="RandomIoUCrop draws from the sample's boxes, which are not available"):
+    with pytest.raises(
+        ValueError, match="RandomIoUCrop draws from the sample's boxes, which are not available"
+    ):
         plan.made_of(np.zeros((9, 9, 3), np.uint8), 0)
     assert compile_plan(T.RandomZoomOut(p=0.0)).made_of(np.zeros((9, 7, 3), np.uint8), 0).shape == (9, 7, 3)

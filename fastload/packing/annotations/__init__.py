@@ -1,1 +1,1 @@
-"""Sets of pictures with annotations beside them, in the formats that others write."""
+"""Sets of pictures with annotations beside them, in the formats of other programs."""

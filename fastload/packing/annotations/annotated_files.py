@@ -1,4 +1,4 @@
-"""Pictures beside files of annotations: found by name, read, and refused where EXIF turns them."""
+"""Pictures beside annotation files: found by name, read, and refused where EXIF turns them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, S
 from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD
 
-# ---- Which way a picture is to be turned before it is shown, by the EXIF in its file ----------------
+# ---- The orientation that EXIF gives a picture ------------------------------------------------------
 
 _ORIENTATION, _SHORT = 0x0112, 3
-_MARKER_BYTES = 4  # of a JPEG's segment: 0xFF, its kind, its length
+_MARKER_BYTES = 4  # at the start of a JPEG's segment: 0xFF, its kind, its length
 _START_OF_SCAN, _APP1 = 0xDA, 0xE1
 
 
 def orientation_of(data: bytes) -> int:
-    """EXIF's orientation of a JPEG, PNG or WebP, 1 to 8; 1 (as it lies there) where nothing is said."""
+    """Return EXIF's orientation of a JPEG, PNG or WebP, 1 to 8; 1 (as stored) without EXIF."""
     for exif in _exif_of(data):
-        found = _orientation(exif.removeprefix(b"Exif\0\0"))
-        if 1 <= found <= 8:
-            return found
+        orientation = _orientation(exif.removeprefix(b"Exif\0\0"))
+        if 1 <= orientation <= 8:
+            return orientation
     return 1
 
 
@@ -41,7 +41,7 @@ def refuse_turned(data: bytes, exif: str) -> None:
     """Refuse a picture that EXIF turns, unless ``exif`` is "ignore".
 
     Raises:
-        ValueError: nobody knows which way annotations in numbers count.
+        ValueError: it is unknown whether annotations are of the picture as stored or as shown.
     """
     orientation = orientation_of(data) if exif == "refuse" else 1
     if orientation != 1:
@@ -62,11 +62,11 @@ def _exif_of(data: bytes) -> Iterator[bytes]:
 
 
 def _of_jpeg(data: bytes) -> Iterator[bytes]:
-    """The segments before the first scan."""
+    """Yield the EXIF segments before the first scan."""
     at = 2
     while at + _MARKER_BYTES <= len(data) and data[at] == 0xFF and data[at + 1] != _START_OF_SCAN:
         kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
-        if kind == 0xFF:  # what fills up
+        if kind == 0xFF:  # a fill byte
             at += 1
             continue
         if kind == _APP1 and data[at + 4 : at + 10] == b"Exif\0\0":
@@ -75,7 +75,7 @@ def _of_jpeg(data: bytes) -> Iterator[bytes]:
 
 
 def _of_chunks(data: bytes, at: int, order: str, wanted: bytes) -> Iterator[bytes]:
-    """PNG's chunks are length, name, bytes, checksum; RIFF's name, length, bytes, to an even number."""
+    """Yield EXIF chunks; PNG's are length, name, bytes, checksum, RIFF's name, length, bytes (padded)."""
     is_png = order == ">"
     while at + 8 <= len(data):
         first, second = data[at : at + 4], data[at + 4 : at + 8]
@@ -87,7 +87,7 @@ def _of_chunks(data: bytes, at: int, order: str, wanted: bytes) -> Iterator[byte
 
 
 def _orientation(tiff: bytes) -> int:
-    """Of the first directory of a TIFF; 0: it does not say, or is none."""
+    """Return the orientation in the first directory of a TIFF; 0: it has none, or is no TIFF."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     try:
         if order is None:
@@ -99,19 +99,18 @@ def _orientation(tiff: bytes) -> int:
             if tag == _ORIENTATION:
                 return value if kind == _SHORT else 0
     except struct.error:
-        pass  # cut off: nobody could show it turned
+        pass  # cut off: no program could show it turned
     return 0
 
 
-# ---- Samples that are files -------------------------------------------------------------------------
-# Each a picture, and the files that say something of it.
+# ---- Samples that are files: a picture, and the files of its annotations ----------------------------
 
 _LOOKED_AT = 16
 _MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybody draws
 
 
 class Paths:
-    """Paths in their order, as one string of bytes: a million of them take what they are long."""
+    """Paths in order, as one string of bytes, so that a million of them take only their own length."""
 
     def __init__(self, paths: Iterable[bytes] = ()) -> None:
         self._ends, self._text = array("q"), bytearray()
@@ -119,7 +118,7 @@ class Paths:
             self.append(path)
 
     def append(self, path: bytes) -> None:
-        """One more, behind the others."""
+        """Append a path."""
         self._text += path
         self._ends.append(len(self._text))
 
@@ -133,15 +132,15 @@ class Paths:
 
 
 class FileSamples:
-    """What packs of listed files have in common; see :class:`fastload.packing.sample_rows.Given`.
+    """The common part of packs of listed files; see :class:`fastload.packing.sample_rows.Given`.
 
     Subclasses say what a sample is (:meth:`sample`), and which files it is made of (:meth:`files`).
 
     Args:
         root: the folder that all paths start from.
         schema: the fields.
-        count: how many samples there are.
-        settings: what else decides the samples; JSON values.
+        count: the number of samples.
+        settings: what else decides the samples, as JSON values.
     """
 
     def __init__(self, root: bytes, schema: Schema, count: int, settings: Mapping[str, Any]) -> None:
@@ -150,23 +149,23 @@ class FileSamples:
         self._facts: tuple[str, int, int] | None = None
 
     def sample(self, position: int) -> Sample | PartialSample:
-        """One sample. What it raises is the reason why it cannot be packed."""
+        """Return one sample; an exception is the reason why it cannot be packed."""
         raise NotImplementedError
 
     def files(self, position: int) -> Iterator[bytes]:
-        """The files that a sample is made of, from ``root`` on, whether they are there or not."""
+        """Yield the files that a sample is made of, from ``root`` on, whether they exist or not."""
         raise NotImplementedError
 
     def picture(self, position: int) -> bytes:
-        """The path of its picture, from ``root`` on; empty: there is none."""
+        """Return the path of its picture, from ``root`` on; empty: there is none."""
         raise NotImplementedError
 
     def __len__(self) -> int:
         return self._count
 
     def first(self) -> list[Sample]:
-        found = (one.sample if isinstance(one, PartialSample) else one for one in self.samples(0, _LOOKED_AT))
-        return [sample for sample in found if not isinstance(sample, FailedSample)]
+        samples = (s.sample if isinstance(s, PartialSample) else s for s in self.samples(0, _LOOKED_AT))
+        return [sample for sample in samples if not isinstance(sample, FailedSample)]
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         for position in range(start, self._count if stop is None else min(stop, self._count)):
@@ -190,11 +189,11 @@ class FileSamples:
         return self.needed_bytes()
 
     def needed_bytes(self) -> int:
-        """Bytes of the files."""
+        """Return the bytes of the files."""
         return self._looked()[2]
 
     def _looked(self) -> tuple[str, int, int]:
-        """A digest of names and sizes, the latest change in ns, and the bytes of all files; looks once."""
+        """Return a digest of names and sizes, the latest change in ns, and the files' bytes; look once."""
         if self._facts is None:
             hashed, newest, total = hashlib.blake2b(digest_size=16), 0, 0
             for path in (path for position in range(self._count) for path in self.files(position)):
@@ -211,10 +210,10 @@ class FileSamples:
 
 
 def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:
-    """The image files of ``root/folder`` in ImageFolder's order, their paths from ``root`` on.
+    """Yield the image files of ``root/folder`` in ImageFolder's order, as paths from ``root`` on.
 
     Raises:
-        PackError: a folder that cannot be read.
+        PackError: a folder cannot be read.
     """
     problems: list[Problem] = []
     for path, _, _ in walk_images(root, folder, problems):
@@ -225,27 +224,27 @@ def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:
 
 
 def stem_of(path: bytes) -> bytes:
-    """A path without its last suffix."""
+    """Return a path without its last suffix."""
     return os.path.splitext(path)[0]
 
 
 def read_small(path: str | bytes | os.PathLike[str]) -> bytes:
-    """A small file.
+    """Read a small file.
 
     Raises:
         OSError, ValueError: it cannot be read, is no regular file, or is too large.
     """
     data = read_regular(path, _MOST_TEXT)
     if data is None:
-        raise ValueError(f"{os.fsdecode(path)} has more than {_MOST_TEXT} bytes, and is no file of this kind")
+        raise ValueError(f"{os.fsdecode(path)} has over {_MOST_TEXT} bytes, too many for a file of this kind")
     return data
 
 
 def read_text(path: str | bytes | os.PathLike[str]) -> str:
-    """A small text file, with or without a byte order mark.
+    """Read a small text file, with or without a byte order mark.
 
     Raises:
-        OSError, ValueError: it cannot be read, is too large, or is no UTF-8.
+        OSError, ValueError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
         return read_small(path).decode("utf-8-sig")
@@ -254,26 +253,26 @@ def read_text(path: str | bytes | os.PathLike[str]) -> str:
 
 
 def unturned(root: bytes, path: bytes, exif: str) -> Any:
-    """A picture with its path from ``root`` on, as samples have it; where it may be turned, only its path.
+    """Return a picture with its path from ``root`` on; only the path if EXIF may turn it (``exif`` "ignore").
 
     Raises:
-        OSError, ValueError: it cannot be read; or EXIF turns it and ``exif`` is "refuse".
+        OSError, ValueError: it cannot be read, or EXIF turns it and ``exif`` is "refuse".
     """
     if exif == "ignore":
         return os.fsdecode(path)
     data = read_picture(os.path.join(root, path))
-    if data.startswith(NUMPY):  # pixels, which nothing turns
+    if data.startswith(NUMPY):  # pixels, which have no EXIF
         return os.fsdecode(path)
     refuse_turned(data, exif)
     return {"bytes": data, "path": os.fsdecode(path)}
 
 
 def facts_of(data: bytes, exif: str) -> tuple[int, int]:
-    """Width and height of a picture that annotations in numbers go with.
+    """Return width and height of a picture that annotations in numbers go with.
 
     Raises:
-        ValueError: no picture; or EXIF turns it, and nobody knows which way the annotations count (unless
-            ``exif`` is "ignore").
+        ValueError: it is no picture, or EXIF turns it (unless ``exif`` is "ignore"), so that it is unknown
+            which way the annotations count.
     """
     refuse_turned(data, exif)
     chunk = np.frombuffer(data, np.uint8)

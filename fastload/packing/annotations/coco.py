@@ -48,7 +48,7 @@ from fastload.packing.sample_rows import AnnotatedSource, PartialSample, Sample
 from fastload.sample.fields import Mask
 from fastload.sample.schema import Field
 
-# ---- The images of COCO's JSONs as samples, with what all of these say of them ----------------------
+# ---- The images of COCO's JSONs as samples ----------------------------------------------------------
 
 MAPS = "stuff"  # the field of COCO-Stuff's PNGs
 _LOOKED_AT = 16
@@ -57,18 +57,18 @@ _LOOKED_AT = 16
 def coco_samples(
     place: Path, split: str, parts: Sequence[CocoPart], maps: Path | None, limit: int | None, exif: str
 ) -> CocoSamples:
-    """The samples of one split.
+    """Return the samples of one split.
 
     Args:
         place: the folder of the set, or of the pictures.
-        split: what it is called.
+        split: its name.
         parts: its JSONs, those of objects first.
         maps: the folder of PNGs of ids.
-        limit: only this number of images, the first ones.
+        limit: only the first this many images.
         exif: "refuse" or "ignore" pictures that EXIF turns.
 
     Raises:
-        PackError: no pictures, or JSONs that do not go together.
+        PackError: there are no pictures, or the JSONs do not go together.
     """
     return CocoSamples(folder_of(place, split, parts[0].file), place, parts, maps, limit, exif)
 
@@ -89,7 +89,7 @@ class _Images:
         return len(self.ids)
 
     def place(self, file: int, image: int) -> int:
-        """An image's place in a file's list; -1: it does not have it."""
+        """Return an image's position in a file's list; -1: it does not have it."""
         places = self._places[file]
         return image if places is None else int(places[image])
 
@@ -104,16 +104,16 @@ def _places(wanted: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> npt.ND
     places = np.full(len(wanted), -1, np.int64)
     if len(ids):
         order = np.argsort(ids)
-        found = np.searchsorted(ids[order], wanted).clip(0, len(ids) - 1)
-        there = ids[order][found] == wanted
-        places[there] = order[found[there]]
+        positions = np.searchsorted(ids[order], wanted).clip(0, len(ids) - 1)
+        matches = ids[order][positions] == wanted
+        places[matches] = order[positions[matches]]
     return places
 
 
 class CocoSamples(FileSamples):
-    """The images of COCO's JSONs with what these say of them.
+    """The images of COCO's JSONs with their annotations.
 
-    Behind them come annotations that are of no image, each as a sample that cannot be packed.
+    After them come annotations of no image, each as a sample that cannot be packed.
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class CocoSamples(FileSamples):
         }
         self._segments = {part.name: Segments(part.file, place) for part in parts if part.what == SEGMENTS}
         self._maps = None if maps is None else os.fsencode(maps)
-        # Captions are the same whichever way a picture lies.
+        # Captions are the same whichever way a picture is turned.
         self._exif = exif if {OBJECTS, SEGMENTS} & {part.what for part in parts} else "ignore"
         more = [field for segments in self._segments.values() for field in segments.fields()]
         if maps is not None:
             some = (png_name(self._name(image)) for image in range(self._images))
             deep = is_deep(maps, islice(some, _LOOKED_AT))
-            # A folder that has the split's name only would lie among the pictures when it is unpacked.
+            # Unpacking would put a folder with only the split's name among the pictures.
             is_split = maps.name in {split_of(part.file.path) for part in parts}
             source = {"folder": f"stuffthingmaps/{maps.name}" if is_split else maps.name}
             more.append(Field(MAPS, Mask(16, ignore=65535) if deep else Mask(), None, source))
@@ -177,10 +177,10 @@ class CocoSamples(FileSamples):
         if position < self._images:
             return self._of_image(position)
         order, data = self._stray(position - self._images)[1]
-        raise ValueError(f"{named(data, order)}: its image_id is none of the images'")
+        raise ValueError(f"{named(data, order)}: its image_id is not that of an image")
 
     def _of(self, image: int) -> Iterator[tuple[CocoPart, int]]:
-        """The files that have an image, with its place in each one's list."""
+        """Yield the files that have an image, with its position in each one's list."""
         for at, part in enumerate(self._parts):
             number = self._all.place(at, image)
             if number >= 0:
@@ -192,9 +192,9 @@ class CocoSamples(FileSamples):
 
     def _of_image(self, image: int) -> Sample | PartialSample:
         (first, number), *others = self._of(image)
-        name, said = first.file.name(number), first.file.image(number)
+        name, entry = first.file.name(number), first.file.image(number)
         if not name:
-            raise ValueError(f"{first.file.path.name}: image {said['id']} has no file_name that is one")
+            raise ValueError(f"{first.file.path.name}: image {entry['id']} has no file_name that is one")
         if is_outside(name):
             raise ValueError(
                 f"file_name must be a path below the folder of the pictures. Found: {printable(name)}"
@@ -202,44 +202,44 @@ class CocoSamples(FileSamples):
         for part, again in others:
             if part.file.name(again) != name:
                 raise ValueError(
-                    f"image {said['id']} is {printable(name)} in {first.file.path.name} and "
+                    f"image {entry['id']} is {printable(name)} in {first.file.path.name} and "
                     f"{printable(part.file.name(again))} in {part.file.path.name}"
                 )
         name = os.path.normpath(name)
-        sample: dict[str, Any] = {"image": unturned(self.root, name, self._exif), "image_id": said["id"]}
+        sample: dict[str, Any] = {"image": unturned(self.root, name, self._exif), "image_id": entry["id"]}
         if self._maps is not None:
             sample[MAPS] = os.fsdecode(os.path.join(self._maps, png_name(name)))
-        there = {part.name: again for part, again in self._of(image)}
+        numbers = {part.name: again for part, again in self._of(image)}
         rest: dict[str, Any] = {}
         left_out: list[tuple[str, str]] = []
-        rows = self._rows(there, rest, left_out)
-        objects = {part: one for part, one in rows.items() if part.what == OBJECTS}
+        rows = self._rows(numbers, rest, left_out)
+        objects = {part: of_part for part, of_part in rows.items() if part.what == OBJECTS}
         sample |= self._objects.values(objects) if objects else {}
-        for part, one in rows.items():
+        for part, of_part in rows.items():
             if part.what == CAPTIONS:
-                sample |= values_of(part, one)
+                sample |= values_of(part, of_part)
         for key, segments in self._segments.items():
-            if key in there:
-                values, rest[key], lost = segments.of_image(there[key])
+            if key in numbers:
+                values, rest[key], lost = segments.of_image(numbers[key])
                 left_out += lost
             else:
-                values = segments.nothing(said)
+                values = segments.nothing(entry)
             sample |= values
-        rest |= self._of_images(there, said, os.fsdecode(name))
+        rest |= self._of_images(numbers, entry, os.fsdecode(name))
         sample["rest"] = rest or None
         return PartialSample(sample, left_out) if left_out else sample
 
     def _rows(
         self, there: Mapping[str, int], rest: dict[str, Any], left_out: list[tuple[str, str]]
     ) -> dict[CocoPart, CocoRows]:
-        """The annotations of an image in the files of objects and captions, as rows of each."""
-        found: dict[CocoPart, CocoRows] = {}
+        """Return the annotations of an image in the files of objects and captions, as rows of each."""
+        all_rows: dict[CocoPart, CocoRows] = {}
         before: CocoRows | None = None
         for part in self._parts:
             reader = self._captions.get(part.name) or self._objects.readers.get(part.name)
             if reader is None:
                 continue
-            rows = found[part] = CocoRows(before if part.what == OBJECTS else None)
+            rows = all_rows[part] = CocoRows(before if part.what == OBJECTS else None)
             before = rows if part.what == OBJECTS else before
             if part.name not in there:
                 continue
@@ -251,26 +251,26 @@ class CocoSamples(FileSamples):
                     left_out.append((named(data, order), str(error)))
             rest |= {part.name: rows.other} if rows.other else {}
             rest |= {f"{part.name}_without": rows.without} if rows.without else {}
-        return found
+        return all_rows
 
     def _of_images(self, there: Mapping[str, int], said: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """What the fields cannot say of an image; of the same in another file where that says else; and its
-        places in the lists of files that have other images."""
+        """Return what the fields cannot say of an image, its entry in another file if that differs, and its
+        positions in the lists of files that have other images."""
         other, _ = kept_apart(said, image_of(said["id"], name))
-        found = {"image": other} if other else {}
+        rest = {"image": other} if other else {}
         places = {}
         for at, part in enumerate(self._parts):
             if part.name not in there:
                 continue
             again = part.file.image(there[part.name])
             if kept_apart(again, said) != ({}, []):
-                found[f"image_of_{part.name}"] = again
+                rest[f"image_of_{part.name}"] = again
             if self._all.has_own(at):
                 places[part.name] = there[part.name]
-        return found | ({"places": places} if places else {})
+        return rest | ({"places": places} if places else {})
 
     def _stray(self, number: int) -> tuple[CocoFile, tuple[int, bytes]]:
-        """An annotation that is of no image: its file, its place in the list and its bytes."""
+        """Return an annotation of no image: its file, its position in the list and its bytes."""
         for part in self._parts:
             if number < part.file.strays:
                 return part.file, part.file.stray(number)
@@ -278,11 +278,9 @@ class CocoSamples(FileSamples):
         raise IndexError(number)
 
 
-# ---- COCO's sets ------------------------------------------------------------------------------------
-# A folder of pictures, and JSONs of their objects (instances, keypoints, stuff), captions and segments;
-# which of them are found, and which go together.
+# ---- COCO's sets: a folder of pictures, and JSONs of objects, captions and segments -----------------
 
-_FIRST = ("instances", "person_keypoints")  # of files with objects; others behind them
+_FIRST = ("instances", "person_keypoints")  # the first files with objects; others follow
 
 
 @dataclass(frozen=True)
@@ -292,57 +290,57 @@ class _Found:
 
 
 def coco_files(place: Path) -> list[Path]:
-    """COCO's JSONs of objects and of captions in a folder of a set."""
+    """Return COCO's JSONs of objects and of captions in a folder of a set."""
     if not is_dir(place):
         return []
     folder = place / "annotations"
     names = [name for name in names_in(folder) if name.endswith(".json")]
-    found = [*(folder / name for name in names), place / IN_ITS_FOLDER]
-    return [path for path in found if is_file(path) and _what_of(path) in (OBJECTS, CAPTIONS)]
+    paths = [*(folder / name for name in names), place / IN_ITS_FOLDER]
+    return [path for path in paths if is_file(path) and _what_of(path) in (OBJECTS, CAPTIONS)]
 
 
 def coco_source(
     place: Path, annotations: Sequence[str], options: PackOptions
 ) -> list[tuple[str, AnnotatedSource]]:
-    """The splits of a set, each with its samples; where there is one only, it has no name.
+    """Return the splits of a set, each with its samples; the only one has no name.
 
     Args:
         place: the folder of the set, or of the pictures.
         annotations: the JSONs; (): those that lie in ``place``.
-        options: the pack's.
+        options: the pack's options.
 
     Raises:
-        PackError: JSONs that are none of COCO's, or of which nobody knows what goes together.
+        PackError: JSONs are not COCO's, or it is unknown which go together.
     """
     paths = [_given(place, name) for name in annotations] or coco_files(place)
     found_files = []
     for path in paths:
         what = _what_of(path)
         if what is None:
-            CocoFile(path)  # says what is wrong with it
+            CocoFile(path)  # raises if the file itself is wrong
             raise PackError(
                 f"{path} has neither objects ('bbox') nor captions ('caption') in its annotations, nor "
                 "segments ('segments_info')."
             )
         found_files.append(_Found(path, what))
     # Objects, captions and segments that are named go together, whatever they are called.
-    is_one = bool(annotations) and len({one.what for one in found_files}) == len(found_files)
+    is_one = bool(annotations) and len({file.what for file in found_files}) == len(found_files)
     splits: dict[str, list[_Found]] = {}
-    for one in found_files:
-        splits.setdefault(split_of(paths[0] if is_one else one.path), []).append(one)
-    made: list[tuple[str, AnnotatedSource]] = []
-    for split, found in splits.items():
-        maps = maps_of(place, split, [one.path for one in found], options.masks)
-        samples = coco_samples(place, split, _parts(found), maps, options.limit, options.exif)
-        made.append((split if len(splits) > 1 else "", samples))
-    return made
+    for file in found_files:
+        splits.setdefault(split_of(paths[0] if is_one else file.path), []).append(file)
+    results: list[tuple[str, AnnotatedSource]] = []
+    for split, files in splits.items():
+        maps = maps_of(place, split, [file.path for file in files], options.masks)
+        samples = coco_samples(place, split, _parts(files), maps, options.limit, options.exif)
+        results.append((split if len(splits) > 1 else "", samples))
+    return results
 
 
 def _given(place: Path, name: str) -> Path:
     path = Path(name).absolute()
     below = place / name
     if not is_file(path) and not is_file(below):
-        raise PackError(f"{path} is no file; --annotations takes a JSON.")
+        raise PackError(f"{path} is not a file; --annotations takes a JSON.")
     return path if is_file(path) else below
 
 
@@ -358,10 +356,10 @@ def _what_of(path: Path) -> str | None:
 
 
 def _parts(found: Sequence[_Found]) -> list[CocoPart]:
-    """The files of a split, those of objects first."""
+    """Return the files of a split, those of objects first."""
     parts = []
     for what in (OBJECTS, CAPTIONS, SEGMENTS):
-        same = sorted((one.path for one in found if one.what == what), key=_rank)
+        same = sorted((file.path for file in found if file.what == what), key=_rank)
         if len(same) > 1 and what != OBJECTS:
             raise PackError(
                 f"{len(same)} files have {what} of the same pictures: {', '.join(map(str, same))}. Say "

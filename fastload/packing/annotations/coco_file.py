@@ -1,4 +1,4 @@
-"""A COCO file: parsed as a stream of bounded memory, indexed by image, with its folders of pictures."""
+"""A COCO file: parsed as a stream in bounded memory, indexed by image, with its folders of pictures."""
 
 from __future__ import annotations
 
@@ -24,28 +24,26 @@ from fastload.packing.annotations.annotated_files import Paths
 from fastload.packing.files import printable, raise_if_transient
 
 # ---- JSON files larger than memory ------------------------------------------------------------------
-# Their top level's lists, one element after another, with where each lies.
-#
-# Python's own scanner reads the values; what is done here is to show it one part of the file at a time. A
-# part is read as Latin-1, one character a byte, so that places in it are bytes of the file: beyond ASCII
-# that makes wrong texts, which are read again as UTF-8, and nothing else.
+# Python's own scanner reads the values and is shown one part of the file at a time. A part is read as
+# Latin-1, one character per byte, so that positions in it are bytes of the file: texts beyond ASCII come
+# out wrong and are read again as UTF-8, and nothing else.
 
 _WINDOW = 4 << 20
-_MOST = 256 << 20  # of one element, and of the top level without its lists
+_MOST = 256 << 20  # bytes of one element, and of the top level without its lists
 _SPACE = re.compile(r"[ \t\n\r]*")
-_PART_OF_NUMBER = re.compile(r"\.?|[eE][-+]?")  # what may be left behind a number at a part's end
+_PART_OF_NUMBER = re.compile(r"\.?|[eE][-+]?")  # what may remain of a number at a part's end
 _BEFORE_END = 16  # characters that a number, a word or an escape may still need
 _DECODER = json.JSONDecoder()
 
 
 class Element(NamedTuple):
-    """A value of the top level, or one of its lists' elements."""
+    """A value of the top level, or an element of one of its lists."""
 
     key: str  # of the top level
     place: int  # in the list; -1: the value is no element of a list
     offset: int  # in the file
-    text: str  # its bytes there, as Latin-1
-    value: Any  # of elements of lists: texts beyond ASCII are wrong, value_of(raw) has them right
+    text: str  # its bytes as Latin-1
+    value: Any  # for list elements, texts beyond ASCII are wrong; value_of(raw) has them right
 
     @property
     def raw(self) -> bytes:
@@ -54,7 +52,7 @@ class Element(NamedTuple):
 
 
 def value_of(data: bytes) -> Any:
-    """The value that these bytes of a file say.
+    """Return the value of these bytes of a file.
 
     Raises:
         ValueError: they are not UTF-8, or have a number that JSON does not know.
@@ -66,34 +64,34 @@ def value_of(data: bytes) -> Any:
 
 
 def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a JSON number")
 
 
 _STRICT = json.JSONDecoder(parse_constant=_no_number)
 
 
 def elements(path: Path, lists: Collection[str]) -> Iterator[Element]:
-    """The elements of these lists of the file's top level, each list as [] before them, and all its other
-    values, in the file's order.
+    """Yield the elements of these lists of the file's top level, each list as [] before them, and all its
+    other values, in the file's order.
 
     Raises:
-        PackError: no JSON, no object, a key that is there twice; naming file and byte.
+        PackError: it is not a JSON object, or a key occurs twice; the message names file and byte.
     """
     with open(path, "rb") as file:
         yield from _Parts(path, file).top(lists)
 
 
 class _Parts:
-    """A part of a file, and where in it the reader stands."""
+    """A part of a file, and the reader's position in it."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self._path, self._file = path, file
         self._text = ""
-        self._begin = self._at = 0  # the part's place in the file, the reader's in the part
+        self._begin = self._at = 0  # the part's offset in the file, the reader's in the part
         self._ended = False
 
     def top(self, lists: Collection[str]) -> Iterator[Element]:
-        if self._peek() == "\u00ef":  # a mark of byte order, in front of UTF-8
+        if self._peek() == "\u00ef":  # UTF-8's byte order mark
             self._at += 3
         self._take("{")
         seen: set[str] = set()
@@ -102,17 +100,17 @@ class _Parts:
                 self._take(",")
             key = self._right(self._value("").raw)
             if not isinstance(key, str) or key in seen:
-                self._fail(f"the key {key!r} is there twice" if key in seen else "a key must be a text")
+                self._fail(f"the key {key!r} occurs twice" if key in seen else "a key must be a text")
             seen.add(key)
             self._take(":")
             if key in lists and self._peek() == "[":
                 yield from self._list(key)
                 continue
-            found = self._value(key)
-            yield found._replace(value=self._right(found.raw))
+            element = self._value(key)
+            yield element._replace(value=self._right(element.raw))
         self._take("}")
         if self._peek():
-            self._fail("there is more behind the object's end")
+            self._fail("there is more after the object's end")
 
     def _list(self, key: str) -> Iterator[Element]:
         self._take("[")
@@ -133,7 +131,7 @@ class _Parts:
             self._fail(str(error))
 
     def _peek(self) -> str:
-        """The next character that is no space; "": the file ends."""
+        """Return the next character that is no space; "": the file ends."""
         while True:
             space = _SPACE.match(self._text, self._at)
             assert space is not None
@@ -145,18 +143,18 @@ class _Parts:
             self._read_on()
 
     def _take(self, wanted: str) -> None:
-        found = self._peek()
-        if found != wanted:
-            self._fail(f"{wanted!r} must follow. Found: {found!r}" if found else f"it ends before {wanted!r}")
+        char = self._peek()
+        if char != wanted:
+            self._fail(f"{wanted!r} must follow. Found: {char!r}" if char else f"it ends before {wanted!r}")
         self._at += 1
 
     def _value(self, key: str, place: int = -1) -> Element:
-        """The value that begins at the next character."""
+        """Return the value that begins at the next character."""
         self._peek()
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                # Of a number cut off behind 12, 12. or 12e- the first part is a number, too.
+                # If a number is cut off after 12, 12. or 12e-, its first part is a number, too.
                 if self._ended or _PART_OF_NUMBER.fullmatch(self._text, end) is None:
                     break
             except RecursionError:
@@ -171,15 +169,15 @@ class _Parts:
                 self._fail(f"a value has more than {_MOST} bytes")
             self._read_on()
         text = self._text[self._at : end]
-        found = Element(key, place, self._begin + self._at, text, value)
+        element = Element(key, place, self._begin + self._at, text, value)
         self._at = end
-        return found
+        return element
 
     def _may_go_on(self, error: json.JSONDecodeError) -> bool:
         return error.msg.startswith("Unterminated") or error.pos > len(self._text) - _BEFORE_END
 
     def _read_on(self) -> None:
-        """Leave behind what has been read; a value that does not fit gets twice the room."""
+        """Drop what has been read and read on; a value that does not fit gets twice the room."""
         left = self._text[self._at :]
         self._begin += self._at
         self._at = 0
@@ -191,14 +189,12 @@ class _Parts:
         raise PackError(f"{self._path} cannot be read as JSON, at byte {self._begin + self._at}: {what}.")
 
 
-# ---- COCO's JSON read once --------------------------------------------------------------------------
-# Its images, where each one's annotations lie in the file, and what those have.
-#
-# What is kept in memory does not grow with the annotations. Their places go to a temporary file and are
-# sorted there by image, a part at a time.
+# ---- COCO's JSON read once: images, and where their annotations are ---------------------------------
+# Memory does not grow with the annotations: their offsets go to a temporary file and are sorted there by
+# image, a part at a time.
 
 IMAGES, ANNOTATIONS = "images", "annotations"
-#: An annotation's place: of which image (its id), where in the file, and which of the list.
+#: An annotation's image (its id), place in the file, and position in the list.
 _ROW = np.dtype([("image", "<i8"), ("offset", "<u8"), ("length", "<u4"), ("order", "<u4")])
 _AT_ONCE = 1 << 17  # rows sorted at a time
 _MOST_ANNOTATIONS = 2**32 - 1
@@ -207,16 +203,16 @@ _NUMBERS = ("bbox", "area", "segmentation", "keypoints")
 
 @dataclass
 class Facts:
-    """What the annotations of a file have, and how they write it."""
+    """The keys of a file's annotations, and how the file writes their numbers."""
 
     count: int = 0
     keys: Counter[str] = field(default_factory=Counter)  # how many have a key
-    whole: Counter[str] = field(default_factory=Counter)  # of first numbers, integers less others
-    letters: int = 0  # areas as letters, less those as lists
-    points: int = 0  # the most numbers that one's keypoints have
+    whole: Counter[str] = field(default_factory=Counter)  # of first numbers, integers minus others
+    letters: int = 0  # areas as letters minus those as lists
+    points: int = 0  # the most numbers in one's keypoints
 
     def see(self, annotation: Mapping[str, Any]) -> None:
-        """One more annotation."""
+        """Count one more annotation."""
         self.count += 1
         self.keys.update(annotation.keys())
         for key in _NUMBERS:
@@ -232,13 +228,13 @@ class Facts:
 
     @property
     def forms(self) -> dict[str, bool]:
-        """Which keys' numbers are mostly integers; "letters": areas are mostly COCO's letters."""
-        found = {key: True for key in _NUMBERS if self.whole[key] > 0}
-        return found | ({"letters": True} if self.letters > 0 else {})
+        """The keys whose numbers are mostly integers; "letters": areas are mostly COCO's letters."""
+        forms = {key: True for key in _NUMBERS if self.whole[key] > 0}
+        return forms | ({"letters": True} if self.letters > 0 else {})
 
 
 def first_annotation(path: Path) -> Mapping[str, Any] | None:
-    """The first annotation of a file that has COCO's lists, {} if it has none; None: it is no such file."""
+    """Return the first annotation of a file with COCO's lists, {} if it has none; None: another file."""
     lists = set()
     try:
         for element in elements(path, (IMAGES, ANNOTATIONS)):
@@ -246,7 +242,7 @@ def first_annotation(path: Path) -> Mapping[str, Any] | None:
             if element.key == ANNOTATIONS and element.place >= 0:
                 return element.value if isinstance(element.value, dict) else None
     except PackError:
-        return None  # said where it is asked for
+        return None  # reported where the file is asked for
     except OSError as error:
         raise_if_transient(path, error)
         return None
@@ -254,19 +250,19 @@ def first_annotation(path: Path) -> Mapping[str, Any] | None:
 
 
 class CocoFile:
-    """One JSON of COCO's; pickles, as long as the process that made it lives.
+    """One of COCO's JSONs; pickles, as long as the process that made it lives.
 
     Args:
         path: the file.
 
     Raises:
-        PackError: it is none of COCO's.
+        PackError: it is not one of COCO's.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.facts = Facts()
-        #: All of the top level but what its lists of images and annotations hold.
+        #: The top level without what its lists of images and annotations hold.
         self.top: dict[str, Any] = {}
         self._files: dict[str, int] = {}  # descriptors
         descriptor, self._rows = tempfile.mkstemp(prefix="fastload-coco-")
@@ -285,24 +281,24 @@ class CocoFile:
 
     @property
     def strays(self) -> int:
-        """How many annotations are of no image of the file."""
+        """The number of annotations of no image in the file."""
         return int(self._starts[-1] - self._starts[-2])
 
     def name(self, number: int) -> bytes:
-        """The file name of an image, as the system has it; empty: it has none that could be."""
+        """Return the file name of an image as the system has it; empty: it has no possible one."""
         return self._names[number]
 
     def image(self, number: int) -> Any:
-        """The JSON of an image; ValueError: bytes that are no UTF-8."""
+        """Return the JSON of an image; ValueError: its bytes are not UTF-8."""
         return value_of(self._read(str(self.path), int(self._places[number]), int(self._lengths[number])))
 
     def annotations(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Of each annotation of an image its place in the list and its bytes."""
+        """Yield position in the list and bytes of each annotation of an image."""
         begin, end = self._starts[number : number + 2].tolist()
         yield from self._of_rows(begin, end)
 
     def stray(self, number: int) -> tuple[int, bytes]:
-        """The same of one annotation that is of no image."""
+        """Return position and bytes of one annotation of no image."""
         at = int(self._starts[-2]) + number
         return next(self._of_rows(at, at + 1))
 
@@ -319,8 +315,6 @@ class CocoFile:
         if len(data) != length:
             raise ValueError(f"{path} has become shorter")
         return data
-
-    # ---- reading once ---------------------------------------------------------------------------
 
     def _scan(self) -> None:
         ids, places, lengths = array("q"), array("Q"), array("Q")
@@ -347,7 +341,7 @@ class CocoFile:
                 if self.top.get(key, []) != []:
                     self._fail(f"{key!r} must be a list")
             if IMAGES not in self.top:
-                self._fail("it has no 'images', and is none of COCO's")
+                self._fail("it has no 'images', so it is not COCO's")
             self.ids = np.array(ids, np.int64)
             self._places, self._lengths = np.array(places, np.uint64), np.array(lengths, np.uint64)
             self._sort(unsorted)
@@ -362,7 +356,7 @@ class CocoFile:
             if isinstance(name, str) and not element.text.isascii():
                 name = value_of(element.raw)["file_name"]
             return number, os.fsencode(name) if isinstance(name, str) else b""
-        except ValueError:  # no UTF-8, or half of a pair of UTF-16
+        except ValueError:  # not UTF-8, or half of a UTF-16 pair
             return number, b""
 
     def _row_of(self, element: Element) -> tuple[int, int, int, int]:
@@ -374,7 +368,7 @@ class CocoFile:
         return image, element.offset, len(element.text), element.place
 
     def _sort(self, unsorted: IO[bytes]) -> None:
-        """Write the rows by image, those of one in the list's order; and note where each image's begin."""
+        """Write the rows by image, each image's in the list's order, and note where each image's begin."""
         by_id = np.argsort(self.ids, kind="stable")
         known = self.ids[by_id]
         twice = np.flatnonzero(known[1:] == known[:-1])
@@ -383,11 +377,11 @@ class CocoFile:
         count = len(known)
 
         def place_of(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-            """The places of their images in the list; of those that have none, one behind."""
+            """Return the positions of the rows' images in the list; without one, one past the last."""
             if not count:
                 return np.zeros(len(rows), np.int64)
-            found = np.searchsorted(known, rows["image"]).clip(0, count - 1)
-            return np.where(known[found] == rows["image"], by_id[found], count)
+            positions = np.searchsorted(known, rows["image"]).clip(0, count - 1)
+            return np.where(known[positions] == rows["image"], by_id[positions], count)
 
         def parts() -> Iterator[tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]]:
             unsorted.seek(0)
@@ -412,7 +406,7 @@ class CocoFile:
                     next_ones[number] += len(some)
             for first, behind in zip(cuts.tolist(), [*cuts[1:].tolist(), count + 1], strict=True):
                 begin, end = self._starts[[first, behind]].tolist()
-                if behind > first + 1 and end > begin:  # those of one image are in the list's order
+                if behind > first + 1 and end > begin:  # rows of a single image are already in order
                     data = read_at(out.fileno(), (end - begin) * _ROW.itemsize, begin * _ROW.itemsize)
                     rows = np.frombuffer(data, _ROW)
                     _write_at(out, begin, rows[np.argsort(place_of(rows), kind="stable")])
@@ -422,15 +416,15 @@ class CocoFile:
 
 
 def _cuts(starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Images in a row whose rows can be sorted at a time, each such run by its first one; a run has one image
-    at least, and as many more as come to ``_AT_ONCE`` rows at most."""
-    found = [0]
+    """Return the first images of runs whose rows can be sorted at once; a run has at least one image, and as
+    many more as have ``_AT_ONCE`` rows at most."""
+    cuts = [0]
     while True:
-        begin = found[-1]
+        begin = cuts[-1]
         behind = max(int(np.searchsorted(starts, starts[begin] + _AT_ONCE, "right")) - 1, begin + 1)
         if behind >= len(starts) - 1:
-            return np.array(found, np.int64)
-        found.append(behind)
+            return np.array(cuts, np.int64)
+        cuts.append(behind)
 
 
 def _write_at(file: IO[bytes], row: int, rows: npt.NDArray[np.void]) -> None:
@@ -439,7 +433,7 @@ def _write_at(file: IO[bytes], row: int, rows: npt.NDArray[np.void]) -> None:
     file.flush()  # it is read past the buffer
 
 
-_NO_IMAGE = -(2**63)  # an image_id that is none
+_NO_IMAGE = -(2**63)  # in place of an image_id
 
 
 def _is_id(value: Any) -> bool:
@@ -451,16 +445,16 @@ def _remove(path: str, owner: int) -> None:
         os.unlink(path)
 
 
-# ---- Where a set of COCO's has its pictures, and what its splits are called -------------------------
+# ---- The folders of pictures and the splits of COCO's sets ------------------------------------------
 
-IN_ITS_FOLDER = "_annotations.coco.json"  # beside the pictures, as some tools write it
+IN_ITS_FOLDER = "_annotations.coco.json"  # the JSON that some tools write beside the pictures
 _NAMES = re.compile(r"(instances|person_keypoints|captions|image_info|panoptic|stuff)[_-]?(.*)")
 _DIGESTED_AT_ONCE = 1 << 20
 _LOOKED_AT = 16
 
 
 def split_of(path: Path) -> str:
-    """The split that a JSON is of, by its name."""
+    """Return the split of a JSON, by its name."""
     if path.name == IN_ITS_FOLDER:
         return ""
     match = _NAMES.fullmatch(path.stem)
@@ -468,7 +462,7 @@ def split_of(path: Path) -> str:
 
 
 def folder_of(place: Path, split: str, file: CocoFile) -> Path:
-    """Where the pictures are: the folder in which some of the first ones are found."""
+    """Return the folder in which some of the first pictures exist."""
     images = place / "images"
     folders = [*([place / split, images / split] if split else []), images, place]
     names = [file.name(number) for number in range(min(len(file), _LOOKED_AT))]
@@ -489,7 +483,7 @@ def is_outside(name: bytes) -> bool:
 
 
 def digest_of(path: Path) -> str:
-    """What tells a file from others."""
+    """Return a digest that tells a file from others."""
     hashed = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         while part := file.read(_DIGESTED_AT_ONCE):
@@ -498,13 +492,13 @@ def digest_of(path: Path) -> str:
 
 
 def maps_of(place: Path, split: str, files: Sequence[Path], asked: str | None) -> Path | None:
-    """The folder of PNGs whose pixels are ids of COCO-Stuff's classes, a picture's under the picture's name.
+    """Return the folder of PNGs whose pixels are ids of COCO-Stuff's classes, named like their pictures.
 
     Args:
         place: the folder of the set.
-        split: its split, "" where it has none.
+        split: its split; "" without one.
         files: its JSONs; ``stuff_val2017.json`` may have ``stuff_val2017_pixelmaps`` beside it.
-        asked: the folder that is said to be it, or a parent of ``split``.
+        asked: the folder that the user named, or a parent of ``split``.
 
     Raises:
         PackError: ``asked`` is no folder.
@@ -512,7 +506,7 @@ def maps_of(place: Path, split: str, files: Sequence[Path], asked: str | None) -
     if asked is not None:
         folder = next((path for path in (Path(asked).absolute(), place / asked) if is_dir(path)), None)
         if folder is None:
-            raise PackError(f"{Path(asked).absolute()} is no folder; --masks takes the folder of the PNGs.")
+            raise PackError(f"{Path(asked).absolute()} is not a folder; --masks takes that of the PNGs.")
         return folder / split if split and is_dir(folder / split) else folder
     beside = [where / f"{path.stem}_pixelmaps" for path in files for where in (path.parent, place)]
     named = [*beside, *([place / "stuffthingmaps" / split] if split else [])]
@@ -520,7 +514,7 @@ def maps_of(place: Path, split: str, files: Sequence[Path], asked: str | None) -
 
 
 def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
-    """Whether one of these PNGs has 16 bits a pixel."""
+    """Whether one of these PNGs has 16 bits per pixel."""
     for name in names:
         try:
             with open_regular(path := os.path.join(os.fsencode(folder), name)) as file:
@@ -533,5 +527,5 @@ def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
 
 
 def png_name(picture: bytes) -> bytes:
-    """What the PNG of a picture is called in COCO's own files."""
+    """Return the name of a picture's PNG in COCO's own files."""
     return os.path.splitext(os.path.basename(picture))[0] + b".png"

@@ -19,62 +19,60 @@ from fastload.sample.schema import Field, Schema
 from fastload.sample.values import MOST_COORDINATE, decode_rle, encode_rle, json_bytes
 
 # ---- COCO's annotations from the values of fields ---------------------------------------------------
-# What unpacking writes, and what packing compares with.
-#
-# So packing keeps beside the fields whatever these cannot say.
+# Unpacking writes these, and packing compares with them, to keep whatever the fields cannot say.
 
-Forms = Mapping[str, bool]  # see coco_index.Facts.forms
+Forms = Mapping[str, bool]  # see coco_file.Facts.forms
 
 
 def annotation_of(values: Mapping[str, Any], image_id: int, forms: Forms) -> dict[str, Any]:
-    """An object's annotation.
+    """Return an object's annotation.
 
     Args:
-        values: of one row of the fields, by COCO's names, as many of them as the set has.
-        image_id: of its picture.
+        values: one row of the fields, by COCO's names, as far as the set has them.
+        image_id: the id of its picture.
         forms: how the file writes numbers and areas.
     """
-    found: dict[str, Any] = {"image_id": image_id}
+    annotation: dict[str, Any] = {"image_id": image_id}
     for key in ("id", "category_id"):
         if values.get(key) is not None:
-            found[key] = values[key]
-    found["bbox"] = _numbers(values["bbox"], "bbox" in forms)
+            annotation[key] = values[key]
+    annotation["bbox"] = _numbers(values["bbox"], "bbox" in forms)
     if "area" in values:
-        found["area"] = _numbers(np.asarray([values["area"]]), "area" in forms)[0]
+        annotation["area"] = _numbers(np.asarray([values["area"]]), "area" in forms)[0]
     if "iscrowd" in values:
-        found["iscrowd"] = int(values["iscrowd"])
+        annotation["iscrowd"] = int(values["iscrowd"])
     if "segmentation" in values:
-        found["segmentation"] = _written_segmentation(values["segmentation"], forms)
+        annotation["segmentation"] = _written_segmentation(values["segmentation"], forms)
     if "keypoints" in values:
         points = np.asarray(values["keypoints"])
-        found["keypoints"] = _numbers(points.reshape(-1), "keypoints" in forms)
-        found["num_keypoints"] = int((points[:, 2] > 0).sum())
-    return found
+        annotation["keypoints"] = _numbers(points.reshape(-1), "keypoints" in forms)
+        annotation["num_keypoints"] = int((points[:, 2] > 0).sum())
+    return annotation
 
 
 def caption_of(text: str, number: int | None, image_id: int) -> dict[str, Any]:
-    """A caption's annotation."""
+    """Return a caption's annotation."""
     return {"image_id": image_id, "caption": text, **({} if number is None else {"id": number})}
 
 
 def image_of(number: int, file_name: str) -> dict[str, Any]:
-    """An image's entry in the list of images."""
+    """Return an image's entry in the list of images."""
     return {"id": number, "file_name": file_name}
 
 
 def kept_apart(wanted: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What :func:`restored` needs besides ``made`` to give ``wanted``: keys with values, and keys that go."""
+    """Return what :func:`restored` needs to turn ``made`` into ``wanted``: other values, and keys to drop."""
     other = {key: value for key, value in wanted.items() if key not in made or not _is_same(value, made[key])}
     return other, sorted(key for key in made if key not in wanted)
 
 
 def restored(made: Mapping[str, Any], other: Mapping[str, Any], without: list[str]) -> dict[str, Any]:
-    """What :func:`kept_apart` was given first."""
+    """Return what :func:`kept_apart` was given first."""
     return {key: value for key, value in {**made, **other}.items() if key not in without}
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether values are equal, and of equal types: 1 is not 1.0, nor true."""
+    """Whether values are equal and of equal types: 1 is neither 1.0 nor true."""
     if type(one) is not type(other) or one != other:
         return False
     if isinstance(one, dict):
@@ -88,10 +86,10 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _numbers(values: Any, whole: bool) -> list[int | float]:
-    """Numbers in their shortest form, of float32 that of float32; ``whole``: integers are written as such."""
+    """Return numbers in their shortest form, by their dtype; ``whole``: integers are written as such."""
     is_short = values.dtype == np.float32
-    found = [float(str(number)) for number in values] if is_short else values.tolist()
-    return [int(n) if whole and n.is_integer() else n for n in found] if whole else found
+    numbers = [float(str(number)) for number in values] if is_short else values.tolist()
+    return [int(n) if whole and n.is_integer() else n for n in numbers] if whole else numbers
 
 
 def _written_segmentation(value: Any, forms: Forms) -> Any:
@@ -102,8 +100,8 @@ def _written_segmentation(value: Any, forms: Forms) -> Any:
 
 
 def _letters(runs: list[int]) -> str:
-    """Run lengths as COCO's letters: from the fourth on the difference to the run two before, five bits a
-    letter, lowest first, bit 32 where more follow, from 48 on (what outlines.py reads)."""
+    """Return run lengths as COCO's letters, which outlines.py reads: from the fourth on the difference to the
+    run two before, five bits per letter, lowest first, bit 32 if more follow, counted from 48."""
     letters = []
     for place, run in enumerate(runs):
         number = run - runs[place - 2] if place > 2 else run
@@ -117,17 +115,16 @@ def _letters(runs: list[int]) -> str:
     return "".join(letters)
 
 
-# ---- coco values ------------------------------------------------------------------------------------
-# What COCO's annotations say, as values of fields; or why they say nothing that could be packed.
+# ---- The values of fields from COCO's annotations ---------------------------------------------------
 
 _NOT_HERE = -1
 _INT64 = range(-(2**63), 2**63)
 _MOST_FLOAT, _MOST_DOUBLE = float(np.finfo(np.float32).max), sys.float_info.max
-Apart = tuple[dict[str, Any], list[str]]  # see coco_write.kept_apart
+Apart = tuple[dict[str, Any], list[str]]  # see kept_apart
 
 
 def named(data: bytes, order: int) -> str:
-    """Which annotation it is, for a list of those that were left out."""
+    """Return the name of an annotation for a list of those that were left out."""
     try:
         number = json.loads(data.decode("latin-1"))["id"]  # whatever else is wrong with it
     except (ValueError, KeyError, RecursionError):
@@ -139,16 +136,16 @@ class CocoRows:
     """The annotations of one picture in one file, as rows.
 
     Args:
-        before: those of another file of objects, whose rows they share: an annotation of an id that these
-            have, with about the same box, says more of the same object.
+        before: the rows of another file of objects, which these share: an annotation with an id that they
+            have, and about the same box, says more of the same object.
     """
 
     def __init__(self, before: CocoRows | None = None) -> None:
         self.values: list[Any] = [] if before is None else before.values
         self.other: list[tuple[int, dict[str, Any]]] = []  # row, what the fields cannot say
-        self.without: list[tuple[int, list[str]]] = []  # row, keys that it has not
+        self.without: list[tuple[int, list[str]]] = []  # row, keys that it does not have
         self._order = [_NOT_HERE] * len(self.values)
-        self._free = {one["id"]: row for row, one in enumerate(self.values) if one.get("id", -1) >= 0}
+        self._free = {value["id"]: row for row, value in enumerate(self.values) if value.get("id", -1) >= 0}
 
     @property
     def order(self) -> list[int]:
@@ -156,19 +153,19 @@ class CocoRows:
         return self._order + [_NOT_HERE] * (len(self.values) - len(self._order))
 
     def known(self, number: int | None, box: npt.NDArray[np.float32]) -> int:
-        """The row of an object that another file has; else the one that comes next.
+        """Return the row of an object that another file has, else the next new row.
 
-        Files that were numbered apart use the same ids for different objects: their boxes tell.
+        Files that were numbered apart use the same ids for different objects: their boxes tell them apart.
         """
         row = self._free.get(number, -1) if number is not None else -1
         return row if row >= 0 and _about_same(self.values[row]["bbox"], box) else len(self.values)
 
     def add(self, order: int, values: Any, apart: Apart, row: int | None = None) -> None:
-        """One more, in that row; None: the next."""
+        """Add an annotation in that row; None: the next."""
         row = len(self.values) if row is None else row
         other, without = apart
         if other:
-            json_bytes(other)  # 1e400 is a number for Python, and none that JSON has
+            json_bytes(other)  # Python takes 1e400 for a number, JSON does not
             self.other.append((row, other))
         if without:
             self.without.append((row, without))
@@ -181,7 +178,7 @@ class CocoRows:
 
 
 def _about_same(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> bool:
-    """Whether two boxes, left, top, width and height, are equal or have an IoU of at least a half."""
+    """Whether two boxes (left, top, width, height) are equal or have an IoU of at least a half."""
     if np.array_equal(one, other):
         return True
     first, second = one.astype(np.float64), other.astype(np.float64)
@@ -193,12 +190,12 @@ def _about_same(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) ->
 
 @dataclass(frozen=True)
 class Objects:
-    """How a file's annotations become objects.
+    """The conversion of a file's annotations into objects.
 
     Args:
-        keys: those that fields are made of.
+        keys: the keys that fields are made of.
         classes: the index of each category's id.
-        points: how many keypoints an object has.
+        points: the number of keypoints of an object.
         forms: how the file writes numbers and areas.
     """
 
@@ -208,7 +205,7 @@ class Objects:
     forms: Mapping[str, bool]
 
     def add(self, rows: CocoRows, order: int, data: bytes, image: Mapping[str, Any]) -> None:
-        """An annotation of an image as a row.
+        """Add an annotation of an image as a row.
 
         Raises:
             ValueError: it cannot be packed, in words.
@@ -217,11 +214,11 @@ class Objects:
         values = self._values(annotation, image)
         row = rows.known(values.get("id"), values["bbox"])
         if row < len(rows.values):
-            values |= rows.values[row]  # the first file's, where both say it
-        made = annotation_of(
+            values |= rows.values[row]  # the first file's values win
+        expected = annotation_of(
             {key: values[key] for key in (*self.keys, "bbox")}, annotation["image_id"], self.forms
         )
-        rows.add(order, values, kept_apart(annotation, made), row)
+        rows.add(order, values, kept_apart(annotation, expected), row)
 
     def _values(self, annotation: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {"bbox": _box(annotation.get("bbox"))}
@@ -243,7 +240,7 @@ class Objects:
 
     def _category(self, number: Any) -> int:
         if not _is_integer(number) or number not in self.classes:
-            raise ValueError(f"category_id {number!r:.40} is none of the categories")
+            raise ValueError(f"category_id {number!r:.40} is not one of the categories")
         return int(number)
 
     def _keypoints(self, value: Any) -> npt.NDArray[np.float32]:
@@ -260,12 +257,12 @@ class Objects:
 
 @dataclass(frozen=True)
 class Captions:
-    """How a file's annotations become texts."""
+    """The conversion of a file's annotations into texts."""
 
     has_ids: bool
 
     def add(self, rows: CocoRows, order: int, data: bytes, image: Mapping[str, Any]) -> None:
-        """An annotation of an image as a row.
+        """Add an annotation of an image as a row.
 
         Raises:
             ValueError: it cannot be packed, in words.
@@ -277,10 +274,10 @@ class Captions:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError("caption has half of a pair of UTF-16, which is no text") from None
+            raise ValueError("caption has half of a UTF-16 pair, which is not text") from None
         number = (number if _is_integer(number) else -1) if self.has_ids else None
-        made = caption_of(text, number, annotation["image_id"])
-        rows.add(order, {"caption": text, "id": number}, kept_apart(annotation, made))
+        expected = caption_of(text, number, annotation["image_id"])
+        rows.add(order, {"caption": text, "id": number}, kept_apart(annotation, expected))
 
 
 def _is_integer(value: Any) -> bool:
@@ -295,15 +292,15 @@ def _floats(value: Any, what: str, most: float) -> npt.NDArray[np.float64]:
     if not isinstance(value, list) or not {int, float}.issuperset(map(type, value)):
         raise ValueError(f"{what} must be a list of numbers. Found: {value!r:.60}")
     try:
-        found = np.array(value, np.float64)
+        numbers = np.array(value, np.float64)
     except OverflowError:
         raise ValueError(
             f"{what} has a number that no float holds. Found: {max(value, key=abs)!r:.40}"
         ) from None
-    if not np.abs(found).max(initial=0) <= most:  # of numbers that are none, too
-        far = ~(np.abs(found) <= most)
-        raise ValueError(f"{what} must be finite, and not too large. Found: {found[far][0]}")
-    return found
+    if not np.abs(numbers).max(initial=0) <= most:  # NaN, too
+        far = ~(np.abs(numbers) <= most)
+        raise ValueError(f"{what} must be finite, and not too large. Found: {numbers[far][0]}")
+    return numbers
 
 
 def _box(value: Any) -> npt.NDArray[np.float32]:
@@ -362,13 +359,13 @@ def _run_lengths(value: dict[str, Any], image: Mapping[str, Any]) -> dict[str, l
     return area
 
 
-# ---- Which fields a set of COCO's has, and how annotations become their values ----------------------
+# ---- The fields of a COCO set, and how annotations become their values ------------------------------
 
-#: What a file has; captions are a field's name, too.
+#: What a file has; "captions" is also a field's name.
 OBJECTS, CAPTIONS, SEGMENTS = "objects", "captions", "segments"
 BOXES = "boxes"
 _NUMBERS = Array("int64", (None,))
-#: COCO's keys of objects, and the fields that become of them.
+#: COCO's keys of objects, and the fields that they become.
 FIELDS = {
     "category_id": "labels",
     "id": "ids",
@@ -384,53 +381,53 @@ class CocoPart:
     """One of a set's JSONs."""
 
     what: str  # OBJECTS, CAPTIONS or SEGMENTS
-    number: int  # of those that have the same, from 1 on
+    number: int  # among those of the same ``what``, from 1 on
     file: CocoFile
 
     @property
     def name(self) -> str:
-        """What the fields and the rest call it."""
+        """Its name in fields and in the rest."""
         return self.what if self.number == 1 else f"{self.what}_{self.number}"
 
     @property
     def order(self) -> str:
-        """The field of its annotations' places."""
-        found = "caption_order" if self.what == CAPTIONS else "order"
-        return found if self.number == 1 else f"{found}_{self.number}"
+        """The field of its annotations' positions."""
+        name = "caption_order" if self.what == CAPTIONS else "order"
+        return name if self.number == 1 else f"{name}_{self.number}"
 
 
 def values_of(part: CocoPart, rows: CocoRows) -> dict[str, Any]:
-    """The captions of one picture, as values of fields."""
-    found: dict[str, Any] = {CAPTIONS: [one["caption"] for one in rows.values]}
+    """Return the captions of one picture, as values of fields."""
+    values: dict[str, Any] = {CAPTIONS: [row["caption"] for row in rows.values]}
     if part.file.facts.keys["id"]:
-        found["caption_ids"] = [one["id"] for one in rows.values]
-    return found | {part.order: rows.order}
+        values["caption_ids"] = [row["id"] for row in rows.values]
+    return values | {part.order: rows.order}
 
 
 @dataclass(frozen=True)
 class ReadAs:
-    """How the objects of a set's files become values of fields."""
+    """The conversion of a set's objects in its files into values of fields."""
 
     readers: Mapping[str, Objects]  # by the parts' names
-    keys: frozenset[str]  # that any of them has
+    keys: frozenset[str]  # those that any of them has
     classes: Mapping[int, int]  # the index of each category's id
-    points: int  # how many keypoints an object has
+    points: int  # the number of keypoints of an object
 
     def values(self, rows: Mapping[CocoPart, CocoRows]) -> dict[str, Any]:
-        """The fields of one picture."""
-        found: dict[str, Any] = {part.order: said.order for part, said in rows.items()}
+        """Return the fields of one picture."""
+        fields: dict[str, Any] = {part.order: of_part.order for part, of_part in rows.items()}
         all_rows = next(iter(rows.values())).values
-        found[BOXES] = _stacked([one["bbox"] for one in all_rows], (4,))
+        fields[BOXES] = _stacked([row["bbox"] for row in all_rows], (4,))
         for key, name in FIELDS.items():
             if key in self.keys:
-                column = [one[key] if key in one else self._none(key, one) for one in all_rows]
+                column = [row[key] if key in row else self._none(key, row) for row in all_rows]
                 if key == "category_id":
                     column = [self.classes.get(number, -1) for number in column]
-                found[name] = _stacked(column, (self.points, 3)) if key == "keypoints" else column
-        return found
+                fields[name] = _stacked(column, (self.points, 3)) if key == "keypoints" else column
+        return fields
 
     def _none(self, key: str, values: Mapping[str, Any]) -> Any:
-        """What an object has that no file says this of."""
+        """Return an object's value of a key that no file gives it."""
         if key == "keypoints":
             return np.zeros((self.points, 3), np.float32)
         if key == "area":
@@ -443,15 +440,15 @@ def _stacked(rows: Sequence[Any], shape: tuple[int, ...]) -> Any:
 
 
 def read_as(parts: Sequence[CocoPart]) -> ReadAs:
-    """How the annotations of a set's objects become values."""
+    """Return how the annotations of a set's objects become values."""
     files = [part.file for part in parts if part.what == OBJECTS]
     categories = joined_categories(files)
-    classes = {one["id"]: index for index, one in enumerate(categories)}
+    classes = {category["id"]: index for index, category in enumerate(categories)}
     points = max(map(_points, files), default=0)
     readers = {}
     for part in parts:
         if part.what == OBJECTS:
-            own = {one["id"]: classes[one["id"]] for one in categories_of(part.file)}
+            own = {category["id"]: classes[category["id"]] for category in categories_of(part.file)}
             readers[part.name] = Objects(_keys_of(part.file), own, points, part.file.facts.forms)
     keys = frozenset[str]().union(*(reader.keys for reader in readers.values()))
     return ReadAs(readers, keys, classes, points)
@@ -462,22 +459,22 @@ def _keys_of(file: CocoFile) -> frozenset[str]:
 
 
 def joined_categories(files: Sequence[CocoFile]) -> list[dict[str, Any]]:
-    """The categories of all files, the first one's first; what several say of one is put together.
+    """Return the categories of all files, the first one's first; several entries of one are merged.
 
     Raises:
-        PackError: categories that are none, or that have other names elsewhere.
+        PackError: categories are invalid, or have other names elsewhere.
     """
-    found: dict[int, dict[str, Any]] = {}
+    merged: dict[int, dict[str, Any]] = {}
     for file in files:
-        for one in categories_of(file):
-            known = found.setdefault(one["id"], one)
-            if known["name"] != one["name"]:
+        for category in categories_of(file):
+            known = merged.setdefault(category["id"], category)
+            if known["name"] != category["name"]:
                 raise PackError(
-                    f"{file.path}: category {one['id']} is {one['name']!r}, which files before it "
+                    f"{file.path}: category {category['id']} is {category['name']!r}, which files before it "
                     f"({files[0].path}) call {known['name']!r}. Pack them apart: --annotations FILE."
                 )
-            found[one["id"]] = {**one, **known}
-    return list(found.values())
+            merged[category["id"]] = {**category, **known}
+    return list(merged.values())
 
 
 def schema_of(
@@ -487,26 +484,26 @@ def schema_of(
     more: Sequence[Field],
     forms: Mapping[str, Mapping[str, bool]],
 ) -> Schema:
-    """The fields of a set, by what its files have.
+    """Return the fields of a set, by what its files have.
 
     Args:
         parts: its files.
-        folder: what the folder of the pictures is called.
+        folder: the name of the folder of the pictures.
         own_images: names of the parts whose images are not the set's.
         more: further fields.
         forms: how the parts of segments write their numbers, by name.
 
     Raises:
-        PackError: categories that are none.
+        PackError: categories are invalid.
     """
     objects = [part for part in parts if part.what == OBJECTS]
-    told = [
+    files = [
         _told(part, len(objects) > 1, forms.get(part.name, part.file.facts.forms))
         | ({"own_images": True} if part.name in own_images else {})
         for part in parts
     ]
     try:
-        return _schema(parts, {"layout": "coco", "folder": folder, "files": told}, more)
+        return _schema(parts, {"layout": "coco", "folder": folder, "files": files}, more)
     except ValueError as error:
         raise PackError(f"{', '.join(str(part.file.path) for part in parts)}: {error}") from None
 
@@ -528,7 +525,7 @@ def _schema(parts: Sequence[CocoPart], source: Mapping[str, Any], more: Sequence
 
 def _object_fields(files: Sequence[CocoFile]) -> list[Field]:
     categories = joined_categories(files)
-    labels = Labels(tuple(one["name"] for one in categories), tuple(one["id"] for one in categories))
+    labels = Labels(tuple(c["name"] for c in categories), tuple(c["id"] for c in categories))
     kinds: dict[str, Kind] = {
         "category_id": labels,
         "id": _NUMBERS,
@@ -539,52 +536,52 @@ def _object_fields(files: Sequence[CocoFile]) -> list[Field]:
     points = max(map(_points, files))
     if points:
         kinds["keypoints"] = Keypoints(points, pairs=_pairs(categories, points))
-    there = [key for key in kinds if any(file.facts.keys[key] for file in files)]
-    found = [Field(BOXES, Boxes("xywh"))]
-    for key in there:
+    used = [key for key in kinds if any(file.facts.keys[key] for file in files)]
+    fields = [Field(BOXES, Boxes("xywh"))]
+    for key in used:
         source = {"categories": categories} if key == "category_id" else None
-        found.append(Field(FIELDS[key], kinds[key], BOXES, source))
-    return found
+        fields.append(Field(FIELDS[key], kinds[key], BOXES, source))
+    return fields
 
 
 def _told(part: CocoPart, is_one_of_several: bool, forms: Mapping[str, bool]) -> dict[str, Any]:
-    """What unpacking must know of a file besides the fields."""
+    """Return what unpacking must know of a file besides the fields."""
     file = part.file
     top = {key: value for key, value in file.top.items() if key not in (IMAGES, ANNOTATIONS)}
-    told = {"name": file.path.name, "has": part.what, "top": top, "forms": forms}
+    facts = {"name": file.path.name, "has": part.what, "top": top, "forms": forms}
     if part.what == SEGMENTS:
         top.pop("categories", None)  # the labels have them
     if part.what == OBJECTS:
         if is_one_of_several:  # others have other keys and categories
-            told |= {"part": part.name, "order": part.order, "keys": sorted(_keys_of(file))}
+            facts |= {"part": part.name, "order": part.order, "keys": sorted(_keys_of(file))}
         elif file.facts.keys["category_id"]:
             top.pop("categories", None)  # the labels have them
-    return told if ANNOTATIONS in file.top else {**told, "no_annotations": True}
+    return facts if ANNOTATIONS in file.top else {**facts, "no_annotations": True}
 
 
 def categories_of(file: CocoFile) -> list[dict[str, Any]]:
-    """The categories, checked.
+    """Return the categories, checked.
 
     Raises:
-        PackError: they are none.
+        PackError: they are invalid.
     """
-    found = file.top.get("categories", [])
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    categories = file.top.get("categories", [])
+    if not isinstance(categories, list) or not all(isinstance(entry, dict) for entry in categories):
         raise PackError(f"{file.path}: 'categories' must be a list of objects.")
-    ids = [one.get("id") for one in found]
-    for one in found:
-        number, name = one.get("id"), one.get("name")
+    ids = [entry.get("id") for entry in categories]
+    for entry in categories:
+        number, name = entry.get("id"), entry.get("name")
         if isinstance(number, bool) or not isinstance(number, int) or ids.count(number) > 1:
             raise PackError(
-                f"{file.path}: each category must have an 'id' of its own, an integer. Found: {one!r:.80}"
+                f"{file.path}: each category must have an 'id' of its own, an integer. Found: {entry!r:.80}"
             )
         if not isinstance(name, str):
-            raise PackError(f"{file.path}: each category must have a 'name'. Found: {one!r:.80}")
-    return found
+            raise PackError(f"{file.path}: each category must have a 'name'. Found: {entry!r:.80}")
+    return categories
 
 
 def _points(file: CocoFile) -> int:
-    """How many keypoints an object has: as many as its category names, else as the annotations have."""
+    """Return an object's number of keypoints: as its category names them, else as the annotations have."""
     if not file.facts.keys["keypoints"]:
         return 0
     named = [len(one["keypoints"]) for one in categories_of(file) if isinstance(one.get("keypoints"), list)]
@@ -592,15 +589,15 @@ def _points(file: CocoFile) -> int:
 
 
 def _pairs(categories: Sequence[Mapping[str, Any]], points: int) -> tuple[tuple[int, int], ...]:
-    """Points that change places in a mirror, by their names: left_eye and right_eye."""
-    for one in categories:
-        names = one.get("keypoints")
+    """Return points that change places in a mirror, by their names: left_eye and right_eye."""
+    for category in categories:
+        names = category.get("keypoints")
         if isinstance(names, list) and len(names) == points:
             other = {"left": "right", "right": "left"}
             mirrored = [
                 "_".join(other.get(part, part) for part in str(name).split("_")) if name else ""
                 for name in names
             ]
-            found = [(at, names.index(name)) for at, name in enumerate(mirrored) if name in names]
-            return tuple((first, second) for first, second in found if first < second)
+            pairs = [(at, names.index(name)) for at, name in enumerate(mirrored) if name in names]
+            return tuple((first, second) for first, second in pairs if first < second)
     return ()

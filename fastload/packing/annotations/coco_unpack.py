@@ -1,4 +1,4 @@
-"""COCO files again from a packed set, panoptic maps among them, byte for byte."""
+"""COCO files again from a packed set, including panoptic maps, byte for byte."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ from fastload.sample.fields import Labels
 from fastload.shard.codecs import PILLOW_FORMATS
 from fastload.shard.dataset import PackedFiles
 
-# ---- Panoptic sets back to pictures, PNGs of the same pixels, and a JSON that says the same ---------
+# ---- Panoptic sets as pictures, PNGs of the same pixels, and a JSON of equal content ----------------
 
 
 def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures, ``annotations/NAME.json`` and ``annotations/NAME/*.png`` below ``folder``.
 
     Raises:
-        PackError: the set was not packed from such files, or not all of what they said.
-        FormatError: keys that are no safe paths.
-        ChecksumError: damaged records.
+        PackError: the set was not packed from such files, or does not have all that they said.
+        FormatError: keys are not safe paths.
+        ChecksumError: records are damaged.
     """
     source = source_of(dataset, "panoptic", ("image_id", "panoptic", *PANOPTIC_FIELDS.values(), "rest"))
     labels = dataset.schema[PANOPTIC_FIELDS["category_id"]]
@@ -76,21 +76,21 @@ def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
             image = restored(image_of(number, os.fsdecode(sample.path)), rest.get("image", {}), [])
             images.append(json.dumps(image))
             segments = segments_of(sample.value, number, labels.kind.ids, source["forms"], rest)
-            made = {
+            expected = {
                 "image_id": number,
                 "file_name": os.fsdecode(png_name(sample.path)),
                 "segments_info": segments,
             }
-            said = restored(made, rest.get("annotation", {}), [])
-            png = safe_path(os.fsencode(said["file_name"]))
+            annotation = restored(expected, rest.get("annotation", {}), [])
+            png = safe_path(os.fsencode(annotation["file_name"]))
             write_new(root, masks + b"/" + png, png_of(sample.data, sample.value))
-            annotations.write(json.dumps(said).encode())
+            annotations.write(json.dumps(annotation).encode())
             orders.append(rest.get("order", position))
             ends.append(annotations.tell())
         annotations.flush()
         top = {**source["top"], "categories": labels.source["categories"]}
         with open(os.path.join(root, b"annotations", name), "x", encoding="ascii") as file:
-            file.write("{" + "".join(f"{json.dumps(key)}: {json.dumps(one)},\n" for key, one in top.items()))
+            file.write("{" + "".join(f"{json.dumps(key)}: {json.dumps(top[key])},\n" for key in top))
             file.write('"images": [' + ",\n".join(images) + '],\n"annotations": [')
             begins = [0, *ends[:-1]]
             for count, at in enumerate(np.argsort(np.array(orders, np.int64), kind="stable").tolist()):
@@ -102,33 +102,33 @@ def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
 def segments_of(
     value: Callable[[str], Any], number: int, ids: tuple[int, ...], forms: Any, rest: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """``segments_info`` of an image.
+    """Return ``segments_info`` of an image.
 
     Args:
-        value: gives the value of a field.
+        value: returns the value of a field.
         number: the image's id.
-        ids: of the categories.
+        ids: the categories' ids.
         forms: how the file writes numbers.
         rest: what the fields cannot say.
     """
     columns = {key: value(field) for key, field in PANOPTIC_FIELDS.items()}
-    columns = {key: one if key == "bbox" else one.tolist() for key, one in columns.items()}
+    columns = {key: values if key == "bbox" else values.tolist() for key, values in columns.items()}
     columns["category_id"] = [ids[index] for index in columns["category_id"]]
     other, without = dict(rest.get("segments", [])), dict(rest.get("without", []))
-    found = []
+    segments = []
     for row, values in enumerate(zip(*columns.values(), strict=True)):
-        made = annotation_of(dict(zip(columns, values, strict=True)), number, forms)
-        del made["image_id"]
-        found.append(restored(made, other.get(row, {}), without.get(row, [])))
-    return found
+        segment = annotation_of(dict(zip(columns, values, strict=True)), number, forms)
+        del segment["image_id"]
+        segments.append(restored(segment, other.get(row, {}), without.get(row, [])))
+    return segments
 
 
 def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
-    """Ids as colours: red + 256 green + 65536 blue.
+    """Return a PNG with ids as colours: red + 256 green + 65536 blue.
 
     Args:
-        data: gives the bytes of a field.
-        value: gives its value.
+        data: returns the bytes of a field.
+        value: returns its value.
     """
     from io import BytesIO
 
@@ -141,7 +141,7 @@ def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
     return png_file(np.stack([ids % 256, ids // 256 % 256, ids // 65536], axis=2).astype(np.uint8))
 
 
-# ---- Sets that were packed from COCO's back to pictures and JSONs that say the same -----------------
+# ---- COCO's sets as pictures and JSONs of equal content ---------------------------------------------
 
 _NEEDED = {
     OBJECTS: (BOXES, "order"),
@@ -157,13 +157,13 @@ def _needed(told: Mapping[str, Any]) -> tuple[str, ...]:
 def unpack_coco(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures and ``annotations/NAME.json`` below ``folder``.
 
-    The JSONs are equal to those that were packed, value by value and type by type, lists in their order; what
-    packing left out is not in them.
+    The JSONs equal those that were packed, value by value and type by type, with lists in order, except for
+    what packing left out.
 
     Raises:
-        PackError: the set was not packed from COCO's files, or not all of what they said.
-        FormatError: keys that are no safe paths.
-        ChecksumError: damaged records.
+        PackError: the set was not packed from COCO's files, or does not have all that they said.
+        FormatError: keys are not safe paths.
+        ChecksumError: records are damaged.
     """
     source = source_of(dataset, "coco", ("image_id", "rest"))
     require(dataset, (name for told in source["files"] for name in _needed(told)))
@@ -215,17 +215,17 @@ _AT_ONCE = 1 << 12
 
 
 class _List:
-    """JSON values on their way into a list, each with its place in it; they wait in files, not in memory."""
+    """JSON values on their way into a list, each with its position; they wait in files, not in memory."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._values, self._spans = (stack.enter_context(_temporary()) for _ in range(2))
         self._count = self._places = 0
 
     def add(self, place: int, value: Any) -> None:
-        """One more.
+        """Add one value.
 
         Raises:
-            PackError: no list has that place, or it is taken.
+            PackError: the position is not legal, or is taken.
         """
         taken = (
             read_at(self._spans.fileno(), _SPAN.size, place * _SPAN.size)
@@ -234,7 +234,7 @@ class _List:
         )
         if not 0 <= place < _MOST_PLACES or any(taken):
             raise PackError(
-                f"The set's fields cannot be right: place {place} of a list is taken, or is none. "
+                f"The set's fields cannot be right: position {place} of a list is taken or not legal. "
                 "Check the set by 'fastload verify'."
             )
         begin = self._values.tell()
@@ -247,7 +247,7 @@ class _List:
         return self._count
 
     def write(self, file: IO[str]) -> None:
-        """The list, by the places, of which some may be empty."""
+        """Write the list in the order of positions, some of which may be empty."""
         self._values.flush()
         file.write("[")
         written = 0
@@ -278,12 +278,12 @@ class _File:
     def add(
         self, image: Mapping[str, Any], number: int, value: Callable[[str], Any], rest: Mapping[str, Any]
     ) -> None:
-        """An image and its annotations.
+        """Add an image and its annotations.
 
         Args:
-            image: what the first file says of it.
+            image: its entry in the first file.
             number: its id.
-            value: gives the value of a field.
+            value: returns the value of a field.
             rest: what the fields cannot say.
         """
         if not self.has(rest):
@@ -295,16 +295,16 @@ class _File:
             return
         other, without = dict(rest.get(self._name, [])), dict(rest.get(f"{self._name}_without", []))
         orders = value(_needed(self._told)[1]).tolist()
-        made = self._captions(number, value) if self.what == CAPTIONS else self._objects(number, value)
-        for row, (order, one) in enumerate(zip(orders, made, strict=True)):
-            if order >= 0:  # else of another file alone
-                self._annotations.add(order, restored(one, other.get(row, {}), without.get(row, [])))
+        annotations = self._captions(number, value) if self.what == CAPTIONS else self._objects(number, value)
+        for row, (order, annotation) in enumerate(zip(orders, annotations, strict=True)):
+            if order >= 0:  # otherwise only another file has it
+                self._annotations.add(order, restored(annotation, other.get(row, {}), without.get(row, [])))
 
     def png_name(self, rest: Mapping[str, Any], picture: bytes) -> bytes:
-        """Where an image's PNG goes."""
-        said = rest.get(self._name, {}).get("annotation", {}).get("file_name")
+        """Return where an image's PNG goes."""
+        name = rest.get(self._name, {}).get("annotation", {}).get("file_name")
         folder = os.path.splitext(safe_path(os.fsencode(self._told["name"])))[0]
-        return b"annotations/" + folder + b"/" + safe_path(os.fsencode(said) if said else png_name(picture))
+        return b"annotations/" + folder + b"/" + safe_path(os.fsencode(name) if name else png_name(picture))
 
     def _add_segments(
         self, image: Mapping[str, Any], number: int, value: Callable[[str], Any], rest: Mapping[str, Any]
@@ -313,8 +313,8 @@ class _File:
         assert isinstance(kind, Labels)
         segments = segments_of(value, number, kind.ids, self._told["forms"], rest)
         png = os.fsdecode(png_name(os.fsencode(image["file_name"])))
-        made = {"image_id": number, "file_name": png, "segments_info": segments}
-        self._annotations.add(rest["order"], restored(made, rest.get("annotation", {}), []))
+        expected = {"image_id": number, "file_name": png, "segments_info": segments}
+        self._annotations.add(rest["order"], restored(expected, rest.get("annotation", {}), []))
 
     def _captions(self, number: int, value: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
         texts = value(CAPTIONS)
@@ -327,8 +327,8 @@ class _File:
         keys = self._told.get("keys", FIELDS)
         for key, name in FIELDS.items():
             if name in self._schema and key in keys:
-                found = value(name)
-                columns[key] = found if key in ("segmentation", "keypoints") else found.tolist()
+                values = value(name)
+                columns[key] = values if key in ("segmentation", "keypoints") else values.tolist()
         if "category_id" in columns:
             kind = self._schema[FIELDS["category_id"]].kind
             assert isinstance(kind, Labels)
@@ -339,7 +339,7 @@ class _File:
             yield annotation_of(dict(zip(columns, row, strict=True)), number, self._told["forms"])
 
     def write(self, folder: Path) -> None:
-        """Put the file together, its annotations in the order of its list."""
+        """Put the file together, with its annotations in the order of its list."""
         folder.mkdir(exist_ok=True)
         top = dict(self._told["top"])
         field = {OBJECTS: FIELDS["category_id"], SEGMENTS: PANOPTIC_FIELDS["category_id"]}.get(self.what)

@@ -1,4 +1,4 @@
-"""Which annotated sets lie in a folder or in a store."""
+"""Detection of the annotated sets in a folder or a store, by what lies there and the options."""
 
 from __future__ import annotations
 
@@ -36,26 +36,25 @@ from fastload.sample.schema import Schema, field_of
 from fastload.shard.manifest import MANIFEST_NAME
 from fastload.shard.suffixes import is_image
 
-# ---- What a place is --------------------------------------------------------------------------------
-# Annotated pictures in one of the formats that others write, or none of them.
+# ---- Annotated sets in a folder ---------------------------------------------------------------------
 
-Sources = list[tuple[str, AnnotatedSource]]  # split ("": there is one only) and samples
+Sources = list[tuple[str, AnnotatedSource]]  # split ("": the only one) and samples
 
 
 @dataclass(frozen=True)
 class _Find:
-    """One thing that a place may be."""
+    """One of the sets that a place may be."""
 
     layout: str  # one of options.LAYOUTS
-    what: str  # where it is
+    what: str  # what in the place shows it, in words
     open: Callable[[], Sources]
 
 
 def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> Sources:
-    """Split and samples of annotated pictures; of anything else nothing.
+    """Return split and samples of annotated pictures; nothing for anything else.
 
     Raises:
-        PackError: a place that is several things, or not what ``options`` say it is.
+        PackError: a place can be several things, or is not what ``options`` say.
     """
     if is_url(source):
         if options.says_annotated:
@@ -88,22 +87,22 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
             raise PackError(
                 f"{place} is a set of the layout {finds[0].layout!r}, which has no --annotations."
             )
-        found = finds[0].open()
-        for _, samples in found:
+        sources = finds[0].open()
+        for _, samples in sources:
             samples.schema = schema_asked(samples.schema, options)
-        return found
-    found = _splits(place, options)
-    if options.says_annotated and not found:
-        raise PackError(f"{place} is no set of this kind. {_expected(options.layout)}")
-    return found
+        return sources
+    sources = _splits(place, options)
+    if options.says_annotated and not sources:
+        raise PackError(f"{place} is not a set of this kind. {_expected(options.layout)}")
+    return sources
 
 
 def schema_asked(schema: Schema, options: PackOptions) -> Schema:
-    """The fields of annotated pictures that are to be packed, by ``options``: some may be left out, and
-    pictures be of other settings.
+    """Return the fields of annotated pictures that ``options`` ask for: some may be left out, and pictures
+    may have other settings.
 
     Raises:
-        PackError: fields that there are not, or of other kinds.
+        PackError: fields do not exist, or are of other kinds.
     """
     if options.schema is not None:
         asked = {field.name: field.kind for field in options.schema}
@@ -135,7 +134,7 @@ _OPEN = (Image, Mask)  # kinds whose settings say what the files hold
 
 
 def _finds(place: Path, options: PackOptions) -> list[_Find]:
-    """All that a place may be."""
+    """Return all sets that a place may be."""
     is_json = any(name.lower().endswith(".json") for name in options.annotations)
     if options.masks is not None and not is_json and options.layout != "coco":
         if options.annotations or options.layout not in (None, "pairs"):
@@ -156,9 +155,9 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     if not is_dir(place):
         return []
     jsons, segments = coco_files(place), panoptic_files(place)
-    # COCO's PNGs of segments and of stuff lie beside its JSONs, which say what they are.
+    # COCO's PNGs of segments and stuff lie beside its JSONs, which say what they are.
     others = {b"annotations"} if jsons or segments else set()
-    finds = [_pairs(what, one, options) for what, one in pairings_below(place) if one.masks not in others]
+    finds = [_pairs(what, pair, options) for what, pair in pairings_below(place) if pair.masks not in others]
     named = next((place / name for name in YAML_NAMES if is_data_yaml(place / name)), None)
     if named is not None:
         finds.append(_yolo(named.name, named, options))
@@ -167,7 +166,7 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     places = voc_places(place)
     if options.layout == "voc" and not places:
         places = [place]
-    finds += [_voc(str(found), found, options) for found in places]
+    finds += [_voc(str(voc), voc, options) for voc in places]
     if jsons:
         what = ", ".join(str(path.relative_to(place)) for path in jsons)
         finds.append(_Find("coco", what, lambda: coco_source(place, (), options)))
@@ -193,7 +192,7 @@ def _voc(what: str, place: Path, options: PackOptions) -> _Find:
 
 
 def _splits(place: Path, options: PackOptions) -> Sources:
-    """A parent of train/ and val/ each of which is a set of its own, without splits."""
+    """Open a parent of train/ and val/ each of which is a set itself, without splits."""
     if not is_dir(place):
         return []
     try:
@@ -204,20 +203,20 @@ def _splits(place: Path, options: PackOptions) -> Sources:
     if options.layout != "splits":
         names = [name for name in names if is_split(name)]
     opened = {name: annotated_sources(place / name, replace(options, layout=None)) for name in names}
-    found: Sources = []
+    results: Sources = []
     for name, sources in opened.items():
-        found += [(f"{name}-{split}" if split else name, samples) for split, samples in sources]
+        results += [(f"{name}-{split}" if split else name, samples) for split, samples in sources]
     without = [name for name, sources in opened.items() if not sources]
-    if found and without:
+    if results and without:
         raise PackError(
-            f"{place} has annotated pictures in {found[0][0]!r} and none in {without[0]!r}, which would be "
+            f"{place} has annotated pictures in {results[0][0]!r} and none in {without[0]!r}, which would be "
             "left out. Pack them one by one, or the pictures alone: --as classes (in Python as_='classes')."
         )
-    return found
+    return results
 
 
 def _expected(layout: str | None) -> str:
-    """What a place of that layout must have."""
+    """Return what a place of that layout must have, in words."""
     return {
         None: "Give a folder of annotated pictures.",
         "voc": "There must be a folder Annotations of .xml files, and JPEGImages.",
@@ -227,20 +226,19 @@ def _expected(layout: str | None) -> str:
     }.get(layout, "")
 
 
-# ---- Annotated sets in a store, which cannot be packed from there -----------------------------------
-# Told by the names of their files.
+# ---- Annotated sets in a store, which are refused by their files' names -----------------------------
 
 
 def refuse_annotated(location: Location, names: Sequence[str]) -> None:
-    """Raise PackError where files are those of an annotated set, whose pictures alone would become classes.
+    """Raise PackError if files are those of an annotated set, whose pictures alone would become classes.
 
     Args:
         location: where they are.
-        names: paths from there on.
+        names: their paths below it.
     """
-    found = annotated_as(names)
-    if found is not None:
-        layout, what = found
+    match = annotated_as(names)
+    if match is not None:
+        layout, what = match
         raise PackError(
             f"{location} looks like a set of the layout {layout!r} ({what}), and annotations are packed from "
             "this machine only: copy the folder here and pack that. --as classes (in Python as_='classes') "
@@ -249,20 +247,20 @@ def refuse_annotated(location: Location, names: Sequence[str]) -> None:
 
 
 def annotated_as(names: Sequence[str]) -> tuple[str, str] | None:
-    """The layout of annotated pictures that files are of, and what says so; None: none that is known.
+    """Return the layout of annotated pictures that files are of, and what shows it; None: none that is known.
 
-    Looks at the place itself, and at the splits in it.
+    It looks at the place itself, and at the splits in it.
     """
     places: dict[str, list[str]] = {"": list(names)}
     for name in names:
         first, nested, rest = name.partition("/")
         if nested and (is_split(first) or YEAR.fullmatch(first)):
             places.setdefault(first, []).append(rest)
-    return next((found for place in places.items() for found in _layouts(*place)), None)
+    return next((layout for place in places.items() for layout in _layouts(*place)), None)
 
 
 def _layouts(place: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What the files of one place are, by the rules that folders of this machine are looked at with."""
+    """Yield what the files of one place are, by the rules for folders of this machine."""
     top = f"{place}/" if place else ""
     folders = {name.partition("/")[0] for name in names if "/" in name}
     pictured = {name.partition("/")[0] for name in names if "/" in name and is_image(name)}
@@ -279,7 +277,7 @@ def _layouts(place: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
             and not name.endswith("/classes.txt")
         ):
             yield "yolo", f"{top}images and {top}labels"
-    pairs = [(one, two) for one in PICTURES for two in MASKS if {one, two} <= pictured]
+    pairs = [(folder, masks) for folder in PICTURES for masks in MASKS if {folder, masks} <= pictured]
     pairs += [(CITIES, fine) for fine in FINE if {CITIES, fine} <= folders]
-    for one, two in pairs:
-        yield "pairs", f"{top}{one} and {top}{two}"
+    for folder, masks in pairs:
+        yield "pairs", f"{top}{folder} and {top}{masks}"

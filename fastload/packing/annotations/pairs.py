@@ -1,4 +1,4 @@
-"""Pictures in one folder and masks in another, of the same names."""
+"""Pictures in one folder and masks of the same names in another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastload.sample.schema import Field, Schema
 PICTURES = ("images", "image", "imgs", "img")
 MASKS = ("masks", "mask", "annotations", "labels", "segmentation", "segmentations")
 CITIES, FINE = "leftImg8bit", ("gtFine", "gtCoarse")  # Cityscapes'
-#: What Cityscapes writes behind a name, and the fields that become of it.
+#: The fields that Cityscapes' masks become, and what their names end with.
 _ENDINGS = {"mask": "labelIds", "train_ids": "labelTrainIds", "instances": "instanceIds"}
 _LOOKED_AT = 16  # masks whose bits are looked at
 _COLOURS = {2: "colours", 4: "gray and alpha", 6: "colours and alpha"}  # PNG's colour types
@@ -28,10 +28,10 @@ _COLOURS = {2: "colours", 4: "gray and alpha", 6: "colours and alpha"}  # PNG's 
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which folder has the pictures and which the masks; paths from ``root`` on.
+    """The folders of pictures and of masks; paths are below ``root``.
 
     Args:
-        cities: of Cityscapes: which of its masks, gtFine or gtCoarse; empty: masks are called as pictures.
+        cities: of Cityscapes, gtFine or gtCoarse; empty: masks have the names of their pictures.
     """
 
     root: bytes
@@ -40,20 +40,20 @@ class Pairing:
     cities: bytes = b""
 
     def below(self, name: str) -> Pairing:
-        """The same of a split's folders."""
+        """Return the pairing of a split's folders."""
         pictures, masks = (os.path.join(folder, os.fsencode(name)) for folder in (self.pictures, self.masks))
         return Pairing(self.root, pictures, masks, self.cities)
 
 
 def pairing_of(pictures: Path, masks: Path) -> Pairing:
-    """The pairing of two folders that are named.
+    """Return the pairing of two named folders.
 
     Raises:
-        PackError: they are no folders.
+        PackError: one of them is no folder.
     """
     for folder in (pictures, masks):
         if not is_dir(folder):
-            raise PackError(f"{folder} is no folder; images and masks must lie in a folder each.")
+            raise PackError(f"{folder} is not a folder; images and masks must lie in one folder each.")
     root = os.path.commonpath([os.fsencode(pictures.absolute()), os.fsencode(masks.absolute())])
     one, two = (os.path.relpath(os.fsencode(folder.absolute()), root) for folder in (pictures, masks))
     cities = os.fsencode(masks.name) if pictures.name == CITIES and masks.name in FINE else b""
@@ -61,20 +61,20 @@ def pairing_of(pictures: Path, masks: Path) -> Pairing:
 
 
 def pairings_below(place: Path) -> list[tuple[str, Pairing]]:
-    """What is known by the names of two folders in ``place``; more than one: it must be said which."""
+    """Return the pairings that folder names in ``place`` suggest; if there are several, users must choose."""
     pictures = [name for name in PICTURES if is_dir(place / name)]
     masks = [name for name in MASKS if pictures and is_dir(place / name) and _has_pictures(place / name)]
-    pairs = [(one, two) for one in pictures for two in masks]
+    pairs = [(folder, mask) for folder in pictures for mask in masks]
     if is_dir(place / CITIES):
         pairs += [(CITIES, name) for name in FINE if is_dir(place / name)]
     return [(f"{one} and {two}", pairing_of(place / one, place / two)) for one, two in pairs]
 
 
 def pairs_source(pairing: Pairing, limit: int | None = None) -> list[tuple[str, PairSamples]]:
-    """Split ("": there is one only) and samples of each.
+    """Return split ("": the only one) and samples of each.
 
     Raises:
-        PackError: no pictures, or folders that cannot be read.
+        PackError: there are no pictures, or folders cannot be read.
     """
     splits = split_folders(os.path.join(pairing.root, pairing.pictures))
     masks = os.path.join(pairing.root, pairing.masks)
@@ -109,16 +109,16 @@ class PairSamples(FileSamples):
     def sample(self, position: int) -> Sample:
         picture = self._pictures[position]
         masks = {name: paths[position] for name, paths in self._masks.items()}
-        found = {name: path for name, path in masks.items() if path}
+        existing = {name: path for name, path in masks.items() if path}
         if not picture:
-            raise ValueError(f"{printable(next(iter(found.values())))}: there is no picture of this name")
-        missing = [name for name in self._masks if name not in found]
+            raise ValueError(f"{printable(next(iter(existing.values())))}: there is no picture of this name")
+        missing = [name for name in self._masks if name not in existing]
         if missing:
-            said = "mask" if missing[0] == "mask" else f"mask of {missing[0]}"
-            raise ValueError(f"there is no {said} of this name")
-        for path in found.values():
+            words = "mask" if missing[0] == "mask" else f"mask of {missing[0]}"
+            raise ValueError(f"there is no {words} of this name")
+        for path in existing.values():
             _check_ids(os.path.join(self.root, path), path)
-        return {"image": os.fsdecode(picture), **{name: os.fsdecode(path) for name, path in found.items()}}
+        return {"image": os.fsdecode(picture), **{name: os.fsdecode(path) for name, path in existing.items()}}
 
     def picture(self, position: int) -> bytes:
         return self._pictures[position]
@@ -134,11 +134,11 @@ def _has_pictures(folder: Path) -> bool:
 
 
 def _matched(pairing: Pairing) -> tuple[Paths, dict[str, Paths]]:
-    """Pictures in their order, behind them an empty path for each name that only masks have; the same of
-    masks, where a path is empty if there is none.
+    """Return pictures in order, followed by an empty path for each name that only masks have, and likewise
+    the masks, where a missing one is an empty path.
 
     Raises:
-        PackError: there are no pictures, or two of one name.
+        PackError: there are no pictures, or two have the same name.
     """
     endings = {"mask": b""}
     if pairing.cities:
@@ -149,7 +149,7 @@ def _matched(pairing: Pairing) -> tuple[Paths, dict[str, Paths]]:
         for name, ending in endings.items():
             if stem.endswith(ending):
                 _add(masks[name], _inside(pairing.masks, stem.removesuffix(ending)), path)
-    masks = {name: found for name, found in masks.items() if found}
+    masks = {name: paths for name, paths in masks.items() if paths}
     pictures: dict[bytes, bytes] = {}
     ending = b"_" + CITIES.encode() if pairing.cities else b""
     for path in pictures_below(pairing.root, pairing.pictures):
@@ -161,10 +161,10 @@ def _matched(pairing: Pairing) -> tuple[Paths, dict[str, Paths]]:
         called = f" called *{next(iter(endings.values())).decode()}.png" if pairing.cities else ""
         where = printable(os.path.join(pairing.root, folder))
         raise PackError(f"{where} has no {what}{called if pictures else ''}.")
-    names = [*pictures, *dict.fromkeys(n for found in masks.values() for n in found if n not in pictures)]
+    names = [*pictures, *dict.fromkeys(n for paths in masks.values() for n in paths if n not in pictures)]
     return (
         Paths(pictures.get(name, b"") for name in names),
-        {field: Paths(found.get(name, b"") for name in names) for field, found in masks.items()},
+        {field: Paths(paths.get(name, b"") for name in names) for field, paths in masks.items()},
     )
 
 
@@ -175,14 +175,14 @@ def _inside(folder: bytes, path: bytes) -> bytes:
 def _add(found: dict[bytes, bytes], name: bytes, path: bytes) -> None:
     if name in found:
         raise PackError(
-            f"{printable(found[name])} and {printable(path)} have one name, so nobody knows which goes with "
-            "the other folder's. Remove or rename one."
+            f"{printable(found[name])} and {printable(path)} have the same name, so it is unclear which goes "
+            "with the other folder's. Remove or rename one."
         )
     found[name] = path
 
 
 def _kinds(root: bytes, splits: Sequence[Mapping[str, Paths]]) -> dict[str, Kind]:
-    """Kinds of the fields of masks: 16 bits where one of those looked at has so many."""
+    """Return the kinds of the fields of masks: 16 bits if one of those looked at has that many."""
     kinds: dict[str, Kind] = {}
     for name in dict.fromkeys(name for masks in splits for name in masks):
         deep = False
@@ -195,7 +195,7 @@ def _kinds(root: bytes, splits: Sequence[Mapping[str, Paths]]) -> dict[str, Kind
 
 
 def _header(path: bytes) -> tuple[int, int]:
-    """Bits a channel and colour type of a PNG; 0, 0 of what is none."""
+    """Return bits per channel and colour type of a PNG; 0, 0 for other files."""
     try:
         with open_regular(path) as file:
             head = file.read(26)

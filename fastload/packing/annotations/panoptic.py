@@ -34,7 +34,7 @@ from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scal
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import PILLOW_FORMATS
 
-#: COCO's keys of segments, and the fields that become of them.
+#: COCO's keys of segments, and the fields that they become.
 PANOPTIC_FIELDS = {
     "bbox": "segments_boxes",
     "category_id": "segments_labels",
@@ -48,13 +48,13 @@ _MOST_SIDE = 65535  # of a JPEG
 
 
 def is_panoptic(path: Path) -> bool:
-    """Whether a file is such a JSON."""
+    """Whether a file is a panoptic JSON."""
     first = first_annotation(path)
     return first is not None and "segments_info" in first
 
 
 def panoptic_files(place: Path) -> list[Path]:
-    """Those in the folder of a set."""
+    """Return the panoptic JSONs in the folder of a set."""
     folder = place / "annotations"
     names = [name for name in names_in(folder) if name.startswith("panoptic") and name.endswith(".json")]
     return [folder / name for name in names if is_panoptic(folder / name)]
@@ -63,31 +63,31 @@ def panoptic_files(place: Path) -> list[Path]:
 def panoptic_sets(
     place: Path, paths: Sequence[Path], limit: int | None = None, exif: str = "refuse"
 ) -> list[tuple[str, PanopticSamples]]:
-    """Split ("": there is one only) and samples of each.
+    """Return split ("": the only one) and samples of each.
 
     Args:
         place: the folder of the set, or of the pictures.
-        paths: the JSONs; of each the PNGs lie in the folder of its name beside it, or in ``place``.
+        paths: the JSONs; the PNGs of each lie in the folder of its name beside it, or in ``place``.
 
     Raises:
-        PackError: files that are none of COCO's, or no pictures.
+        PackError: files are not COCO's, or there are no pictures.
     """
-    made: list[tuple[str, PanopticSamples]] = []
+    sets: list[tuple[str, PanopticSamples]] = []
     for path in paths:
         file = CocoFile(path)
         split = split_of(path)
         folder = folder_of(place, split, file)
         samples = PanopticSamples(place, folder, file, limit, exif)
-        made.append((split if len(paths) > 1 else "", samples))
-    return made
+        sets.append((split if len(paths) > 1 else "", samples))
+    return sets
 
 
 def _masks(place: Path, path: Path) -> Path:
     folders = [path.parent / path.stem, place / path.stem]
-    found = next((folder for folder in folders if is_dir(folder)), None)
-    if found is None:
+    existing = next((folder for folder in folders if is_dir(folder)), None)
+    if existing is None:
         raise PackError(f"the PNGs of {path} are in none of these folders: {', '.join(map(str, folders))}.")
-    return found
+    return existing
 
 
 class Segments:
@@ -95,7 +95,7 @@ class Segments:
 
     Args:
         file: the JSON.
-        place: the folder of the set; of the PNGs it is said in :func:`panoptic_sets`.
+        place: the folder of the set; :func:`panoptic_sets` says where the PNGs are.
     """
 
     def __init__(self, file: CocoFile, place: Path) -> None:
@@ -103,16 +103,14 @@ class Segments:
         self._file, self._masks = file, os.fsencode(_masks(place, file.path))
         self.facts, most = _seen(file)
         self.categories = categories_of(file)
-        classes = {one["id"]: index for index, one in enumerate(self.categories)}
+        classes = {category["id"]: index for index, category in enumerate(self.categories)}
         keys = frozenset(key for key in PANOPTIC_FIELDS if key != "bbox")
         self._reader = Objects(keys, classes, 0, self.facts.forms)
         self._bits = 8 if most < 256 else 16
 
     def fields(self) -> tuple[Field, ...]:
-        """What a sample has of them."""
-        labels = Labels(
-            tuple(one["name"] for one in self.categories), tuple(one["id"] for one in self.categories)
-        )
+        """Return the fields of a sample's segments."""
+        labels = Labels(tuple(c["name"] for c in self.categories), tuple(c["id"] for c in self.categories))
         of = PANOPTIC_FIELDS["bbox"]
         return (
             Field("panoptic", Mask(self._bits, ignore=0)),
@@ -124,48 +122,48 @@ class Segments:
         )
 
     def files(self, number: int) -> Iterator[bytes]:
-        """The PNG of an image."""
+        """Yield the PNG of an image."""
         for _, data in self._file.annotations(number):
             try:
                 name = json.loads(data).get("file_name")
             except ValueError:
-                continue  # said where the sample is made
+                continue  # reported where the sample is made
             if isinstance(name, str):
                 yield os.path.join(self._masks, os.fsencode(name))
 
     def of_image(self, number: int) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]:
-        """The fields of an image's segments, what these cannot say, and which are left out.
+        """Return the fields of an image's segments, what these cannot say, and the segments left out.
 
         Raises:
             ValueError, OSError: they cannot be packed.
         """
         image = self._file.image(number)
-        found = list(self._file.annotations(number))
-        if len(found) != 1:
-            raise ValueError(f"it must have one panoptic annotation. Found: {len(found)}")
-        order, annotation = found[0][0], json.loads(found[0][1])
+        annotations = list(self._file.annotations(number))
+        if len(annotations) != 1:
+            raise ValueError(f"it must have one panoptic annotation. Found: {len(annotations)}")
+        order, annotation = annotations[0][0], json.loads(annotations[0][1])
         segments = annotation.get("segments_info")
         if not isinstance(segments, list):
             raise ValueError("its annotation has no list 'segments_info'")
         numbers = self._numbers(annotation.get("file_name"), image)
         rows, left_out = self._rows(segments, image, frozenset(np.unique(numbers).tolist()))
-        ids = [int(one["id"]) for one in rows.values]
+        ids = [int(row["id"]) for row in rows.values]
         png = os.fsdecode(png_name(self._file.name(number)))
-        made = {"image_id": image["id"], "file_name": png, "segments_info": segments}
+        expected = {"image_id": image["id"], "file_name": png, "segments_info": segments}
         rest: dict[str, Any] = {
-            "annotation": kept_apart(annotation, made)[0],
+            "annotation": kept_apart(annotation, expected)[0],
             "order": order,
             "segments": rows.other,
             "without": rows.without,
         }
         values: dict[str, Any] = {"panoptic": _local(numbers, ids, segments, self._bits)}
-        values |= {field: [one[key] for one in rows.values] for key, field in PANOPTIC_FIELDS.items()}
+        values |= {field: [row[key] for row in rows.values] for key, field in PANOPTIC_FIELDS.items()}
         labels = PANOPTIC_FIELDS["category_id"]
-        values[labels] = [self._reader.classes[one] for one in values[labels]]
-        return values, {key: one for key, one in rest.items() if one not in (None, {}, [])}, left_out
+        values[labels] = [self._reader.classes[number] for number in values[labels]]
+        return values, {key: value for key, value in rest.items() if value not in (None, {}, [])}, left_out
 
     def nothing(self, image: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of an image that the JSON does not have."""
+        """Return the fields of an image that the JSON does not have."""
         sides: list[Any] = [image.get("height"), image.get("width")]
         if not all(isinstance(side, int) and 0 < side <= _MOST_SIDE for side in sides):
             raise ValueError(
@@ -178,18 +176,18 @@ class Segments:
     def _rows(
         self, segments: Sequence[Any], image: Mapping[str, Any], there: frozenset[int]
     ) -> tuple[CocoRows, list[tuple[str, str]]]:
-        """The segments that can be packed, and those that cannot."""
+        """Return the segments that can be packed, and those that cannot."""
         rows, left_out = CocoRows(), []
         seen: set[int] = set()
         for place, segment in enumerate(segments):
-            said = segment if isinstance(segment, dict) else {}
-            number = said.get("id")
+            entry = segment if isinstance(segment, dict) else {}
+            number = entry.get("id")
             try:
                 if type(number) is not int or not 1 <= number <= _MOST_ID or number in seen:
                     raise ValueError(f"a segment must have an id of its own from 1 to {_MOST_ID}")
                 if number not in there:
                     raise ValueError("it has no pixels")
-                data = json.dumps({**said, "image_id": image["id"]}).encode()
+                data = json.dumps({**entry, "image_id": image["id"]}).encode()
                 self._reader.add(rows, place, data, image)
                 seen.add(number)
             except (ValueError, OverflowError) as error:
@@ -197,7 +195,7 @@ class Segments:
         return rows, left_out
 
     def _numbers(self, name: Any, image: Mapping[str, Any]) -> npt.NDArray[np.uint32]:
-        """The ids of a PNG's pixels: red + 256 green + 65536 blue."""
+        """Return the ids of a PNG's pixels: red + 256 green + 65536 blue."""
         from PIL import Image as pillow
 
         if not isinstance(name, str) or os.path.isabs(name) or ".." in name.split("/"):
@@ -233,7 +231,7 @@ class PanopticSamples(FileSamples):
         told = {
             "layout": "panoptic", "folder": "images" if inside.startswith(os.curdir) else inside,
             "name": file.path.name, "forms": self._segments.facts.forms,
-            "top": {key: one for key, one in file.top.items() if key not in _LISTS},
+            "top": {key: value for key, value in file.top.items() if key not in _LISTS},
         }  # fmt: skip
         count = len(file) if limit is None else min(len(file), limit)
         settings = {"annotations": [digest_of(file.path)], "coco": exif}
@@ -270,9 +268,9 @@ class PanopticSamples(FileSamples):
 def _local(
     numbers: npt.NDArray[np.uint32], ids: Sequence[int], segments: Sequence[Any], bits: int
 ) -> npt.NDArray[Any]:
-    """Pixels by the places of their segments, from 1 on; 0: of none, or of one that is left out."""
+    """Return pixels as positions of their segments, from 1 on; 0: of none, or of one that is left out."""
     values, where = np.unique(numbers, return_inverse=True)
-    known = {one.get("id") for one in segments if isinstance(one, dict)} | {0}
+    known = {segment.get("id") for segment in segments if isinstance(segment, dict)} | {0}
     unknown = next((value for value in values.tolist() if value not in known), None)
     if unknown is not None:
         raise ValueError(f"its PNG has pixels of the segment {unknown}, which segments_info does not have")
@@ -284,14 +282,14 @@ def _local(
 
 
 def _seen(file: CocoFile) -> tuple[Facts, int]:
-    """How the segments are written, and the most that one picture has."""
+    """Return how the segments are written, and the most that one picture has."""
     facts, most = Facts(), 0
     for number in range(len(file)):
         for _, data in file.annotations(number):
             try:
                 segments = json.loads(data).get("segments_info")
             except (ValueError, RecursionError):
-                continue  # said where the sample is made
+                continue  # reported where the sample is made
             segments = segments if isinstance(segments, list) else []
             most = max(most, len(segments))
             for segment in segments:

@@ -1,4 +1,4 @@
-"""WebDataset tars, compressed ones too, as samples to pack; ``fastload index`` takes plain ones in place."""
+"""WebDataset tars, also compressed ones, as samples to pack; ``fastload index`` takes plain ones in place."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from fastload.shard.suffixes import COMPRESSED_TARS
 from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
 
 _SUFFIXES = (".tar", *COMPRESSED_TARS)
-_ZSTD = b"\x28\xb5\x2f\xfd"  # which tarfile does not know
+_ZSTD = b"\x28\xb5\x2f\xfd"  # unknown to tarfile
 _LOOKED_AT = 16  # samples that are shown as the first
 
 
 def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples]]:
-    """Split and samples of a tar, of those that ``{000..099}`` in its name stands for, or of all tars of a
-    folder in the order of their names. Splits are what its folders, or words of the tars' names, say.
+    """Return split and samples of a tar, of those that ``{000..099}`` in its name stands for, or of all tars
+    of a folder, in the order of their names. Folders, or words of the tars' names, tell the splits.
 
     Raises:
-        PackError: no tars, damaged ones, or members of which nothing says what they are.
+        PackError: there are no tars, damaged ones, or members whose kind nothing tells.
     """
     if options.annotations or options.masks is not None:
         raise PackError("tars hold their annotations; leave --annotations and --masks out.")
@@ -51,7 +51,7 @@ def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples
             f"{folder} is a folder, and braces stand for tars. Give one folder, whose tars or splits are "
             f"found, or the tars by names, '{folder}/NAME-{{000..099}}.tar'."
         )
-    found = _tars_below(folder) if folder is not None else {"": places}
+    by_name = _tars_below(folder) if folder is not None else {"": places}
     try:
         kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
     except (ValueError, TypeError) as error:
@@ -62,28 +62,28 @@ def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples
             f"a member of a tar can be image, mask, label, text, json, bytes or none. Found: {wrong}="
             f"{dict(options.fields)[wrong]}."
         )
-    return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in found.items()]
+    return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in by_name.items()]
 
 
 def _tars_below(place: Path) -> dict[str, list[Path]]:
-    """The tars of each split of a folder."""
+    """Return the tars of each split of a folder."""
     tars = _tars_of(place)
     if tars:
-        found = by_split(tars)
-        if "" in found and len(found) > 1:
+        splits = by_split(tars)
+        if "" in splits and len(splits) > 1:
             raise PackError(
-                f"{place}: nothing says of which split {found[''][0].name} is; the names of others say "
-                f"{', '.join(sorted(found.keys() - {''}))}. Move it, or give the tars by names, "
+                f"{place}: nothing says which split {splits[''][0].name} belongs to; the names of others say "
+                f"{', '.join(sorted(splits.keys() - {''}))}. Move it, or give the tars by names, "
                 "'NAME-{000..099}.tar'."
             )
-        return found
-    found = {
+        return splits
+    splits = {
         name: tars for name in names_in(place) if not is_hidden(name) and (tars := _tars_of(place / name))
     }
-    if not found or not splits_among(list(found), place, advice="Give the folder of one set."):
-        advice = f" itself; give {place / next(iter(found))}" if found else ""
+    if not splits or not splits_among(list(splits), place, advice="Give the folder of one set."):
+        advice = f" itself; give {place / next(iter(splits))}" if splits else ""
         raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files{advice}.")
-    return found
+    return splits
 
 
 def _tars_of(place: Path) -> list[Path]:
@@ -91,12 +91,12 @@ def _tars_of(place: Path) -> list[Path]:
 
 
 class WdsSamples:
-    """See :func:`wds_sources`; reads the tars' names once before anything is packed."""
+    """The samples of tars, whose names are read once before packing; see :func:`wds_sources`."""
 
     def __init__(self, tars: list[Path], kinds: Kinds, limit: int | None) -> None:
         self.root = os.fsencode(tars[0].parent.absolute())
         self._tars, self._suffixes = tars, Suffixes(kinds)
-        self._ends: list[int] = []  # of each tar: how many samples it and those before it have
+        self._ends: list[int] = []  # per tar: the number of samples in it and those before it
         self.schema = self._look()
         count = self._ends[-1]
         self._count = count if limit is None else min(limit, count)
@@ -106,8 +106,8 @@ class WdsSamples:
         return self._count
 
     def first(self) -> list[Sample]:
-        found = self.samples(0, min(_LOOKED_AT, self._count))
-        return [sample for sample in found if not isinstance(sample, (FailedSample, PartialSample))]
+        samples = self.samples(0, min(_LOOKED_AT, self._count))
+        return [sample for sample in samples if not isinstance(sample, (FailedSample, PartialSample))]
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         stop = self._count if stop is None else min(stop, self._count)
@@ -119,11 +119,11 @@ class WdsSamples:
                     if number >= stop:
                         return
                     if number >= start:
-                        found = self._sample(tar, sample)
-                        if left_out and not isinstance(found, FailedSample):
-                            yield PartialSample(found, tuple(left_out))
+                        result = self._sample(tar, sample)
+                        if left_out and not isinstance(result, FailedSample):
+                            yield PartialSample(result, tuple(left_out))
                         else:
-                            yield found
+                            yield result
                     left_out.clear()
                     number += 1
             number = end
@@ -144,11 +144,11 @@ class WdsSamples:
         return at_least(encoder, self.first(), self._count)
 
     def needed_bytes(self) -> int:
-        """Bytes of the tars."""
+        """Return the bytes of the tars."""
         return sum(tar.stat().st_size for tar in self._tars)
 
     def _look(self) -> Schema:
-        """The fields, by the suffixes of all members."""
+        """Return the fields, by the suffixes of all members."""
         fields: dict[str, Field] = {}
         unknown: Counter[str] = Counter()
         count = 0
@@ -195,7 +195,7 @@ class WdsSamples:
         return None if field is None else field.name
 
     def _grouped(self, tar: Path, left_out: list[tuple[str, str]] | None) -> Iterator[Grouped[bytes]]:
-        """A tar's samples; with ``left_out``, which gets what is in none of them, also their values."""
+        """Yield a tar's samples, with values if ``left_out`` is given, which gets what is in no sample."""
 
         def leave_out(name: bytes, why: str) -> None:
             if left_out is not None:
@@ -208,14 +208,14 @@ class WdsSamples:
                     part = file.extractfile(info) if left_out is not None else None
                     yield name, part.read() if part else b""
                 elif not info.isdir():
-                    leave_out(name, "is no plain file")
-                file.members = []  # type: ignore[attr-defined]  # else it keeps all of them
+                    leave_out(name, "is not a plain file")
+                file.members = []  # type: ignore[attr-defined]  # otherwise it keeps all of them
 
         with _opened(tar) as file:
             yield from grouped(members(file), leave_out)
 
     def _sample(self, tar: Path, sample: Grouped[bytes]) -> Sample | FailedSample:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         pictures = [name for suffix, name in sample.names.items() if self._name_of(suffix) == IMAGE]
         path = pictures[0] if pictures else sample.key
         try:
@@ -226,18 +226,18 @@ class WdsSamples:
                 if field is None:
                     continue
                 if field.storage != "record":
-                    found[field.name] = field.decode(value_of(field, data))
+                    values[field.name] = field.decode(value_of(field, data))
                     continue
                 name = sample.names[suffix]
-                if len(self._tars) > 1:  # names of other tars may be the same
+                if len(self._tars) > 1:  # other tars may have the same names
                     name = os.fsencode(tar.name.split(".")[0]) + b"/" + name
-                found[field.name] = {"bytes": data, "path": os.fsdecode(name)}
+                values[field.name] = {"bytes": data, "path": os.fsdecode(name)}
             for field in self.schema:
-                if field.name not in found:
-                    found[field.name] = _nothing(field)
+                if field.name not in values:
+                    values[field.name] = _nothing(field)
         except ValueError as error:
             return FailedSample(error, path)
-        return found
+        return values
 
 
 def _nothing(field: Field) -> Any:
@@ -247,8 +247,8 @@ def _nothing(field: Field) -> Any:
 
 
 def _header_of(tar: Path) -> type[tarfile.TarInfo]:
-    """Headers of a tar, or of several one behind the other; ``tarfile`` itself takes a header that is damaged
-    or not there for the end."""
+    """Return a header class for one tar or several concatenated ones; ``tarfile``'s own takes a damaged or
+    missing header for the end."""
 
     class Header(tarfile.TarInfo):
         saw_end = False
@@ -261,19 +261,17 @@ def _header_of(tar: Path) -> type[tarfile.TarInfo]:
                     return super().frombuf(buf, encoding, errors)
                 except tarfile.HeaderError as error:
                     raise PackError(
-                        f"{tar} is no whole tar: {error} where a header should be. Copy or write it again."
+                        f"{tar} is not a whole tar: {error} where a header should be. Copy or write it again."
                     ) from None
             Header.saw_end = True
-            return super().frombuf(buf, encoding, errors)  # raises what says so
+            return super().frombuf(buf, encoding, errors)  # raises the error that ends it
 
     return Header
 
 
 @contextmanager
 def _opened(tar: Path) -> Iterator[tarfile.TarFile]:
-    """Raises:
-    PackError: no whole tar.
-    """
+    """Open a tar; raise PackError if it is incomplete."""
     try:
         with ExitStack() as stack:
             bytes_of: Any = stack.enter_context(open(tar, "rb"))

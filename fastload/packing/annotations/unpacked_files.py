@@ -14,15 +14,14 @@ from fastload.packing.fetched import in_windows
 from fastload.packing.files import ESCAPED, decode_key, printable
 from fastload.shard.dataset import PackedFiles
 
-# ---- Files of an unpacked dataset -------------------------------------------------------------------
-# Named by keys, which nobody need trust.
+# ---- Files named by keys, which may be hostile ------------------------------------------------------
 
 
 def safe_path(key: bytes) -> bytes:
-    """``key`` as a path below the output folder.
+    """Return ``key`` as a path below the output folder.
 
     Raises:
-        FormatError: it is absolute, has empty, ``.`` or ``..`` parts, or a NUL: it could lead elsewhere.
+        FormatError: it is absolute, or has empty, ``.`` or ``..`` parts or a NUL, so it could lead elsewhere.
     """
     parts = key.split(b"/")
     if b"\0" in key or any(part in (b"", b".", b"..") for part in parts):
@@ -34,7 +33,7 @@ def safe_path(key: bytes) -> bytes:
 
 
 def write_new(root: bytes, path: bytes, data: bytes) -> None:
-    """Create a new file below ``root``, which only this process knows; never through a link."""
+    """Create a new file below ``root``, which only this process knows, never through a link."""
     place = os.path.join(root, path)
     _make_folders(os.path.dirname(place))
     try:
@@ -52,7 +51,7 @@ def write_new(root: bytes, path: bytes, data: bytes) -> None:
 
 
 def _make_folders(path: bytes) -> None:
-    """As os.makedirs, which calls a folder that cannot be looked at a file."""
+    """Make folders like os.makedirs, which takes a folder that it cannot examine for a file."""
     try:
         os.mkdir(path)
     except FileNotFoundError:
@@ -64,7 +63,7 @@ def _make_folders(path: bytes) -> None:
 
 
 def written(root: bytes, path: bytes, data: bytes) -> bool:
-    """Write a file; one that is there must have these very bytes, else False."""
+    """Write a file; return False if it exists with other bytes."""
     try:
         write_new(root, path, data)
     except PackError:
@@ -73,9 +72,9 @@ def written(root: bytes, path: bytes, data: bytes) -> bool:
     return True
 
 
-# ---- What unpacking to the files that annotated pictures were packed from has in common -------------
+# ---- Unpacking to the files that annotated pictures were packed from --------------------------------
 
-#: What always can be done.
+#: Advice that always works.
 AS_TABLE = "Unpack it as a table: without --as."
 
 
@@ -86,24 +85,24 @@ class Unpacked:
     path: bytes  # of its picture, below the output folder
     size: tuple[int, int]
     data: Callable[[str], bytes]  # the bytes of a field
-    value: Callable[[str], Any]  # the value of one
+    value: Callable[[str], Any]  # the value of a field
 
 
 def source_of(dataset: PackedFiles, layout: str, fields: tuple[str, ...]) -> Mapping[str, Any]:
-    """What a set says of the files that it was packed from.
+    """Return what a set says of the files that it was packed from.
 
     Raises:
-        PackError: they were others, or not all that they need was packed, or as they had it.
+        PackError: they had another layout, or fields that they need were not packed, or were changed.
     """
-    found = dataset.schema.index_field.source
-    own = found.get("layout") if isinstance(found, Mapping) else None
-    if not isinstance(found, Mapping) or own != layout:
+    source = dataset.schema.index_field.source
+    own = source.get("layout") if isinstance(source, Mapping) else None
+    if not isinstance(source, Mapping) or own != layout:
         came, advice = "It was not packed from annotated files.", "Unpack"
         if own:
             came = f"It was packed from files of layout {own!r}."
             advice = f"Take --as {own} (as_={own!r} in Python), or unpack"
         raise PackError(
-            f"{dataset.where} cannot be unpacked as {layout!r}: a set becomes files of its own layout alone. "
+            f"{dataset.where} cannot be unpacked as {layout!r}: a set becomes only files of its own layout. "
             f"{came} {advice} it as a table, without --as; other programs turn one layout into another."
         )
     options = dataset.manifest.options
@@ -114,11 +113,11 @@ def source_of(dataset: PackedFiles, layout: str, fields: tuple[str, ...]) -> Map
             f"that such files are about. {AS_TABLE}"
         )
     require(dataset, fields)
-    return found
+    return source
 
 
 def require(dataset: PackedFiles, fields: Iterable[str]) -> None:
-    """Fields that unpacking needs.
+    """Check that the set has the fields that unpacking needs.
 
     Raises:
         PackError: one was not packed.
@@ -131,7 +130,7 @@ def require(dataset: PackedFiles, fields: Iterable[str]) -> None:
 
 
 def samples_of(dataset: PackedFiles) -> Iterator[Unpacked]:
-    """All samples in their order."""
+    """Yield all samples in order."""
     for ids, part in in_windows(dataset):
         for sample in ids:
             record = dataset.record(sample)

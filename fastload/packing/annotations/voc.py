@@ -27,21 +27,21 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.suffixes import is_image
 
-# ---- Pascal VOC's XML as nested lists, and the objects that it has ----------------------------------
+# ---- Pascal VOC's XML as nested lists, and its objects ----------------------------------------------
 
-#: An element: its name, and its text or the elements in it. Attributes, where there are some, come third.
+#: An element: its name, and its text or the elements in it; attributes, if there are any, come third.
 Element = list[Any]
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _FLAGS = ("difficult", "truncated")
 _DEEPEST = 32
-_RETURN = {"\r": "&#13;"}  # XML reads a bare one as a line's end
+_RETURN = {"\r": "&#13;"}  # XML reads a bare one as the end of a line
 
 
 class VocObject(NamedTuple):
-    """What fields say of an object."""
+    """The values of an object's fields."""
 
     name: str
-    box: tuple[float, float, float, float]  # as the file has it
+    box: tuple[float, float, float, float]  # in the file's coordinates
     difficult: bool
     truncated: bool
 
@@ -55,8 +55,8 @@ class _Tree:
 
     @property
     def root(self) -> Element:
-        found: Element = self._top[1][0]
-        return found
+        root: Element = self._top[1][0]
+        return root
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) > _DEEPEST:
@@ -82,10 +82,10 @@ class _Tree:
 
 
 def parse_voc(data: bytes) -> Element:
-    """The ``annotation`` of a file; comments are not kept.
+    """Parse the ``annotation`` of a file, without comments.
 
     Raises:
-        ValueError: no XML, or not such a file's.
+        ValueError: it is not XML, or not VOC's.
     """
     tree = _Tree()
     parser = expat.ParserCreate()
@@ -96,8 +96,8 @@ def parse_voc(data: bytes) -> Element:
     parser.StartDoctypeDeclHandler = _refuse
     try:
         parser.Parse(data, True)
-    except (expat.ExpatError, LookupError) as error:  # the latter of encodings that nobody knows
-        raise ValueError(f"it is no XML: {error}") from None
+    except (expat.ExpatError, LookupError) as error:  # LookupError: unknown encodings
+        raise ValueError(f"it is not XML: {error}") from None
     if tree.root[0] != "annotation":
         raise ValueError(f"its first element is <{tree.root[0]}>; must be <annotation>")
     return tree.root
@@ -108,7 +108,7 @@ def _refuse(*_: Any) -> None:
 
 
 def objects_of(root: Element) -> list[Element]:
-    """The elements of objects, in their order."""
+    """Return the elements of objects, in order."""
     return [element for element in _elements(root) if element[0] == "object"]
 
 
@@ -117,19 +117,19 @@ def _elements(element: Element) -> list[Element]:
 
 
 def _child(element: Element, name: str) -> Element | None:
-    return next((one for one in _elements(element) if one[0] == name), None)
+    return next((child for child in _elements(element) if child[0] == name), None)
 
 
 def _text(element: Element | None, name: str) -> str | None:
-    found = None if element is None else _child(element, name)
-    return found[1].strip() if found is not None and isinstance(found[1], str) else None
+    child = None if element is None else _child(element, name)
+    return child[1].strip() if child is not None and isinstance(child[1], str) else None
 
 
 def object_of(element: Element) -> VocObject:
-    """What fields say of an object.
+    """Return the values of an object's fields.
 
     Raises:
-        ValueError: it has no name or no box, or one without area.
+        ValueError: it has no name or no box, or a box without area.
     """
     name = _text(element, "name")
     if not name:
@@ -162,13 +162,13 @@ def _flag(element: Element, name: str) -> bool:
 
 
 def _printed(number: float) -> str:
-    """A coordinate as text: the shortest that gives this float32 again."""
+    """Return a coordinate as text: the shortest that gives this float32 again."""
     text = str(np.float32(number))
     return text.removesuffix(".0")
 
 
 def _said(one: VocObject) -> dict[str, str]:
-    """The texts of what fields say of an object."""
+    """Return the texts of an object's fields."""
     corners = {corner: _printed(number) for corner, number in zip(_CORNERS, one.box, strict=True)}
     return {
         "name": one.name,
@@ -179,27 +179,27 @@ def _said(one: VocObject) -> dict[str, str]:
 
 
 def rest_of(root: Element, kept: Sequence[tuple[Element, VocObject]]) -> Element:
-    """The annotation without the objects that are not kept, and without what the fields say of the others:
-    where they give the very text, it is None."""
-    objects = {id(element): one for element, one in kept}
-    found: list[Element] = []
+    """Return the annotation without the objects that are not kept, and with None for each text of the others
+    that their fields give exactly."""
+    objects = {id(element): values for element, values in kept}
+    elements: list[Element] = []
     for element in _elements(root):
         if element[0] != "object":
-            found.append(element)
+            elements.append(element)
         elif id(element) in objects:
-            found.append(_changed(element, functools.partial(_forgotten, _said(objects[id(element)]))))
-    return [root[0], found, *root[2:]]
+            elements.append(_changed(element, functools.partial(_forgotten, _said(objects[id(element)]))))
+    return [root[0], elements, *root[2:]]
 
 
 def filled(rest: Element, objects: Sequence[VocObject]) -> Element:
-    """The annotation again, of what :func:`rest_of` left and of what the fields say."""
-    said = iter(map(_said, objects))
-    found: list[Element] = []
+    """Restore the annotation from what :func:`rest_of` left and the values of the fields."""
+    texts = iter(map(_said, objects))
+    elements: list[Element] = []
     for element in _elements(rest):
         if element[0] == "object":
-            element = _changed(element, functools.partial(_remembered, next(said)))
-        found.append(element)
-    return [rest[0], found, *rest[2:]]
+            element = _changed(element, functools.partial(_remembered, next(texts)))
+        elements.append(element)
+    return [rest[0], elements, *rest[2:]]
 
 
 def _forgotten(said: dict[str, str], name: str, text: str | None) -> str | None:
@@ -211,13 +211,13 @@ def _remembered(said: dict[str, str], name: str, text: str | None) -> str | None
 
 
 def _changed(element: Element, change: Callable[[str, str | None], str | None]) -> Element:
-    """An object with other texts of what fields say of it."""
+    """Return an object with changed texts of its fields."""
     inside = []
     for child in _elements(element):
         if child[0] == "bndbox":
             inner = [
-                [one[0], change(one[0], one[1]), *one[2:]] if _is_leaf(one, _CORNERS) else one
-                for one in _elements(child)
+                [leaf[0], change(leaf[0], leaf[1]), *leaf[2:]] if _is_leaf(leaf, _CORNERS) else leaf
+                for leaf in _elements(child)
             ]
             child = [child[0], inner, *child[2:]]
         elif _is_leaf(child, ("name", *_FLAGS)):
@@ -231,18 +231,18 @@ def _is_leaf(element: Element, names: Sequence[str]) -> bool:
 
 
 def to_xml(element: Element, depth: int = 0) -> str:
-    """As text, indented by tabs as VOC's own files."""
+    """Return an element as text, indented by tabs like VOC's own files."""
     attributes = "".join(
         f" {name}={quoteattr(value)}" for name, value in (element[2] if len(element) > 2 else {}).items()
     )
     tabs, name = "\t" * depth, element[0]
     if isinstance(element[1], str):
         return f"{tabs}<{name}{attributes}>{escape(element[1], _RETURN)}</{name}>\n"
-    inside = "".join(to_xml(one, depth + 1) for one in element[1])
+    inside = "".join(to_xml(child, depth + 1) for child in element[1])
     return f"{tabs}<{name}{attributes}>\n{inside}{tabs}</{name}>\n"
 
 
-# ---- Pascal VOC: pictures with an XML file each, lists of names, and masks of some ------------------
+# ---- Sets of Pascal VOC: pictures with an XML file each, lists of names, and masks of some ----------
 
 VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
@@ -257,7 +257,7 @@ _LISTS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class _Split:
-    """One list of names: of each its picture (empty: there is none)."""
+    """One list of names, each with its picture (empty: there is none)."""
 
     names: Paths
     pictures: Paths
@@ -265,8 +265,7 @@ class _Split:
 
 
 def voc_places(place: Path) -> list[Path]:
-    """The folders with ``Annotations`` that a place may mean: itself, or those in it, as VOC2007 and
-    VOC2012."""
+    """Return the folders with ``Annotations`` that a place may mean: itself, or VOC2007, VOC2012 in it."""
     if _has_xml(place / XML):
         return [place]
     below = [place / name for name in names_in(place) if YEAR.fullmatch(name)]
@@ -280,27 +279,27 @@ def _has_xml(folder: Path) -> bool:
 def voc_sets(
     place: Path, lists: Sequence[str] = (), limit: int | None = None, exif: str = "refuse"
 ) -> list[tuple[str, VocSamples]]:
-    """Split ("": there is one only) and samples of each.
+    """Return split ("": the only one) and samples of each.
 
     Args:
-        place: the folder with ``Annotations``; or one that has pictures and XML files itself.
-        lists: files of names, which become a split each; none: ``ImageSets/Main``'s train and val.
+        place: the folder with ``Annotations``, or one that has pictures and XML files itself.
+        lists: files of names, each of which becomes a split; none: ``ImageSets/Main``'s train and val.
 
     Raises:
-        PackError: no pictures, or lists that cannot be read.
+        PackError: there are no pictures, or lists cannot be read.
     """
     root = os.fsencode(place)
     folder = XML.encode() if is_dir(place / XML) else b""
     pictures = _pictures(place)
     names = _lists(place, folder, lists)
-    found = {split: _split(place, pictures, some) for split, some in names.items()}
-    classes = _classes(root, folder, found.values())
-    made: list[tuple[str, VocSamples]] = []
-    for split, one in found.items():
+    splits = {split: _split(place, pictures, some) for split, some in names.items()}
+    classes = _classes(root, folder, splits.values())
+    sets: list[tuple[str, VocSamples]] = []
+    for split, files in splits.items():
         source = {"layout": "voc", "folder": os.fsdecode(folder), "split": split}
-        schema = Schema((Field("image", Image(), source=source), *_fields(one.masks, classes)))
-        made.append((split if len(found) > 1 else "", VocSamples(root, folder, one, schema, limit, exif)))
-    return made
+        schema = Schema((Field("image", Image(), source=source), *_fields(files.masks, classes)))
+        sets.append((split if len(splits) > 1 else "", VocSamples(root, folder, files, schema, limit, exif)))
+    return sets
 
 
 class VocSamples(FileSamples):
@@ -325,21 +324,21 @@ class VocSamples(FileSamples):
         left_out: list[tuple[str, str]] = []
         for number, element in enumerate(objects_of(tree), 1):
             try:
-                one = object_of(element)
-                if one.name not in self._numbers:
-                    raise ValueError(f"{one.name!r} was no class when packing began")
-                kept.append((element, one))
+                values = object_of(element)
+                if values.name not in self._numbers:
+                    raise ValueError(f"{values.name!r} was no class when packing began")
+                kept.append((element, values))
             except ValueError as error:
                 left_out.append((f"object {number} of {printable(xml)}", str(error)))
         data = read_picture(os.path.join(self.root, picture))
         facts_of(data, self._exif)
-        objects = [one for _, one in kept]
+        objects = [values for _, values in kept]
         sample: dict[str, Any] = {
             "image": {"bytes": data, "path": os.fsdecode(picture)},
-            "boxes": [one.box for one in objects],
-            "labels": [self._numbers[one.name] for one in objects],
-            "difficult": [one.difficult for one in objects],
-            "truncated": [one.truncated for one in objects],
+            "boxes": [values.box for values in objects],
+            "labels": [self._numbers[values.name] for values in objects],
+            "difficult": [values.difficult for values in objects],
+            "truncated": [values.truncated for values in objects],
             "rest": rest_of(tree, kept),
         }
         for field in self._split.masks:
@@ -375,40 +374,40 @@ def _fields(masks: Iterable[str], classes: tuple[str, ...]) -> Iterator[Field]:
 
 
 def _pictures(place: Path) -> dict[bytes, bytes]:
-    """The path of each picture below the place, by its name without suffix."""
+    """Return the path of each picture below the place, by its name without suffix."""
     below = next((name for name in _PICTURES if is_dir(place / name)), "")
-    found: dict[bytes, bytes] = {}
+    paths: dict[bytes, bytes] = {}
     for name in sorted(os.listdir(os.fsencode(place / below))):
         stem, suffix = os.path.splitext(name)
         if is_image(suffix):
             path = os.path.join(os.fsencode(below), name)
-            if stem in found:
+            if stem in paths:
                 raise PackError(
-                    f"{printable(found[stem])} and {printable(path)} have one name, so nobody knows which "
-                    "the annotations are of. Remove or rename one."
+                    f"{printable(paths[stem])} and {printable(path)} have the same name, so it is unclear "
+                    "which the annotations are of. Remove or rename one."
                 )
-            found[stem] = path
-    if not found:
+            paths[stem] = path
+    if not paths:
         raise PackError(f"{place} has no images, neither itself nor in {', '.join(_PICTURES)}.")
-    return found
+    return paths
 
 
 def _lists(place: Path, folder: bytes, said: Sequence[str]) -> dict[str, list[bytes]]:
-    """Names by split."""
+    """Return names by split."""
     annotations = place / os.fsdecode(folder)
     if said:
         paths = [Path(path) if is_file(Path(path)) else place / path for path in said]
         return {path.stem: _names(path) for path in paths}
     main = place / "ImageSets" / "Main"
     for wanted in (_LISTS, ("trainval",)):
-        found = {name: _names(main / f"{name}.txt") for name in wanted if exists(main / f"{name}.txt")}
-        found = {
+        lists = {name: _names(main / f"{name}.txt") for name in wanted if exists(main / f"{name}.txt")}
+        lists = {
             name: names
-            for name, names in found.items()
+            for name, names in lists.items()
             if names and exists(annotations / f"{os.fsdecode(names[0])}.xml")
         }
-        if found:
-            return found
+        if lists:
+            return lists
     names = [os.fsencode(name[:-4]) for name in sorted(os.listdir(annotations)) if name.endswith(".xml")]
     if not names:
         raise PackError(f"{annotations} has no .xml files.")
@@ -416,29 +415,29 @@ def _lists(place: Path, folder: bytes, said: Sequence[str]) -> dict[str, list[by
 
 
 def _names(path: Path) -> list[bytes]:
-    """The first word of each line."""
+    """Return the first word of each line."""
     try:
         lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
         raise PackError(f"{path} cannot be read: {error}.") from None
-    found = [os.fsencode(line.split()[0]) for line in lines if line.strip()]
-    if not found:
+    names = [os.fsencode(line.split()[0]) for line in lines if line.strip()]
+    if not names:
         raise PackError(f"{path} has no names of pictures.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
 def _split(place: Path, pictures: Mapping[bytes, bytes], names: Sequence[bytes]) -> _Split:
     masks = []
     for field, folder in MASKS.items():
-        there = set(os.listdir(os.fsencode(place / folder))) if is_dir(place / folder) else set()
-        if there and all(name + b".png" in there for name in names):
+        existing = set(os.listdir(os.fsencode(place / folder))) if is_dir(place / folder) else set()
+        if existing and all(name + b".png" in existing for name in names):
             masks.append(field)
     return _Split(Paths(names), Paths(pictures.get(name, b"") for name in names), tuple(masks))
 
 
 def _classes(root: bytes, folder: bytes, splits: Iterable[_Split]) -> tuple[str, ...]:
-    """The names of all objects, in their order; VOC's own 20 where all are of these."""
-    found: set[str] = set()
+    """Return the names of all objects, sorted; VOC's own 20 if all are among these."""
+    classes: set[str] = set()
     for names in (split.names for split in splits):
         for number in range(len(names)):
             try:
@@ -449,24 +448,24 @@ def _classes(root: bytes, folder: bytes, splits: Iterable[_Split]) -> tuple[str,
                 continue
             for element in elements:
                 try:
-                    found.add(object_of(element).name)
+                    classes.add(object_of(element).name)
                 except ValueError:
-                    continue  # likewise
-    return VOC_CLASSES if found.issubset(VOC_CLASSES) else tuple(sorted(found))
+                    continue  # left out where the sample is made
+    return VOC_CLASSES if classes.issubset(VOC_CLASSES) else tuple(sorted(classes))
 
 
-# ---- Sets that were packed from Pascal VOC's files back to pictures, XML, masks and lists -----------
+# ---- Pascal VOC's sets as pictures, XML, masks and lists --------------------------------------------
 
 _NEEDED = ("boxes", "labels", "difficult", "truncated", "rest")
 
 
 def unpack_voc(dataset: PackedFiles, folder: Path) -> None:
-    """Write pictures, XML files that say the same, masks, and the list of names below ``folder``.
+    """Write pictures, XML files of equal content, masks, and the list of names below ``folder``.
 
     Raises:
-        PackError: the set was not packed from VOC's files, or not all of what they said.
-        FormatError: keys that are no safe paths.
-        ChecksumError: damaged records.
+        PackError: the set was not packed from VOC's files, or does not have all that they said.
+        FormatError: keys are not safe paths.
+        ChecksumError: records are damaged.
     """
     source = source_of(dataset, "voc", _NEEDED)
     labels = dataset.schema["labels"].kind

@@ -36,28 +36,27 @@ from fastload.shard.manifest import MAX_NUMBERED
 from fastload.shard.suffixes import is_image
 
 # ---- Ultralytics' ``data.yaml`` ---------------------------------------------------------------------
-# Where pictures are, and what the numbers in the label files mean.
 
 _SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
 class DataYaml:
-    """What a ``data.yaml`` says."""
+    """The contents of a ``data.yaml``: where pictures are, and what the numbers in label files mean."""
 
     splits: Mapping[str, tuple[Path, ...]]  # folders, and files that list pictures
     names: tuple[str, ...]
     root: Path
-    points: tuple[int, int] | None  # of each object: how many points, and numbers a point
+    points: tuple[int, int] | None  # per object: the number of points, and of numbers per point
     pairs: tuple[tuple[int, int], ...]  # points that change places in a mirror
 
 
 def read_data_yaml(path: Path) -> DataYaml:
-    """Read it.
+    """Read a ``data.yaml``.
 
     Raises:
-        LibraryMissing: there is no PyYAML.
-        PackError: it cannot be read, or does not say what it must; names what.
+        LibraryMissing: PyYAML is missing.
+        PackError: it cannot be read, or lacks a required value, which the message names.
     """
     need("yaml", f"YOLO's {path.name}")
     try:
@@ -85,44 +84,44 @@ def _parsed(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
-    except (LookupError, AttributeError) as error:  # as PyYAML raises for "!!int ''" and its like
+    except (LookupError, AttributeError) as error:  # PyYAML raises these for "!!int ''" and the like
         raise ValueError(f"a value is not what its tag says ({error})") from None
 
 
 def _root(path: Path, body: Mapping[str, Any]) -> Path:
-    said = body.get("path") or "."
-    if not isinstance(said, str):
-        raise ValueError(f"'path' must be a folder. Found: {said!r:.200}.")
-    return (path.parent / said).absolute()
+    folder = body.get("path") or "."
+    if not isinstance(folder, str):
+        raise ValueError(f"'path' must be a folder. Found: {folder!r:.200}.")
+    return (path.parent / folder).absolute()
 
 
 def _splits(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[Path, ...]]:
     root = _root(path, body)
     if "val" not in body and "validation" in body:
         body = {**body, "val": body["validation"]}
-    found = {}
+    splits = {}
     for split in _SPLITS:
         places = body.get(split) or []
         places = [places] if isinstance(places, str) else places
         if not isinstance(places, Sequence) or not all(isinstance(place, str) for place in places):
             raise ValueError(f"{split!r} must be a folder or a list of them. Found: {places!r:.200}.")
         if places:
-            found[split] = tuple(_existing(root, place, split) for place in places)
-    if not found:
+            splits[split] = tuple(_existing(root, place, split) for place in places)
+    if not splits:
         raise ValueError("it has none of 'train', 'val' and 'test'.")
-    return found
+    return splits
 
 
 def _existing(root: Path, place: str, split: str) -> Path:
-    found = root / place
-    if not exists(found) and place.startswith("../"):
-        found = root / place.removeprefix("../")  # as some exporters write it, and as Ultralytics reads it
-    if not exists(found):
+    path = root / place
+    if not exists(path) and place.startswith("../"):
+        path = root / place.removeprefix("../")  # written by some exporters, and read so by Ultralytics
+    if not exists(path):
         raise ValueError(
-            f"{split!r} is {place!r}, and {found} does not exist. 'path' counts from the folder of the file "
+            f"{split!r} is {place!r}, and {path} does not exist. 'path' counts from the folder of the file "
             "itself here."
         )
-    return found
+    return path
 
 
 def _names(body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -169,23 +168,22 @@ def _pairs(body: Mapping[str, Any], points: int) -> tuple[tuple[int, int], ...]:
 
 
 # ---- Pictures with a text file each, as Ultralytics reads them --------------------------------------
-# Boxes, outlines or points of objects.
 
-#: What a data.yaml is called where nobody says.
+#: The usual names of a data.yaml.
 YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
 _NAMES = ("labels/classes.txt", "classes.txt")  # LabelImg's
 _MOST, _LEAST = 1.01, -0.01  # of coordinates: Ultralytics' tolerance
 _KEY = re.compile(r"^(\w+)\s*:", re.MULTILINE)
-_BOX, _OUTLINE = 5, 7  # columns of a box; of the smallest outline
+_BOX, _OUTLINE = 5, 7  # columns of a box, and of the smallest outline
 
 
 @dataclass(frozen=True)
 class LabelRules:
-    """What the label files of a set may have.
+    """The rules for the label files of a set.
 
     Args:
-        classes: how many classes there are; None: nobody knows.
-        points: of each object, and numbers of each; None: it has none.
+        classes: the number of classes; None: unknown.
+        points: the number of points of an object, and of numbers per point; None: it has none.
     """
 
     classes: int | None
@@ -193,14 +191,14 @@ class LabelRules:
 
     @property
     def columns(self) -> str:
-        """How many columns a line may have, in words."""
+        """The number of columns that a line may have, in words."""
         if self.points is not None:
             return f"{_BOX + self.points[0] * self.points[1]} (class, cx cy w h, points)"
         return f"{_BOX} (class, cx cy w h), or class and x y of at least 3 points"
 
 
 class YoloObject(NamedTuple):
-    """One line; coordinates in parts of the picture."""
+    """One line of a label file; coordinates are parts of the picture's sides."""
 
     label: int
     box: tuple[float, float, float, float]  # cx, cy, w, h
@@ -210,49 +208,49 @@ class YoloObject(NamedTuple):
 
 @dataclass(frozen=True)
 class _Set:
-    """One split: where its pictures are."""
+    """The pictures of one split."""
 
     root: bytes
     pictures: Paths
     alone: Sequence[bytes]  # label files without a picture
-    folders: tuple[str, ...]  # of the pictures; (): they are listed
+    folders: tuple[str, ...]  # of the pictures; (): lists name them
 
 
 def yolo_sets(place: Path, limit: int | None = None, exif: str = "refuse") -> list[tuple[str, YoloSamples]]:
-    """Split ("": there is one only) and samples of each.
+    """Return split ("": the only one) and samples of each.
 
     Args:
         place: a ``data.yaml``, or a folder with ``images`` and ``labels``.
 
     Raises:
-        PackError: no pictures, or a ``data.yaml`` that does not say what it must.
+        PackError: there are no pictures, or a ``data.yaml`` lacks a required value.
     """
-    said = read_data_yaml(place) if is_file(place) else None
-    sets = _said_sets(said) if said is not None else _found_sets(place)
-    names = said.names if said is not None else _names_beside(place)
-    rules = LabelRules(len(names) or None, said.points if said is not None else None)
-    outlines = rules.points is None and any(_has_outlines(one) for one in sets.values())
+    data_yaml = read_data_yaml(place) if is_file(place) else None
+    sets = _said_sets(data_yaml) if data_yaml is not None else _found_sets(place)
+    names = data_yaml.names if data_yaml is not None else _names_beside(place)
+    rules = LabelRules(len(names) or None, data_yaml.points if data_yaml is not None else None)
+    outlines = rules.points is None and any(_has_outlines(files) for files in sets.values())
     fields = [Field("boxes", Boxes("cxcywh", relative=True))]
     fields.append(Field("labels", Labels(names), of="boxes"))
     if outlines:
         fields.append(Field("masks", Polygons("mixed"), of="boxes"))
-    if said is not None and said.points is not None:
-        kind = Keypoints(said.points[0], said.points[1] == 3, said.pairs)
+    if data_yaml is not None and data_yaml.points is not None:
+        kind = Keypoints(data_yaml.points[0], data_yaml.points[1] == 3, data_yaml.pairs)
         fields.append(Field("keypoints", kind, of="boxes"))
-    made: list[tuple[str, YoloSamples]] = []
-    for split, one in sets.items():
-        source = {"layout": "yolo", "split": split, "folders": list(one.folders)}
+    results: list[tuple[str, YoloSamples]] = []
+    for split, files in sets.items():
+        source = {"layout": "yolo", "split": split, "folders": list(files.folders)}
         schema = Schema((Field("image", Image(), source=source), *fields))
-        made.append((split if len(sets) > 1 else "", YoloSamples(one, schema, rules, limit, exif)))
-    return made
+        results.append((split if len(sets) > 1 else "", YoloSamples(files, schema, rules, limit, exif)))
+    return results
 
 
 class YoloSamples(FileSamples):
-    """Pictures with their label files; no such file: no objects."""
+    """Pictures with their label files; a picture without one has no objects."""
 
     def __init__(self, one: _Set, schema: Schema, rules: LabelRules, limit: int | None, exif: str) -> None:
-        found = len(one.pictures) + len(one.alone)
-        count = found if limit is None else min(found, limit)
+        total = len(one.pictures) + len(one.alone)
+        count = total if limit is None else min(total, limit)
         super().__init__(one.root, schema, count, {"yolo": exif})
         self._pictures, self._alone, self._rules, self._exif = one.pictures, one.alone, rules, exif
 
@@ -267,13 +265,13 @@ class YoloSamples(FileSamples):
         width, height = facts_of(data, self._exif)
         sample: dict[str, Any] = {
             "image": {"bytes": data, "path": os.fsdecode(picture)},
-            "boxes": [one.box for one in objects],
-            "labels": [one.label for one in objects],
-            "masks": [_outlines(one.outline, width, height) for one in objects],
+            "boxes": [entry.box for entry in objects],
+            "labels": [entry.label for entry in objects],
+            "masks": [_outlines(entry.outline, width, height) for entry in objects],
         }
         if self._rules.points is not None:
             shape = self._rules.points
-            sample["keypoints"] = [_placed(one.points, shape, width, height) for one in objects]
+            sample["keypoints"] = [_placed(entry.points, shape, width, height) for entry in objects]
         left_out = [(f"line {line} of {printable(path)}", reason) for line, reason in wrong]
         return PartialSample(sample, left_out) if left_out else sample
 
@@ -297,7 +295,7 @@ class YoloSamples(FileSamples):
 
 
 def parse_labels(text: str, rules: LabelRules) -> tuple[list[YoloObject], list[tuple[int, str]]]:
-    """The objects of a label file, and the lines that are none, with reasons."""
+    """Return the objects of a label file, and the lines that are invalid, with reasons."""
     objects: list[YoloObject] = []
     wrong: list[tuple[int, str]] = []
     seen: dict[tuple[float, ...], int] = {}
@@ -353,21 +351,21 @@ def _with_area(box: tuple[float, float, float, float]) -> tuple[float, float, fl
 
 
 def _around(outline: Sequence[float]) -> tuple[float, float, float, float]:
-    """The box around an outline's points."""
+    """Return the box around an outline's points."""
     xs, ys = outline[::2], outline[1::2]
     left, right, top, bottom = min(xs), max(xs), min(ys), max(ys)
     return (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
 
 
 def _outlines(outline: Sequence[float], width: int, height: int) -> list[list[float]]:
-    """An object's polygons in pixels: one, or none where only its box is known."""
+    """Return an object's polygons in pixels: one, or none if only its box is known."""
     if not outline:
         return []
     return [[number * (height if at % 2 else width) for at, number in enumerate(outline)]]
 
 
 def _placed(points: Sequence[float], shape: tuple[int, int], width: int, height: int) -> list[list[float]]:
-    """An object's points in pixels, with what else there is of each."""
+    """Return an object's points in pixels, with any further numbers of each."""
     size = shape[1]
     return [
         [points[at] * width, points[at + 1] * height, *points[at + 2 : at + size]]
@@ -381,7 +379,7 @@ def is_data_yaml(path: Path) -> bool:
         return False
     try:
         keys = set(_KEY.findall(read_text(path)))
-    except OSError as error:  # without it the classes would have no names
+    except OSError as error:  # without the file the classes would have no names
         raise unreadable(path, error) from error
     except ValueError:
         return False
@@ -397,7 +395,7 @@ def has_labels(place: Path) -> bool:
 
 
 def label_path(picture: bytes) -> bytes:
-    """Where a picture's labels are: ``labels`` in place of the last folder ``images``, ``.txt`` behind."""
+    """Return where a picture's labels are: the last folder ``images`` is ``labels``, the suffix ``.txt``."""
     stem = os.path.splitext(picture)[0]
     parts = stem.split(b"/")
     for at in range(len(parts) - 2, -1, -1):
@@ -418,8 +416,8 @@ def _found_sets(place: Path) -> dict[str, _Set]:
 
 
 def _set(root: bytes, places: Sequence[Path]) -> _Set:
-    """The pictures of folders and of files that list some, with the label files that have none."""
-    found: list[bytes] = []
+    """Return the pictures of folders and of lists, with the label files that have no picture."""
+    paths: list[bytes] = []
     alone: list[bytes] = []
     folders: list[str] = []
     for place in places:
@@ -427,15 +425,15 @@ def _set(root: bytes, places: Sequence[Path]) -> _Set:
             folder = os.path.relpath(os.fsencode(place), root)
             below = table_path(root, os.fsdecode(folder))
             pictures = list(pictures_below(root, b"" if below == b"." else below))
-            found += pictures
+            paths += pictures
             folders.append(os.fsdecode(below))
             alone += _without_pictures(root, below, {label_path(path) for path in pictures})
         else:
-            found += _listed(root, place)
-    if not found:
+            paths += _listed(root, place)
+    if not paths:
         raise PackError(f"{', '.join(map(str, places))}: there are no images.")
     all_folders = tuple(folders) if len(folders) == len(places) else ()
-    return _Set(root, Paths(dict.fromkeys(found)), alone, all_folders)
+    return _Set(root, Paths(dict.fromkeys(paths)), alone, all_folders)
 
 
 def _listed(root: bytes, place: Path) -> list[bytes]:
@@ -443,28 +441,28 @@ def _listed(root: bytes, place: Path) -> list[bytes]:
         lines = [line.strip() for line in read_text(place).splitlines()]
     except (OSError, ValueError) as error:
         raise PackError(f"{place} cannot be read: {error}.") from None
-    found = []
+    paths = []
     for line in lines:
         if line:
             path = place.parent / line if line.startswith("./") else Path(os.fsdecode(root), line)
-            found.append(table_path(root, str(path)))
-    wrong = next((path for path in found if not is_image(path)), None)
+            paths.append(table_path(root, str(path)))
+    wrong = next((path for path in paths if not is_image(path)), None)
     if wrong is not None:
-        raise PackError(f"{place} must list images, one a line. Found: {printable(wrong)!r:.80}.")
-    return found
+        raise PackError(f"{place} must list images, one per line. Found: {printable(wrong)!r:.80}.")
+    return paths
 
 
 def _without_pictures(root: bytes, below: bytes, known: set[bytes]) -> list[bytes]:
-    """Label files of a folder of pictures that no picture has, where they are in one of their own."""
+    """Return label files without a picture, if they lie in another folder than the pictures."""
     folder = os.path.dirname(label_path(os.path.join(below, b"x")))
     if folder == below:
         return []
-    found = []
+    paths = []
     for path, folders, names in walk(os.path.join(root, folder)):
         folders.sort()
         inside = os.path.relpath(path, root)
-        found += [os.path.join(inside, name) for name in sorted(names) if name.endswith(b".txt")]
-    return [path for path in found if path not in known and os.path.basename(path) != b"classes.txt"]
+        paths += [os.path.join(inside, name) for name in sorted(names) if name.endswith(b".txt")]
+    return [path for path in paths if path not in known and os.path.basename(path) != b"classes.txt"]
 
 
 def _names_beside(place: Path) -> tuple[str, ...]:
@@ -491,7 +489,7 @@ def _has_outlines(one: _Set) -> bool:
     return False
 
 
-# ---- Sets that were packed from YOLO's files back to pictures, label files and a ``data.yaml`` ------
+# ---- YOLO's sets as pictures, label files and a ``data.yaml`` ---------------------------------------
 
 _DIGITS = 17  # of a double
 
@@ -499,13 +497,13 @@ _DIGITS = 17  # of a double
 def unpack_yolo(dataset: PackedFiles, folder: Path) -> None:
     """Write pictures, labels and ``data.yaml`` below ``folder``.
 
-    Numbers are the shortest that packing makes the same values of: those that were packed, where these had no
+    Numbers are the shortest that packing turns into the same values: those that were packed, if they had no
     more digits than a float32 (boxes, points) or a double (outlines) keeps.
 
     Raises:
-        PackError: the set was not packed from YOLO's files, or not all of what they said.
-        FormatError: keys that are no safe paths.
-        ChecksumError: damaged records.
+        PackError: the set was not packed from YOLO's files, or does not have all that they said.
+        FormatError: keys are not safe paths.
+        ChecksumError: records are damaged.
     """
     source = source_of(dataset, "yolo", ("boxes", "labels"))
     root = os.fsencode(folder)
@@ -536,7 +534,7 @@ def _lines(sample: Unpacked, schema: Schema) -> Iterator[str]:
 
 
 def _short(number: Any) -> str:
-    """The shortest text of a float32."""
+    """Return the shortest text of a float32."""
     return str(np.float32(number)).removesuffix(".0")
 
 
@@ -551,7 +549,7 @@ def _points(points: Any, size: tuple[int, int]) -> Iterator[str]:
 
 
 def part_of(number: Any, side: int, stored: Callable[[float], Any]) -> str:
-    """The shortest text of the part of a side that was stored as so many pixels."""
+    """Return the shortest text of the part of a side that was stored as this many pixels."""
     part = float(number) / side
     for digits in range(1, _DIGITS):
         text = f"{part:.{digits}g}"
@@ -561,19 +559,19 @@ def part_of(number: Any, side: int, stored: Callable[[float], Any]) -> str:
 
 
 def _yaml(schema: Schema, split: str, places: list[str]) -> str:
-    """Texts are JSON's, which YAML takes as they are."""
-    said: dict[str, Any] = {"path": ".", split: places if len(places) > 1 else places[0]}
+    """Return a ``data.yaml``; its texts are JSON's, which YAML takes as they are."""
+    content: dict[str, Any] = {"path": ".", split: places if len(places) > 1 else places[0]}
     labels = schema["labels"].kind
     assert isinstance(labels, Labels)
     if "keypoints" in schema:
         kind = schema["keypoints"].kind
         assert isinstance(kind, Keypoints)
-        said["kpt_shape"] = [kind.points, 3 if kind.visibility else 2]
+        content["kpt_shape"] = [kind.points, 3 if kind.visibility else 2]
         if kind.pairs:
             mirror = list(range(kind.points))
             for one, other in kind.pairs:
                 mirror[one], mirror[other] = other, one
-            said["flip_idx"] = mirror
-    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
+            content["flip_idx"] = mirror
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
     names = [f"  {at}: {json.dumps(name, ensure_ascii=False)}" for at, name in enumerate(labels.classes)]
     return "\n".join([*lines, *(["names:", *names] if names else []), ""])
