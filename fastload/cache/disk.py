@@ -357,8 +357,8 @@ def inspect_tier(folder: Folder, name: str) -> CacheInfo:
 def _check_size(path: Path, found: int, made: int) -> None:
     if found != made:
         raise CacheError(
-            f"{path} has {found} bytes, it was made with {made}: somebody has cut it. Remove it with "
-            f"'fastload cache clear'."
+            f"{path} has {found} bytes, it was created with {made}: another program has changed it. "
+            f"Remove it with 'fastload cache clear'."
         )
 
 
@@ -408,7 +408,7 @@ class DiskUse:
                 held = human_bytes(tier.counts()["held_bytes"])
                 _log.warning(
                     "the disk tier %s cannot be written to (%s) and stays as it is, with %s: the rest is "
-                    "read from storage. Make room on the disk, or ask for less.",
+                    "read from storage. Free some space on the disk, or pass a smaller size.",
                     tier.path,
                     os.strerror(tier.write_error),
                     held,
@@ -504,7 +504,7 @@ class _Opening:
         except FileNotFoundError:
             return None
         except CacheError as error:
-            _log.warning("a disk tier is made anew: %s", error)
+            _log.warning("a disk tier is created again: %s", error)
             return None
 
     def _make(self, name: str, contents: Contents, wanted: int) -> str:

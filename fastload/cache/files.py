@@ -87,8 +87,8 @@ class PrivateFolder:
                 pass
             except OSError as error:
                 raise CacheError(
-                    f"{self.path} cannot be made: {error.strerror}. Give a folder in memory where you may "
-                    f"write: cache=<folder>, or FASTLOAD_CACHE_DIR."
+                    f"{self.path} cannot be created: {error.strerror}. Pass a writable folder in memory: "
+                    f"cache=<folder>, or FASTLOAD_CACHE_DIR."
                 ) from error
         self.fd = _open_folder(self.path)
 
@@ -167,7 +167,7 @@ def _check_root(root: Path) -> None:
         in_memory = _C.file_system(str(root))["in_memory"]
     except OSError as error:
         raise CacheError(
-            f"The node cache has no place: {error}. Give the folder of a memory file system (tmpfs): "
+            f"The node cache has no place: {error}. Pass the folder of a memory file system (tmpfs): "
             f"cache=<folder>, or FASTLOAD_CACHE_DIR."
         ) from error
     if not in_memory:
@@ -186,12 +186,12 @@ def _check_disk(root: Path, create: bool) -> None:
         raise
     except OSError as error:
         raise CacheError(
-            f"The disk tier has no place: {error}. Give a folder on a local disk where you may write: "
+            f"The disk tier has no place: {error}. Pass a writable folder on a local disk: "
             f'cache="<folder>:<size>".'
         ) from error
     if remote:
         raise CacheError(
-            f"{root} is on a network file system: a disk tier is one node's, on a disk of its own. Give a "
+            f"{root} is on a network file system: a disk tier belongs to one node. Pass a "
             f'folder on a local disk: cache="<folder>:<size>".'
         )
 
@@ -204,7 +204,7 @@ def _open_folder(path: Path) -> int:
     except OSError as error:
         raise CacheError(
             f"{path} is not a folder of yours ({error.strerror}): somebody else may have put it there. "
-            f"Have it removed, or give another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
+            f"Have it removed, or pass another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
         ) from error
     found = os.fstat(descriptor)
     problem = ""
@@ -215,7 +215,7 @@ def _open_folder(path: Path) -> int:
     if problem:
         os.close(descriptor)
         raise CacheError(
-            f"{path} {problem}: what lies there is not trusted. Remove it, or have it removed, or give "
+            f"{path} {problem}: its contents are not trusted. Remove it, have it removed, or pass "
             f"another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
         )
     return descriptor
@@ -283,7 +283,7 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
         descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
-            raise CacheError(f"No file can be made in {folder.path}: {error.strerror}.") from error
+            raise CacheError(f"No file can be created in {folder.path}: {error.strerror}.") from error
         temporary = f"{TEMPORARY}{os.getpid()}-{name}"
         descriptor = os.open(
             temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd
@@ -435,8 +435,8 @@ def _check_free(folder: Folder, size: int) -> None:
     if found.f_blocks > 0 and free < size:  # 0 blocks: no limit
         raise CacheError(
             f"A cache of {size} bytes does not fit into {folder.path}: {free} bytes of "
-            f"{found.f_blocks * found.f_frsize} are free there. Give the file system more (containers: "
-            f"--shm-size), a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
+            f"{found.f_blocks * found.f_frsize} are free there. Enlarge the file system (containers: "
+            f"--shm-size), or pass a smaller size or another folder in memory: cache=<size>, cache=<folder>."
         )
 
 
@@ -457,8 +457,8 @@ def _reserve(folder: Folder, descriptor: int, size: int, end: int) -> None:
             os.posix_fallocate(descriptor, begin, min(_STEP, end - begin))
         except OSError as error:
             raise CacheError(
-                f"A cache of {size} bytes cannot be had in {folder.path}: {error.strerror} after {begin} "
-                f"bytes. Give it a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
+                f"A cache of {size} bytes cannot be reserved in {folder.path}: {error.strerror} after "
+                f"{begin} bytes. Pass a smaller size or another folder: cache=<size>, cache=<folder>."
             ) from error
 
 

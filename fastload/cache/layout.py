@@ -314,8 +314,8 @@ def check_sizes(header: np.void, path: Path, folder: int) -> None:
             raise CacheError(f"{each} is not there. Remove the rest with 'fastload cache clear'.") from None
         if size != end - begin:
             raise CacheError(
-                f"{each} has {size} bytes, it was made with {end - begin}: somebody has cut it. Remove it "
-                f"with 'fastload cache clear'."
+                f"{each} has {size} bytes, it was created with {end - begin}: another program has changed "
+                f"it. Remove it with 'fastload cache clear'."
             )
 
 

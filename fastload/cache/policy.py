@@ -66,7 +66,7 @@ def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
         available,
         f"the file system of {folder} ({human_bytes(size)} in all)",
         "Make it larger (docker run --shm-size=..., in Kubernetes an emptyDir with medium: Memory, elsewhere "
-        "mount -o remount,size=...), or give another folder in memory",
+        "mount -o remount,size=...), or pass another folder in memory",
     )
 
 
