@@ -327,13 +327,9 @@ def _places(dataset: Any, members: list[Any]) -> Ids:
 
 def _indices(subset: Subset[Any], count: int) -> Ids:
     """Return a Subset's indices, from 0 to ``count`` - 1; negative ones count from the end, as in lists."""
-    indices_of_subset: Any = subset.indices
-    is_range = isinstance(indices_of_subset, range)
-    listed = (
-        np.arange(indices_of_subset.start, indices_of_subset.stop, indices_of_subset.step)
-        if is_range
-        else np.asarray(indices_of_subset)
-    )
+    source: Any = subset.indices
+    is_range = isinstance(source, range)
+    listed = np.arange(source.start, source.stop, source.step) if is_range else np.asarray(source)
     if listed.size and (listed.dtype.kind not in "iu" or listed.ndim != 1):
         raise TypeError(
             "The indices of a Subset must be a list of integers. Found: "

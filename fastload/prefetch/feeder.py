@@ -261,7 +261,7 @@ class Feeder:
                 break
 
     def _is_much(self, taken: int) -> bool:
-        """Return whether another batch like the largest exceeds the bound, not counting the first ``taken``."""
+        """Return whether another batch like the largest exceeds the bound, without the first ``taken``."""
         if not self._ahead_bytes or len(self._queue) - taken < self._floor:
             return False
         sizes = [pending.slot.layout.nbytes for pending in islice(self._queue, taken, None)]
