@@ -128,7 +128,7 @@ def decide(parts: Sequence[Candidate], setting: CacheSetting, room: Room) -> lis
         names = ", ".join(part.name for part in parts)
         raise CacheError(
             room.lacking(wanted, f"{setting} for {names} ({human_bytes(total)})")
-            + f'; or ask for less (cache="{_round_down(room.free)}"), or pass cache="off".'
+            + f'; or pass a smaller size (cache="{_round_down(room.free)}"), or pass cache="off".'
         )
     limit = min(wanted, room.to_spare if most is None else room.free)
     if limit == 0:
@@ -171,7 +171,7 @@ def _auto(part: Candidate, room: Room, local: int, share: float) -> Decision:
     size, free = human_bytes(part.need), human_bytes(room.available)
     if part.tier == ENCODED_TIER:
         if part.in_memory:
-            return Decision(0, f"no cache: the shards ({size}) lie in memory already", "memory")
+            return Decision(0, f"no cache: the shards ({size}) are in memory already", "memory")
         if not part.remote and local <= PAGE_CACHE_SHARE * room.available:
             return Decision(
                 0,
@@ -247,7 +247,7 @@ def _why_stale(info: CacheInfo) -> str:
     except (FastloadError, OSError):
         # A folder that cannot be examined may exist: only what is surely gone is stale.
         gone = _is_gone(info.source / "dataset.json")
-        return f"{info.source} is not there any more" if gone else ""
+        return f"{info.source} no longer exists" if gone else ""
     return "" if found == info.dataset_id else f"{info.source} holds another dataset now"
 
 

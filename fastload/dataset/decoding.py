@@ -81,7 +81,7 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
     except LimitError:
         raise
     except UnidentifiedImageError as error:  # its message is an address in memory
-        raise DecodeError("Pillow: no picture that it can open, or one damaged at its beginning") from error
+        raise DecodeError("Pillow cannot identify the picture, or its beginning is damaged") from error
     except Exception as error:  # Pillow raises SyntaxError, struct.error, OSError and others on bad files
         raise DecodeError(f"Pillow: {pillow_words(error)}") from error
 

@@ -278,7 +278,7 @@ class MixedDataset(MixedFiles, _Pictures[SampleT]):
             for name in ("transform", "target_transform"):
                 if getattr(part, name, None) is not None:
                     raise ValueError(
-                        f"{part!r} has a {name} of its own, which a mix does not apply. Pass {name}= to mix."
+                        f"{part!r} has its own {name}, which a mix does not apply. Pass {name}= to mix."
                     )
         self.transform = transform
         self.target_transform = target_transform

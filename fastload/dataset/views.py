@@ -146,7 +146,7 @@ def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None)
         return opened
     if storage_options:
         raise ValueError(
-            "storage_options are for a URL as the dataset; give an open one its own: PackedDataset(URL, "
+            "storage_options are for a URL as the dataset; pass an open one its own: PackedDataset(URL, "
             f"storage_options=...). Found: {_name(dataset)}."
         )
     if isinstance(dataset, (list, tuple)):
@@ -238,7 +238,7 @@ def check_unchanged(dataset: Any, transforms: Sequence[Any]) -> None:
     if isinstance(dataset, _View) and not np.array_equal(*dataset.now_and_then()):
         raise StateError(
             f"The samples of {dataset!r} were changed after the DataLoader was made. Make a new DataLoader. "
-            "(A sampler= may give other places every epoch.)"
+            "(To choose other samples every epoch, use sampler=.)"
         )
 
 
@@ -282,7 +282,7 @@ def _obstacle(dataset: Any) -> str:
             inner = [dataset.dataset] if isinstance(dataset, Subset) else dataset.datasets
             return next(filter(None, map(_obstacle, inner)), "")
     if _holds_packed(dataset):
-        return f"{_name(dataset)} has code of its own"
+        return f"{_name(dataset)} has its own code"
     return f"{_name(dataset)} is not packed"
 
 

@@ -172,7 +172,7 @@ class Policy:
             self._calm = 0
             self._lowered, self._doubt = self.setting, DOUBT
             self.setting = Setting(threads, depth)
-        return f"less does as well: {spare:.1f} of the threads had nothing to do"
+        return f"less does as well: {spare:.1f} of the threads were idle"
 
 
 class Autotuner:

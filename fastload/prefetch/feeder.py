@@ -305,8 +305,8 @@ class Feeder:
                 return
             self._lost.update(paths)
             _log.warning(
-                "files were cut while they were in use, or their disk fails: %s. What is gone is read from "
-                "the shards; without entry points decoding is slower. Restore the files, and begin again.",
+                "files were truncated while in use, or their disk fails: %s. Lost data is read from "
+                "the shards; without entry points decoding is slower. Restore the files and restart.",
                 ", ".join(paths),
             )
 

@@ -40,7 +40,7 @@ _SAS = ("sas_token", "sas_key")  # with or without "azure_storage_", as in obsto
 _KEYS = ("account_key", "access_key", "master_key")
 _ADVICE = {
     "PermissionDeniedError": " These credentials do not permit that, or there is no such bucket.",
-    "UnauthenticatedError": " Look at the credentials in storage_options and in the environment.",
+    "UnauthenticatedError": " Check the credentials in storage_options and in the environment.",
 }
 _used_in: set[int] = set()  # ids of processes
 Result = TypeVar("Result")

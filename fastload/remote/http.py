@@ -89,7 +89,7 @@ class HttpStore:
         """See :class:`~fastload.remote.store.Store`."""
         with self._lock.held():
             if self._made is None:
-                check_reach(str(self.root), str(self.root), "Look at the URL.")
+                check_reach(str(self.root), str(self.root), "Check the URL.")
                 self._made = _C.RemoteStore(
                     str(self.root),
                     str(self.root),

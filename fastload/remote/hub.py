@@ -94,7 +94,7 @@ class HubStore:
         """
         with self._lock.held():
             if not self._commit:
-                check_reach(self._endpoint, str(self.root), "Look at HF_ENDPOINT, or at the network.")
+                check_reach(self._endpoint, str(self.root), "Check HF_ENDPOINT and the network.")
                 api = huggingface_hub.HfApi(self._endpoint, token=self._token)
                 ask = partial(api.dataset_info, self._repo, revision=self._revision or None)
                 self._commit = str(self._ask("opened", "", ask).sha)
@@ -179,7 +179,7 @@ class HubStore:
         ask = partial(huggingface_hub.get_hf_file_metadata, url, token=self._token)
         facts = self._ask("read", path, ask)
         if facts.size is None:
-            raise RemoteError(f"{self.root / path} cannot be read: the Hub does not say how long it is.")
+            raise RemoteError(f"{self.root / path} cannot be read: the Hub does not report its size.")
         self.core().set_urls({path: facts.location})
         self._found[path] = Facts(int(facts.size), str(facts.etag or ""))
 

@@ -36,7 +36,7 @@ def url_of(given: Any) -> Location | None:
     text = given if isinstance(given, str) else getattr(given, "as_posix", str)()
     if _CUT_URL.match(text):
         raise LocationError(
-            f"A URL has two slashes behind its scheme; pathlib.Path takes one away. Found: {text!r}. Pass "
+            f"A URL has two slashes after its scheme; pathlib.Path removes one. Found: {text!r}. Pass "
             "the URL as a string."
         )
     return None

@@ -57,7 +57,7 @@ class BucketSampler(KeyedSampler):
         self.sizes = tuple((int(height), int(width)) for height, width in sizes)
         self.shuffle = shuffle
         if not 0 < len(self.sizes) <= _MOST_BUCKETS or min(map(min, self.sizes)) < 1:
-            raise ValueError(f"sizes must be some (height, width), 1 or more each. Found: {list(sizes)}.")
+            raise ValueError(f"sizes must be one or more (height, width), each >= 1. Found: {list(sizes)}.")
         known = _sizes_of(pictures)
         bad = np.flatnonzero((known < 1).any(1))
         if len(bad):

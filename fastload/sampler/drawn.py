@@ -238,8 +238,8 @@ class _Draws:
         found = self.reached(epoch, _MOST)
         if found == _MOST:
             raise ValueError(
-                f"The sampler drew {_MOST} times in one epoch and has not come to an end. What was asked "
-                "for here needs a finite epoch: end it (itertools.islice), and iterate again for the next."
+                f"The sampler drew {_MOST} times in one epoch and has not come to an end. This call "
+                "needs a finite epoch: end it (itertools.islice), and iterate again for the next."
             )
         return found
 
@@ -267,7 +267,7 @@ class _Draws:
         except TypeError:
             wrong = next(i for i in listed if _is_no_integer(i))
             raise TypeError(
-                f"A sampler must give sample ids, integers from 0 to {self._n - 1}. Found: {wrong!r}, of "
+                f"A sampler must yield sample ids, integers from 0 to {self._n - 1}. Found: {wrong!r}, of "
                 f"type {type(wrong).__name__}."
             ) from None
         if len(ids) and (ids.min() < 0 or ids.max() >= self._n):

@@ -111,7 +111,7 @@ class _Check:
     def end(self) -> None:
         if self._values != self._count:
             raise ValueError(
-                f"Field {self._field.name!r} must have {self._count} values, one a sample. "
+                f"Field {self._field.name!r} must have {self._count} values, one per sample. "
                 f"Found: {self._values}."
             )
         if self._said != self._bytes:

@@ -89,7 +89,7 @@ def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
             _warned.add(path)
             warnings.warn(
                 f"{error} The entry points are left out: pixels are the same, decoding takes longer. "
-                f"'fastload index {folder} --entries' makes them anew.",
+                f"'fastload index {folder} --entries' makes them again.",
                 stacklevel=4,
             )
         return None
@@ -209,7 +209,7 @@ class PackedFiles:
         if self.id != packed_as and packed_as not in self.manifest.same_as:
             raise FormatError(
                 f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
-                "it was packed anew. Open it anew, too."
+                "it was packed again. Open it again."
             )
 
     def __len__(self) -> int:

@@ -427,19 +427,19 @@ def _path(value: Any) -> str:
 def _missing(folder: Path) -> str:
     """Return why ``folder`` has no manifest, and what to do."""
     if is_file(folder):
-        return "it is a file. Give the folder that 'fastload pack' made."
+        return "it is a file. Pass the folder that 'fastload pack' made."
     if not is_dir(folder):
         return f"there is no such folder. Make it with 'fastload pack SOURCE {folder}'."
     packed = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST_NAME}"))
     if packed:
         return (
             f"it has no {MANIFEST_NAME}, but folders in it are packed datasets ({', '.join(packed[:5])}"
-            f"{', ...' if len(packed) > 5 else ''}). Give one of them: {str(folder / packed[0])!r}."
+            f"{', ...' if len(packed) > 5 else ''}). Pass one of them: {str(folder / packed[0])!r}."
         )
     if _has_images(folder):
         return (
             f"it is a folder of images, and has no {MANIFEST_NAME}. Pack it into another folder, with "
-            f"'fastload pack {folder} OUTPUT', and give OUTPUT."
+            f"'fastload pack {folder} OUTPUT', and pass OUTPUT."
         )
     return (
         f"it has no {MANIFEST_NAME}. Make one with 'fastload pack SOURCE {folder}'; an interrupted pack goes "

@@ -219,7 +219,7 @@ def _manifest_bytes(place: Location, store: Store) -> bytes:
         return store.get(place.path, most=MAX_BYTES)
     except ObjectMissing as error:
         raise FormatError(
-            f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Look at the URL; it must be "
+            f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Check the URL; it must be "
             "that of the folder that 'fastload pack' made, copied there as it is."
         ) from error
 

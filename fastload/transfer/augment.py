@@ -226,7 +226,7 @@ def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
         if isinstance(part, RandomErasing) and isinstance(part.value, str) and dtype == "uint8":
             raise ValueError("RandomErasing with noise needs float images: add Normalize to the transform.")
     if sum(isinstance(part, RandomErasing) for part in parts) > 1:
-        raise ValueError("RandomErasing can be there once: two would draw the same rectangles.")
+        raise ValueError("RandomErasing can occur only once: two would draw the same rectangles.")
 
 
 class Augmenter:

@@ -112,7 +112,7 @@ def test_what_is_no_packed_folder_is_told_from_one(dataset: PackedDataset, open_
         open_it(parent / "pictures")
     with pytest.raises(FormatError, match=r"nowhere is not a packed dataset: there is no such folder. Make"):
         open_it(parent / "nowhere")
-    with pytest.raises(FormatError, match=r"index.fli is not a packed dataset: it is a file. Give the"):
+    with pytest.raises(FormatError, match=r"index.fli is not a packed dataset: it is a file. Pass the"):
         open_it(dataset.folder / "index.fli")
     with pytest.raises(FormatError, match=r"index.fli/x is not a packed dataset: there is no such folder"):
         open_it(dataset.folder / "index.fli" / "x")
