@@ -104,7 +104,7 @@ def test_the_manifests_path_stands_for_its_folder(dataset: PackedDataset) -> Non
 def test_what_is_no_packed_folder_is_told_from_one(dataset: PackedDataset, open_it: Any) -> None:
     parent = dataset.folder.parent
     with pytest.raises(
-        FormatError, match=rf"folders in it are packed datasets \(set\). Give .*'{parent}/set'"
+        FormatError, match=rf"folders in it are packed datasets \(set\). Pass .*'{parent}/set'"
     ):
         open_it(parent)
     (parent / "pictures").mkdir()
