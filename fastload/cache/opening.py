@@ -493,9 +493,9 @@ def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
     return HEADER_BYTES + LIVE_BYTES + pages + data + padding(data)
 
 
-# ---- Copies of index.fli and entries.fli in the cache, so that no decode waits for a page of them ----
-# One process per node copies, under a claim that the kernel releases when it dies; the others check now and
-# then whether the copy is there, and make it if nobody does. Until then they use the file itself.
+# ---- Copies of index.fli and entries.fli in the cache ----
+# No decode waits for a page of a copy. One process per node copies, under a claim that the kernel releases when
+# it dies; the others check now and then, and copy if nobody does. Until then they use the file itself.
 
 _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5

@@ -88,7 +88,7 @@ def _place_for_core(field: FieldLayout, place: Place) -> Any:
     return place.begin, place.stride
 
 
-# ---- How much is read ahead of decoding, and how much of the set may stay in the page cache ----
+# ---- Reading ahead, and the share of the page cache ----
 
 _BUFFERS = 64 << 20  # bytes: some 500 records of 110 KB, enough for a disk's best queue depth
 _BUFFER_SHARE = 8  # of the available memory, at most 1 / this

@@ -130,7 +130,7 @@ def _text(field: Field, data: bytes) -> bytes:
     return b"" if isinstance(field.kind, Text) and field.kind.null and data == NO_TEXT else data
 
 
-# ---- The file through which libhdf5 writes a shard, as it does not survive a failing write ----
+# ---- A file that shields libhdf5 from failing writes ----
 # When a write fails, libhdf5 (seen with 2.0) keeps the bytes, retries when the file is closed, fails again,
 # and crashes the process with SIGSEGV in one case of three, at once or later. So it never learns of a
 # failure: the first one is kept here, for the caller to raise, and later writes are kept in memory, so that
@@ -229,7 +229,7 @@ class WrittenFile:
         return size
 
 
-# ---- The heap with the bytes of variable-length rows (HDF5 File Format Specification 3.0, III.E, IV.A) ----
+# ---- The heap of variable-length rows (HDF5 File Format Specification 3.0, III.E, IV.A) ----
 # A row is stored as a 16-byte reference: length (u32), address of a global heap collection (u64), object
 # number in it (u32). A collection is ``GCOL``, version 1, its size (u64), then objects: number (u16),
 # reference count (u16), 4 reserved bytes, size (u64), and the data padded to 8 bytes.

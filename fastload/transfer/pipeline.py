@@ -24,7 +24,7 @@ from fastload.prefetch.slots import Slot, SlotPool, fields_in, in_steps
 from fastload.sample.layout import BatchLayout
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu
 
-# ---- The ring: pinned memory of exactly the planned size, cut into slots with one state each ----
+# ---- The ring of slots in pinned memory ----
 # torch's pinned allocator is not used here: it rounds every block up to a power of two, which for 256
 # pictures of 224x224 is 64 MiB instead of 36.75. The ring is one anonymous mapping, registered with the
 # driver (cudaHostRegister) and known to nobody else, so the only copies from it are the ones that the
@@ -501,7 +501,7 @@ class Pipeline:
         self._slots.clear()
 
 
-# ---- Host slots of batches that differ in size, in memory of torch's pinned pool ----
+# ---- Pooled slots for batches that differ in size ----
 # A ring would need a slot's size in advance, and the bound for a set's longest text may be a hundred times
 # the size of an actual batch.
 
