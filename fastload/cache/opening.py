@@ -494,8 +494,8 @@ def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
 
 
 # ---- Copies of index.fli and entries.fli in the cache ----
-# No decode waits for a page of a copy. One process per node copies, under a claim that the kernel releases when
-# it dies; the others check now and then, and copy if nobody does. Until then they use the file itself.
+# No decode waits for a page of a copy. One process per node copies, under a claim that the kernel releases
+# when it dies; the others check now and then, and copy if nobody does. Until then they use the file itself.
 
 _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5
