@@ -1,4 +1,4 @@
-"""Disk tiers, from ``cache="/nvme/fastload:800GB"`` to their files: laid out, made, attached to."""
+"""Disk tiers, from ``cache="/nvme/fastload:800GB"`` to their files: layout, creation, attaching."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ from fastload.machine.paths import read_at, write_at
 from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 
-# ---- What lies where in the files of a disk tier ----------------------------------------------------
-# The layout is normative in FORMAT.md.
+# ---- Layout of a disk tier's files (normative in FORMAT.md) ----
 
 MAGIC = b"FLTIER01"
 VERSION = (1, 0)
@@ -50,7 +49,7 @@ CLASSES_OFFSET = 8192
 LIVE_BYTES = 4096
 PAGE = 4096
 MOST_RECORDS = 2**31 - 3
-_STEP = 8  # a class is 1 / this larger than the one before
+_STEP = 8  # each class is 1 / this larger than the one before
 
 TIER_HEADER = np.dtype(
     [
@@ -62,10 +61,10 @@ TIER_HEADER = np.dtype(
         ("data_size", "<u8"),  # of the file with the slots
         ("num_records", "<u8"),
         ("num_slots", "<u8"),
-        ("places_offset", "<u8"),  # num_records u32: the record's slot + 1, 0: none
-        ("slots_offset", "<u8"),  # num_slots u32: the record's id + 1, or what tier_layout.h says
+        ("places_offset", "<u8"),  # num_records u32: the record's slot + 1; 0: none
+        ("slots_offset", "<u8"),  # num_slots u32: the record's id + 1, or a value of tier_layout.h
         ("set_bytes", "<u8"),
-        ("limit", "<u8"),  # bytes that it was allowed
+        ("limit", "<u8"),  # bytes allowed
         ("created", "<u8"),  # seconds since 1970
         ("index_digest", "<u4"),
         ("num_classes", "<u4"),
@@ -85,7 +84,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def _grid(longest: int) -> Numbers:
-    """Bytes of slots of each class, ascending, up to the longest record's."""
+    """Return the slot sizes of the classes, ascending, up to the longest record's, in bytes."""
     sizes = [PAGE]
     while sizes[-1] < longest:
         sizes.append(max(sizes[-1] + PAGE, -(-(sizes[-1] + sizes[-1] // _STEP) // PAGE) * PAGE))
@@ -100,7 +99,7 @@ class SlotPlan:
         sizes: bytes of a slot of each class, (k,), ascending.
         wanted: records of the set in each class, (k,).
         slots: slots of each class, (k,); none has 0.
-        limit: bytes that were allowed.
+        limit: bytes allowed.
     """
 
     sizes: Numbers
@@ -116,7 +115,7 @@ class SlotPlan:
 
     @property
     def slots_offset(self) -> int:
-        """Where the slots' words begin in the table."""
+        """The slots' words' offset in the table."""
         return HEADER_BYTES + LIVE_BYTES + _pages(4 * self.num_records)
 
     @property
@@ -126,11 +125,11 @@ class SlotPlan:
 
     @property
     def share(self) -> float:
-        """Of the set's records that have a slot."""
+        """The share of the set's records that have a slot."""
         return float(self.slots.sum() / max(1, self.num_records))
 
     def header(self, contents: Contents) -> bytes:
-        """The first 16384 bytes of the table."""
+        """Return the first 16384 bytes of the table."""
         source = os.fsencode(contents.source)[: CLASSES_OFFSET - TIER_HEADER.itemsize]
         header = np.zeros((), TIER_HEADER)
         header["magic"] = MAGIC
@@ -161,13 +160,13 @@ def _pages(size: int) -> int:
 
 
 def plan_slots(contents: Contents, limit: int) -> SlotPlan:
-    """Slots for a share of the set, the same of each class of lengths.
+    """Plan slots for a share of the set, equal for all classes of lengths.
 
     Args:
         limit: bytes of both files.
 
     Raises:
-        NoRoom: for a single record.
+        NoRoom: not even one record fits.
         CacheError: the set has more records than a tier can have.
     """
     lengths = contents.lengths
@@ -181,7 +180,7 @@ def plan_slots(contents: Contents, limit: int) -> SlotPlan:
     total = int((grid * wanted).sum())
     slots = wanted if total <= capacity else wanted * max(0, capacity) // total
     left = capacity - int((grid * slots).sum())
-    for number in np.flatnonzero(slots == 0):  # a rare length still has one, where that fits
+    for number in np.flatnonzero(slots == 0):  # a rare length still gets one, if that fits
         if grid[number] <= left:
             slots[number] = 1
             left -= int(grid[number])
@@ -195,28 +194,28 @@ def plan_slots(contents: Contents, limit: int) -> SlotPlan:
 
 
 def whole_bytes(lengths: npt.NDArray[np.uint32]) -> int:
-    """Bytes of the files of a tier that has room for all records."""
+    """Return the size in bytes of a tier's files with room for all records."""
     grid = _grid(int(lengths.max(initial=1)))
     wanted = np.bincount(np.searchsorted(grid, lengths), minlength=len(grid))
     return HEADER_BYTES + LIVE_BYTES + 2 * _pages(4 * len(lengths)) + int((grid * wanted).sum())
 
 
 def expected_hits(share: float, node_share: float = 1.0) -> float:
-    """The share of an epoch that a tier for a share of the set has, under another random order each epoch.
+    """Return the share of an epoch that a tier for a share of the set hits, in a new random order each time.
 
-    A node that reads all of every epoch has what was there when the epoch began: the share, whatever is
-    dropped. One that reads a random part p of each epoch needs a record again after k epochs with the
-    probability p (1 - p)**(k - 1). Who drops what is needed last keeps those with the least k, each for k
-    epochs, until the tier is full.
+    A node that reads all of every epoch hits what was there when the epoch began: the share, whatever is
+    dropped. One that reads a random part p of each epoch next needs a record after k epochs with probability
+    p (1 - p)**(k - 1). Dropping what is needed last keeps the records with the least k, each for k epochs,
+    until the tier is full.
 
     Args:
-        share: of the set's records that have room, >= 0.
-        node_share: p: of each epoch that this node reads, in (0, 1].
+        share: the part of the set's records that have room, >= 0.
+        node_share: p, the part of each epoch that this node reads, in (0, 1].
     """
     held = hits = 0.0
     for k in range(1, 10_000):
         chance = node_share * (1 - node_share) ** (k - 1)
-        kept = node_share * k * chance  # of the set's records, at any time
+        kept = node_share * k * chance  # share of the set's records, at any time
         part = 1.0 if held + kept <= share else (share - held) / kept
         held, hits = held + part * kept, hits + part * chance
         if part < 1 or chance < 1e-9:
@@ -225,10 +224,10 @@ def expected_hits(share: float, node_share: float = 1.0) -> float:
 
 
 def read_header(head: bytes, path: Path) -> np.void:
-    """The header of a table; ``head``: its first 16384 bytes.
+    """Read the header of a table; ``head``: its first 16384 bytes.
 
     Raises:
-        CacheError: it is none.
+        CacheError: it is not one.
     """
     if (
         len(head) < HEADER_BYTES
@@ -240,21 +239,19 @@ def read_header(head: bytes, path: Path) -> np.void:
     return header
 
 
-# ---- The files of a disk tier -----------------------------------------------------------------------
-# Made, attached to, looked at.
-#
-# A table has its name when it is complete, and the file of its slots is there before. Whoever uses them
-# holds a shared ``flock`` on the table; who attaches holds the folder's creation lock, so that the first
-# one to come knows that it is alone, and puts in order what others that were killed have left.
+# ---- The files of a disk tier ----
+# A table gets its name when it is complete; the file of its slots exists before. Whoever uses them holds a
+# shared ``flock`` on the table; whoever attaches holds the folder's creation lock, so that the first one
+# knows that it is alone, and repairs what killed processes have left.
 
-_ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
+_ATTACH_SECONDS = 10.0  # for a lock that is held only briefly
 
 
 def attach_tier(folder: Folder, name: str) -> _C.DiskTier:
     """Attach to a tier. The caller holds the folder's creation lock.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
         CacheError: it is not this user's, or not valid.
     """
     path = folder.path / name
@@ -267,7 +264,7 @@ def attach_tier(folder: Folder, name: str) -> _C.DiskTier:
             if time.monotonic() > limit:
                 raise CacheError(f"{path} has been locked for {_ATTACH_SECONDS:g} s.")
             time.sleep(0.01)
-        handed, descriptor = descriptor, -1  # closed by who gets it, whatever comes of it
+        handed, descriptor = descriptor, -1  # the receiver closes it, even after an error
         tier = _attached(handed, path, alone)
         fcntl.flock(kept, fcntl.LOCK_SH)
         return tier
@@ -287,12 +284,12 @@ def _attached(descriptor: int, path: Path, alone: bool) -> _C.DiskTier:
 
 
 def create_tier(folder: Folder, name: str, contents: Contents, plan: SlotPlan) -> None:
-    """Make the files of a tier. The caller holds the folder's creation lock, and no file has the name.
+    """Create the files of a tier. The caller holds the folder's creation lock, and the name is unused.
 
-    The slots take room when they are first written; the table, which is written to through a map, now.
+    Slots take room when they are first written; the table, written through a map, takes it now.
 
     Raises:
-        CacheError: the disk has no room for the table, or no file can be made.
+        CacheError: the disk has no room for the table, or a file cannot be created.
     """
     try:
         with unnamed(folder, name + DATA_SUFFIX) as (descriptor, publish):
@@ -313,10 +310,10 @@ def create_tier(folder: Folder, name: str, contents: Contents, plan: SlotPlan) -
 
 
 def inspect_tier(folder: Folder, name: str) -> CacheInfo:
-    """What a tier's table says of itself. Changes nothing, and looks for a moment whether it is in use.
+    """Return what a tier's table says. Changes nothing, but briefly checks whether the tier is in use.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
         CacheError: it is not this user's, or not valid.
     """
     path = folder.path / name
@@ -360,20 +357,18 @@ def inspect_tier(folder: Folder, name: str) -> CacheInfo:
 def _check_size(path: Path, found: int, made: int) -> None:
     if found != made:
         raise CacheError(
-            f"{path} has {found} bytes, it was made with {made}: somebody has cut it. Remove it with "
-            f"'fastload cache clear'."
+            f"{path} has {found} bytes, it was created with {made}: another program has changed it. "
+            f"Remove it with 'fastload cache clear'."
         )
 
 
-# ---- From ``cache="/nvme/fastload:800GB"`` to the files of disk tiers -------------------------------
-# Attached to, or made.
-#
-# Where a disk has less room than was asked for the tier is as large as it can be, and a warning says so.
+# ---- The disk tiers of a loader ----
+# If a disk has less room than requested, the tier is as large as it can be, and a warning says so.
 
 _log = logging.getLogger("fastload")
 
-_LEFT = 100  # 1 / this of the file system is left to others
-_SAME = 0.95  # a tier that was allowed this share of what is asked for is used as it is
+_LEFT = 100  # 1 / this of the file system is left free
+_SAME = 0.95  # a tier that was allowed this share of the requested bytes is used as it is
 
 
 @dataclass
@@ -388,41 +383,41 @@ class DiskUse:
     _warned: bool = False
 
     def of(self, parts: Sequence[PackedFiles]) -> list[dict[str | None, _C.DiskTier]]:
-        """For each packed dataset its tiers, by stream."""
-        found: list[dict[str | None, _C.DiskTier]] = [{} for _ in parts]
+        """Return each packed dataset's tiers, by stream."""
+        tiers: list[dict[str | None, _C.DiskTier]] = [{} for _ in parts]
         for tier, (dataset, stream) in zip(self.tiers, self.kept, strict=True):
             if tier is not None:
-                found[next(i for i, part in enumerate(parts) if part is dataset)][stream] = tier
-        return found
+                tiers[next(i for i, part in enumerate(parts) if part is dataset)][stream] = tier
+        return tiers
 
     def expect(self, node_share: float) -> None:
-        """This node reads so much of each epoch, in random order."""
+        """Set the share of each epoch that this node reads, in random order."""
         self._node_share = node_share
 
     def close(self) -> None:
-        """Let go of the files; :meth:`stats` stays what it is now. Idempotent."""
+        """Release the files; :meth:`stats` keeps its current values. Idempotent."""
         self.warn_if_full()
         self._last = self.stats()
         self.tiers = [None for _ in self.tiers]
 
     def warn_if_full(self) -> None:
-        """Say once that a disk took no more."""
+        """Warn once that a disk took no more."""
         for tier in self.tiers:
             if tier is not None and tier.write_error and not self._warned:
                 self._warned = True
                 held = human_bytes(tier.counts()["held_bytes"])
                 _log.warning(
                     "the disk tier %s cannot be written to (%s) and stays as it is, with %s: the rest is "
-                    "read from storage. Make room on the disk, or ask for less.",
+                    "read from storage. Free some space on the disk, or pass a smaller size.",
                     tier.path,
                     os.strerror(tier.write_error),
                     held,
                 )
 
     def stats(self) -> dict[str, Any]:
-        """Counts of this process (hits, misses, stored, dropped, declined, damaged, overtaken, failed, busy:
-        records; hit_bytes, miss_bytes) and of the node (held_records, held_bytes, room_records, room_bytes),
-        summed over the sets; ``expected_hits``, of an epoch in random order; ``paths``; ``reason``."""
+        """Return counts of this process (hits, misses, stored, dropped, declined, damaged, overtaken, failed,
+        busy: records; hit_bytes, miss_bytes) and of the node (held_records, held_bytes, room_records,
+        room_bytes), summed over the sets; ``expected_hits`` (in random order); ``paths``; ``reason``."""
         if self._last is not None:
             return self._last
         tiers = [tier for tier in self.tiers if tier is not None]
@@ -439,15 +434,15 @@ class DiskUse:
 
 
 def tier_file_name(dataset: PackedFiles, tier: str) -> str:
-    """The name of the table of a dataset's records of one stream."""
+    """Return the name of the table of a dataset's records of one stream."""
     return f"{dataset.id}-{tier}-{VERSION[0]}{TIER_SUFFIX}"
 
 
 def open_disk(datasets: Sequence[PackedFiles], setting: DiskSetting, streams: Streams) -> DiskUse:
-    """The disk tiers of some datasets, made if they are not there. Reads their whole indexes.
+    """Open the disk tiers of some datasets, or create them. Reads their whole indexes.
 
     Raises:
-        CacheError: the folder is not on a local disk, not this user's alone, or may not be written to.
+        CacheError: the folder is not on a local disk, not this user's alone, or not writable.
     """
     kept = kept_of(datasets, streams)
     with PrivateFolder(setting.root, create=True, on_disk=True) as folder, folder.creating():
@@ -460,7 +455,7 @@ def open_disk(datasets: Sequence[PackedFiles], setting: DiskSetting, streams: St
 
 
 def planned_disk_bytes(datasets: Sequence[PackedFiles], setting: DiskSetting, streams: Streams) -> int:
-    """Bytes of disk that the tiers may take, at most. Makes nothing."""
+    """Return the most bytes of disk that the tiers may take. Creates nothing."""
     contents = [_contents(each) for each in kept_of(datasets, streams)]
     return min(setting.limit, sum(whole_bytes(each.lengths) for each in contents))
 
@@ -485,7 +480,7 @@ class _Opening:
         self._whole = [whole_bytes(each.lengths) for each in self._contents]
 
     def open(self, number: int) -> tuple[_C.DiskTier | None, str]:
-        """The tier of a stream, and why it is as it is."""
+        """Return a stream's tier, and the reason for its state."""
         name, contents = self._names[number], self._contents[number]
         share = self._whole[number] / max(1, sum(self._whole))
         wanted = min(self._whole[number], int(self._setting.limit * share))
@@ -509,16 +504,16 @@ class _Opening:
         except FileNotFoundError:
             return None
         except CacheError as error:
-            _log.warning("a disk tier is made anew: %s", error)
+            _log.warning("a disk tier is created again: %s", error)
             return None
 
     def _make(self, name: str, contents: Contents, wanted: int) -> str:
-        """Make the files; gives why not, or nothing."""
+        """Create the files; return why not, or ""."""
         free = self._free()
         if free < wanted:
-            for found in remove_stale(self._folder):
-                size = human_bytes(found.bytes)
-                _log.warning("removed the stale cache file %s (%s): %s", found.path, size, found.stale)
+            for status in remove_stale(self._folder):
+                size = human_bytes(status.bytes)
+                _log.warning("removed the stale cache file %s (%s): %s", status.path, size, status.stale)
             free = self._free()
         if free < wanted:
             _log.warning(

@@ -1,5 +1,4 @@
-"""Cache files in memory: the user's private folder, and the files in it, made, attached to, inspected,
-removed."""
+"""Cache files in memory: the user's private folder; creating, attaching to, inspecting and removing files."""
 
 from __future__ import annotations
 
@@ -34,27 +33,27 @@ from fastload.cache.layout import (
 from fastload.errors import CacheError, FastloadError
 from fastload.machine.paths import exists, read_at, write_at
 
-# ---- The user's private folder in a memory file system ----------------------------------------------
-# The root (``/dev/shm``) is a folder in which everybody may write. So nothing there is trusted by its name:
-# the folder is opened without following a link, and must belong to this user and be closed to all others;
-# whatever is in it was made by this user then. Files in it are opened relative to its descriptor.
+# ---- The user's private folder in a memory file system ----
+# Everybody may write in the root (``/dev/shm``), so no name there is trusted: the folder is opened without
+# following a link, and must belong to this user and be closed to all others; then this user made whatever is
+# in it. Its files are opened relative to its descriptor.
 
 LOCK_NAME = ".create.lock"
-TEMPORARY = ".tmp-"  # names of files that are being made, where they need one, begin so
+TEMPORARY = ".tmp-"  # prefix of the names of unfinished files, where they need one
 _DESCRIPTORS = "/proc/self/fd"
-_LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
+_LOOKS, _LOOK_SECONDS = 4, 0.002  # to see whether a file is in use
 _LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def folder_path(root: Path) -> Path:
-    """Where this user's cache files lie below ``root``."""
+    """Return the folder of this user's cache files below ``root``."""
     return root / f"fastload-{os.geteuid()}"
 
 
 def is_in_memory(root: Path) -> bool:
-    """Whether a folder is of a memory file system; one that cannot be looked at counts as such."""
+    """Return whether a folder is on a memory file system; one that cannot be examined counts as such."""
     try:
         return bool(_C.file_system(str(root))["in_memory"])
     except OSError:
@@ -66,12 +65,12 @@ class PrivateFolder:
 
     Args:
         root: the folder of a memory file system.
-        create: make the private folder if it is not there.
-        on_disk: ``root`` is of a local disk, and made, too.
+        create: create the private folder if it does not exist.
+        on_disk: ``root`` is on a local disk, and is created too.
 
     Raises:
         CacheError: ``root`` is not such a folder, or the private one is not this user's alone.
-        FileNotFoundError: it is not there, and ``create`` is false.
+        FileNotFoundError: it does not exist, and ``create`` is false.
     """
 
     def __init__(self, root: Path, create: bool = False, on_disk: bool = False) -> None:
@@ -88,8 +87,8 @@ class PrivateFolder:
                 pass
             except OSError as error:
                 raise CacheError(
-                    f"{self.path} cannot be made: {error.strerror}. Give a folder in memory where you may "
-                    f"write: cache=<folder>, or FASTLOAD_CACHE_DIR."
+                    f"{self.path} cannot be created: {error.strerror}. Pass a writable folder in memory: "
+                    f"cache=<folder>, or FASTLOAD_CACHE_DIR."
                 ) from error
         self.fd = _open_folder(self.path)
 
@@ -114,9 +113,9 @@ class PrivateFolder:
             raise CacheError(f"{path} cannot be opened: {error.strerror}. Remove it.") from error
 
     def claims_file(self) -> str:
-        """A file whose bytes may be claimed for other ends, whether it has them or not.
+        """Return a file whose bytes, existing or not, may be claimed for other purposes.
 
-        It is the lock's: claims are locks of another kind.
+        It is the lock's file: claims are locks of another kind.
 
         Raises:
             CacheError: it cannot be opened.
@@ -126,7 +125,7 @@ class PrivateFolder:
 
     @contextlib.contextmanager
     def creating(self, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
-        """Hold the lock under which files are made and removed, so that one process of a node does it.
+        """Hold the lock for creating and removing files, so that one process per node does it.
 
         Raises:
             CacheError: another process has held it for ``seconds``.
@@ -148,12 +147,12 @@ class PrivateFolder:
 
 
 def other_folders(root: Path) -> Iterator[tuple[Path, int, int | None]]:
-    """Folders of other users below ``root``: path, owner, bytes of memory (None: may not be looked at)."""
+    """Yield other users' folders below ``root``: path, owner, bytes of memory (None: not permitted)."""
     for path in sorted(root.glob("fastload-[0-9]*")):
         with contextlib.suppress(OSError):
-            found = path.lstat()
-            if stat.S_ISDIR(found.st_mode) and found.st_uid != os.geteuid():
-                yield path, found.st_uid, _folder_bytes(path)
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid != os.geteuid():
+                yield path, status.st_uid, _folder_bytes(path)
 
 
 def _folder_bytes(path: Path) -> int | None:
@@ -168,7 +167,7 @@ def _check_root(root: Path) -> None:
         in_memory = _C.file_system(str(root))["in_memory"]
     except OSError as error:
         raise CacheError(
-            f"The node cache has no place: {error}. Give the folder of a memory file system (tmpfs): "
+            f"The node cache has no place: {error}. Pass the folder of a memory file system (tmpfs): "
             f"cache=<folder>, or FASTLOAD_CACHE_DIR."
         ) from error
     if not in_memory:
@@ -187,12 +186,12 @@ def _check_disk(root: Path, create: bool) -> None:
         raise
     except OSError as error:
         raise CacheError(
-            f"The disk tier has no place: {error}. Give a folder on a local disk where you may write: "
+            f"The disk tier has no place: {error}. Pass a writable folder on a local disk: "
             f'cache="<folder>:<size>".'
         ) from error
     if remote:
         raise CacheError(
-            f"{root} is on a network file system: a disk tier is one node's, on a disk of its own. Give a "
+            f"{root} is on a network file system: a disk tier belongs to one node. Pass a "
             f'folder on a local disk: cache="<folder>:<size>".'
         )
 
@@ -205,7 +204,7 @@ def _open_folder(path: Path) -> int:
     except OSError as error:
         raise CacheError(
             f"{path} is not a folder of yours ({error.strerror}): somebody else may have put it there. "
-            f"Have it removed, or give another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
+            f"Have it removed, or pass another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
         ) from error
     found = os.fstat(descriptor)
     problem = ""
@@ -216,7 +215,7 @@ def _open_folder(path: Path) -> int:
     if problem:
         os.close(descriptor)
         raise CacheError(
-            f"{path} {problem}: what lies there is not trusted. Remove it, or have it removed, or give "
+            f"{path} {problem}: its contents are not trusted. Remove it, have it removed, or pass "
             f"another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
         )
     return descriptor
@@ -230,7 +229,7 @@ class Folder(Protocol):
 
 
 def open_private(folder: Folder, name: str, flags: int) -> int:
-    """Open a file of this user's alone, without following a link."""
+    """Open a file that is this user's alone, without following a link."""
     path = folder.path / name
     try:
         descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd)
@@ -255,7 +254,7 @@ def open_private(folder: Folder, name: str, flags: int) -> int:
 
 
 def lock(descriptor: int, kind: int) -> bool:
-    """``flock`` without waiting; False if somebody else has one that excludes it."""
+    """Take a ``flock`` without waiting; return False if a conflicting one is held."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -264,7 +263,7 @@ def lock(descriptor: int, kind: int) -> bool:
 
 
 def lock_alone(descriptor: int) -> bool:
-    """The exclusive lock. Somebody else may be having the same look, for a moment."""
+    """Take the exclusive lock, despite others' brief checks whether the file is in use."""
     for _ in range(_LOOKS):
         if lock(descriptor, fcntl.LOCK_EX):
             return True
@@ -274,8 +273,8 @@ def lock_alone(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
-    """A file without a name, and what names it. It has a temporary one where the kernel has no such files,
-    and where there is no /proc, by which alone a name can be given later."""
+    """Yield a file without a name, and a function that names it. It has a temporary name if the kernel has no
+    such files, or without /proc, through which alone it can be named later."""
     flags = os.O_RDWR | os.O_CLOEXEC
     temporary = ""
     try:
@@ -284,7 +283,7 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
         descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
-            raise CacheError(f"No file can be made in {folder.path}: {error.strerror}.") from error
+            raise CacheError(f"No file can be created in {folder.path}: {error.strerror}.") from error
         temporary = f"{TEMPORARY}{os.getpid()}-{name}"
         descriptor = os.open(
             temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd
@@ -293,7 +292,7 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
 
     def publish() -> None:
         source = temporary or f"{_DESCRIPTORS}/{descriptor}"
-        # With a folder's descriptor this is linkat(), which alone follows the link to a file without a name.
+        # With a folder's descriptor this is linkat(), which alone follows the link to an unnamed file.
         os.link(source, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=True)
 
     try:
@@ -304,44 +303,42 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
         os.close(descriptor)
 
 
-# ---- Cache files ------------------------------------------------------------------------------------
-# Made, attached to, looked at, removed.
-#
-# A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing.
-# The first of its memory has been reserved then, and a thread of the core goes on
+# ---- Cache files ----
+# A file gets its name when its tables are complete; a process that dies while creating it leaves nothing.
+# By then the first of its memory is reserved, and a thread of the core goes on
 # (csrc/core/cache/reservation.h), so that nobody waits for it. What files will still take counts as taken
-# where room is looked for. Whoever uses a file holds a shared ``flock`` on it, which ends with the process;
-# so a file whose exclusive lock can be had is not in use, and only such a file is removed.
+# when room is computed. Whoever uses a file holds a shared ``flock`` on it, which ends with the process; so a
+# file whose exclusive lock can be had is not in use, and only such a file is removed.
 #
-# The records of a large set lie in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel
-# lets one thread at a time write to a file; those of a disk tier in one (NAME.data). They get their names
+# The records of a large set are in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel
+# lets one thread at a time write to a file; those of a disk tier are in one (NAME.data). They get their names
 # before it does and lose them after it, so whoever is attached to it has them; stripes without it were left
 # by a process that died.
 
 SUFFIX, TIER_SUFFIX, DATA_SUFFIX = ".flc", ".flt", ".data"
 _STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$|(?<=\.flt)\.data$")
 _FIRST = 64 << 20  # bytes of records that are reserved before a file is used: 30 ms
-_STEP = 1 << 30  # bytes reserved at a time: between two steps signals are handled
-_ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
+_STEP = 1 << 30  # bytes reserved at a time: signals are handled in between
+_ATTACH_SECONDS = 10.0  # for a lock that is held only briefly
 
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What a cache file says of itself."""
+    """The contents of a cache file's header."""
 
     path: Path
     dataset_id: str
     tier: str
-    source: Path  # the dataset's folder when the file was made
+    source: Path  # the dataset's folder when the file was created
     version: tuple[int, int]
     file_bytes: int
-    limit: int  # bytes that it was allowed when it was made
+    limit: int  # bytes allowed when it was created
     created: int  # seconds since 1970
     num_records: int  # of the set
     set_bytes: int
-    room_records: int  # of them have a place
+    room_records: int  # of them have room
     room_bytes: int
-    ready_records: int  # of them are there
+    ready_records: int  # of them are stored
     ready_bytes: int
     in_use: bool
 
@@ -350,15 +347,15 @@ def attach(folder: Folder, name: str, *, write: bool = True) -> _C.CacheFile:
     """Attach to a cache file.
 
     Args:
-        folder: where it lies.
-        name: the file's.
-        write: store records, too, where that is allowed.
+        folder: the file's folder.
+        name: the file's name.
+        write: also store records, if that is allowed.
 
     Returns:
         ``_C.CacheFile``; the file counts as in use as long as it lives.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
         CacheError: it is not this user's, not valid, or being removed for ten seconds.
     """
     limit = time.monotonic() + _ATTACH_SECONDS
@@ -372,7 +369,7 @@ def attach(folder: Folder, name: str, *, write: bool = True) -> _C.CacheFile:
             descriptor = open_private(folder, name, os.O_RDONLY)
         if lock(descriptor, fcntl.LOCK_SH) and os.fstat(descriptor).st_nlink > 0:
             break
-        os.close(descriptor)  # somebody looks whether it is in use, or removes it
+        os.close(descriptor)  # somebody checks whether it is in use, or removes it
         if time.monotonic() > limit:
             raise CacheError(f"{folder.path / name} has been locked for {_ATTACH_SECONDS:g} s.")
         time.sleep(0.01)
@@ -393,22 +390,22 @@ def create(
     limit: int,
     check: Callable[[int], None] | None = None,
 ) -> _C.CacheFile:
-    """Make a cache file, with a promise of memory for all that it has room for, and attach to it.
+    """Create a cache file, with a promise of memory for all that it has room for, and attach to it.
 
-    The caller holds the folder's creation lock, and no file has the name.
+    The caller holds the folder's creation lock, and the name is unused.
 
     Args:
-        folder: where it will lie.
-        name: the file's.
+        folder: the file's folder.
+        name: the file's name.
         contents: what it is for.
-        limit: bytes of the file, at most.
-        check: called with its size before memory is taken; raises where that would be too much.
+        limit: maximum bytes of the file.
+        check: called with its size before memory is taken; raises if that is too much.
 
     Returns:
         ``_C.CacheFile``.
 
     Raises:
-        CacheError: there is no room, with numbers.
+        CacheError: there is not enough room; the message has numbers.
     """
     clean(folder)
     layout = plan(contents, limit)
@@ -438,36 +435,36 @@ def _check_free(folder: Folder, size: int) -> None:
     if found.f_blocks > 0 and free < size:  # 0 blocks: no limit
         raise CacheError(
             f"A cache of {size} bytes does not fit into {folder.path}: {free} bytes of "
-            f"{found.f_blocks * found.f_frsize} are free there. Give the file system more (containers: "
-            f"--shm-size), a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
+            f"{found.f_blocks * found.f_frsize} are free there. Enlarge the file system (containers: "
+            f"--shm-size), or pass a smaller size or another folder in memory: cache=<size>, cache=<folder>."
         )
 
 
 def promised_bytes(folder: Folder) -> int:
-    """Memory that the files in a folder will still take."""
+    """Return the memory in bytes that a folder's files will still take."""
     promised = 0
     for name in os.listdir(folder.fd):
         with contextlib.suppress(OSError):  # removed meanwhile
-            found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-            promised += max(0, found.st_size - found.st_blocks * 512)
+            status = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+            promised += max(0, status.st_size - status.st_blocks * 512)
     return promised
 
 
 def _reserve(folder: Folder, descriptor: int, size: int, end: int) -> None:
-    """Take the memory up to ``end``: the tables are written to through a map, where lack of it is SIGBUS."""
+    """Take the memory up to ``end``: the tables are written through a map, where a lack of it is SIGBUS."""
     for begin in range(0, end, _STEP):
         try:
             os.posix_fallocate(descriptor, begin, min(_STEP, end - begin))
         except OSError as error:
             raise CacheError(
-                f"A cache of {size} bytes cannot be had in {folder.path}: {error.strerror} after {begin} "
-                f"bytes. Give it a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
+                f"A cache of {size} bytes cannot be reserved in {folder.path}: {error.strerror} after "
+                f"{begin} bytes. Pass a smaller size or another folder: cache=<size>, cache=<folder>."
             ) from error
 
 
 @contextlib.contextmanager
 def _stripes(folder: Folder, name: str, sizes: Sequence[int]) -> Iterator[None]:
-    """A cache file's stripes, without memory yet; removed if the file is not made."""
+    """Create a cache file's stripes, without memory; remove them if the file is not created."""
     names = [f"{name}.{number}" for number in range(len(sizes))]
     try:
         for each, size in zip(names, sizes, strict=True):
@@ -482,7 +479,7 @@ def _stripes(folder: Folder, name: str, sizes: Sequence[int]) -> Iterator[None]:
 
 
 def clean(folder: Folder) -> None:
-    """Remove what processes that were killed have left. The caller holds the folder's creation lock."""
+    """Remove what killed processes have left. The caller holds the folder's creation lock."""
     names = set(os.listdir(folder.fd))
     for name in names:
         if name.startswith(TEMPORARY):
@@ -492,12 +489,12 @@ def clean(folder: Folder) -> None:
 
 
 def _left(names: set[str]) -> list[str]:
-    """The stripes that belong to no file."""
+    """Return the stripes without a file."""
     return [name for name in names if _STRIPE.search(name) and _STRIPE.sub("", name) not in names]
 
 
 def left_bytes(folder: Folder) -> int:
-    """Bytes that stripes without a file have and were promised, which :func:`clean` gives back."""
+    """Return the bytes held by or promised to stripes without a file; :func:`clean` frees them."""
     left = 0
     for name in _left(set(os.listdir(folder.fd))):
         with contextlib.suppress(OSError):  # removed meanwhile
@@ -506,9 +503,9 @@ def left_bytes(folder: Folder) -> int:
 
 
 def remove(folder: Folder, name: str) -> bool:
-    """Remove a file that is not in use; False if it is. One that is gone is no error.
+    """Remove a file that is not in use; return False if it is. A missing file is no error.
 
-    One that somebody has cut goes in any case: nobody else can attach to it, and its users keep what is left.
+    A truncated file is always removed: nobody else can attach to it, and its users keep what is left.
     """
     try:
         descriptor = os.open(
@@ -516,7 +513,7 @@ def remove(folder: Folder, name: str) -> bool:
         )
     except FileNotFoundError:
         return True
-    except OSError:  # a link, or a file that may not be read: nobody can be attached to it
+    except OSError:  # a link or an unreadable file: nobody can be attached to it
         _unlink(folder, name)
         return True
     try:
@@ -532,7 +529,7 @@ def remove(folder: Folder, name: str) -> bool:
 
 def _is_damaged(folder: Folder, name: str) -> bool:
     if name.startswith(TEMPORARY):
-        return False  # whoever makes it is not through
+        return False  # its creator has not finished
     try:
         inspect(folder, name)
     except CacheError:
@@ -541,7 +538,7 @@ def _is_damaged(folder: Folder, name: str) -> bool:
 
 
 def stripe_names(folder: Folder, name: str) -> list[str]:
-    """The files in a folder that are stripes of a cache file, or were."""
+    """Return the files in a folder that are, or were, a cache file's stripes."""
     return [found for found in os.listdir(folder.fd) if _STRIPE.sub("", found) == name != found]
 
 
@@ -551,10 +548,10 @@ def _unlink(folder: Folder, name: str) -> None:
 
 
 def inspect(folder: Folder, name: str) -> CacheInfo:
-    """What a cache file says of itself. Changes nothing, and looks for a moment whether it is in use.
+    """Return what a cache file's header says. Changes nothing, but briefly checks whether it is in use.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: it does not exist.
         CacheError: it is not this user's, or not a cache file.
     """
     if name.endswith(TIER_SUFFIX):
@@ -596,25 +593,25 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
 
 
 def said(head: bytes, begin: int, header: np.void, path: Path) -> tuple[str, str, Path]:
-    """Id, tier and source folder, whose path begins at ``begin``, by a header whose checksum is right.
+    """Return id, tier and source folder (its path begins at ``begin``) from a checksummed header.
 
     Raises:
-        CacheError: they are no texts.
+        CacheError: they are not text.
     """
     source = head[begin : begin + int(header["source_bytes"])]
     try:
-        found = (
+        texts = (
             header["dataset_id"].decode("ascii"),
             header["tier"].decode("ascii"),
             Path(os.fsdecode(source)),
         )
     except UnicodeDecodeError:
-        found = "", "", Path()
-    if b"\0" in source or not all(text.isprintable() and text for text in found[:2]):
+        texts = "", "", Path()
+    if b"\0" in source or not all(text.isprintable() and text for text in texts[:2]):
         raise CacheError(
             f"{path} says nothing readable of its dataset. Remove it with 'fastload cache clear'."
         )
-    return found
+    return texts
 
 
 def _crc_of(head: bytes) -> int:

@@ -1,4 +1,4 @@
-"""What lies where in a cache file, and which records have room. The layout is normative in FORMAT.md."""
+"""The layout of a cache file (normative in FORMAT.md), and which records have room."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ MAGIC = b"FLCACHE1"
 VERSION = (1, 0)
 HEADER_BYTES = 8192  # with the source folder and the CRC-32C
 LIVE_BYTES = 4096
-RESERVED_AT = HEADER_BYTES + 80  # u64: bytes from the file's begin that have memory
+RESERVED_AT = HEADER_BYTES + 80  # u64: bytes from the file's start that have memory
 PAGE = 4096  # regions begin at multiples of this
 NO_ROOM = 2**64 - 1
-_RUN_BYTES = 4 << 20  # records that have room, or not, together
+_RUN_BYTES = 4 << 20  # records that are given room, or none, together
 _LEAST_RUNS = 256  # of a small set
 _MOST_RUNS = 1 << 16
 _TABLE_CHUNK = 1 << 18  # entries
 MOST_STRIPES = 8
 _STRIPE_ALIGNMENT = 1 << 16  # of their offsets: the largest page size
-_STRIPED = 64 << 20  # bytes of records from which on they lie in stripes,
-_STRIPE_LEAST = 16 << 20  # of at least this many bytes each; records with a place are dealt out to them
+_STRIPED = 64 << 20  # with more bytes of records, they are in stripes
+_STRIPE_LEAST = 16 << 20  # minimum bytes of each; records with room are dealt out to them
 _STRIPE_RUN = 8 << 20  # in runs of this many bytes, as large as what one thread of fastload warm reads
 
 HEADER = np.dtype(
@@ -60,7 +60,7 @@ HEADER = np.dtype(
         ("num_stripes", "<u4"),
         ("padding", "<u4"),
         ("stripe_offset", "<u8", MOST_STRIPES),
-        ("limit", "<u8"),  # bytes that the file was allowed
+        ("limit", "<u8"),  # bytes allowed
         ("reserved", "V248"),
     ]
 )
@@ -72,17 +72,17 @@ ENTRY = np.dtype(
         ("length", "<u4"),
         ("width", "<u2"),  # decoded tier: pixels
         ("height", "<u2"),
-        ("place_crc", "<u4"),  # CRC-32C of the 16 bytes before and the sample id as u64
+        ("place_crc", "<u4"),  # CRC-32C of the 16 bytes before it and the sample id as u64
         ("crc32c", "<u4"),  # of the record's bytes
-        ("state", "<u4"),  # 0: not there, 1: ready
-        ("stored", "<u4"),  # tier "coefficients": bytes of what is there; else 0
+        ("state", "<u4"),  # 0: absent, 1: ready
+        ("stored", "<u4"),  # tier "coefficients": bytes stored; else 0
     ]
 )
 assert ENTRY.itemsize == 32
 
 
 class NoRoom(CacheError):
-    """A limit leaves no room for a single record."""
+    """The error that a limit leaves no room for a single record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +93,11 @@ class Contents:
         dataset_id: 32 hex digits.
         tier: "encoded", "decoded-SIDE" or "field-NN", at most 32 characters.
         source: the dataset's folder.
-        index_digest: of its index, or of the field's column.
-        lengths: bytes of each record, (n,) uint32; 0: it never has room.
+        index_digest: digest of its index, or of the field's column.
+        lengths: bytes of each record, (n,) uint32; 0: it never gets room.
         crc32c: of each record, (n,) uint32; None: not known before it is stored.
         sizes: width and height of each record, (n, 2) uint16; None: 0.
-        tables: index.fli and entries.fli, to be copied; None: not.
+        tables: index.fli and entries.fli, to be copied; None: no copies.
     """
 
     dataset_id: str
@@ -116,7 +116,7 @@ class Contents:
 
 
 def encoded(dataset: PackedFiles) -> Contents:
-    """The records of a dataset as they are. Reads the whole index."""
+    """Return the contents for a dataset's records as they are. Reads the whole index."""
     records = dataset.index.records().view(RECORD)[:, 0]
     entries = dataset.folder / ENTRIES_NAME if dataset.entries is not None else None
     return Contents(
@@ -132,7 +132,7 @@ def encoded(dataset: PackedFiles) -> Contents:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the regions of a file lie, and which records have room, (n,) bool."""
+    """The regions of a file, and which records have room, (n,) bool."""
 
     table_offset: int
     index_offset: int
@@ -143,17 +143,17 @@ class Layout:
     data_size: int
     room: npt.NDArray[np.bool_]
     stripes: tuple[int, ...] = ()  # bytes of records in each
-    limit: int = 0  # bytes that were allowed
+    limit: int = 0  # bytes allowed
 
     @property
     def stripe_offsets(self) -> list[int]:
-        """Where the bytes of each stripe begin in the whole."""
+        """Where each stripe begins, counted over the file and all stripes."""
         sizes = [_aligned(size, _STRIPE_ALIGNMENT) for size in self.stripes[:-1]]
         return [self.data_offset + sum(sizes[:i]) for i in range(len(self.stripes))]
 
     @property
     def file_size(self) -> int:
-        """Bytes of the whole."""
+        """Bytes of the file and all stripes."""
         if not self.stripes:
             return self.data_offset + self.data_size
         return self.stripe_offsets[-1] + self.stripes[-1]
@@ -166,7 +166,7 @@ class Layout:
 
 
 def choose_room(lengths: npt.NDArray[np.uint32], capacity: int) -> npt.NDArray[np.bool_]:
-    """Which records have room in ``capacity`` bytes.
+    """Choose the records that have room in ``capacity`` bytes.
 
     Runs of consecutive records, of about 4 MiB, are taken or left out such that at every point of the set the
     bytes taken so far are the capacity's share of those passed, short of one run (Bresenham, 1965). What is
@@ -209,18 +209,18 @@ def _pages(size: int) -> int:
 
 
 def padding(data_bytes: int) -> int:
-    """Bytes that a file with so many bytes of records may need more where they lie in stripes."""
+    """Return the extra bytes that ``data_bytes`` of records may need in stripes."""
     return (MOST_STRIPES + 1) * _STRIPE_ALIGNMENT if data_bytes >= _STRIPED else 0
 
 
 def _stripe_of(starts: npt.NDArray[np.uint64], stripes: int) -> npt.NDArray[np.uint64]:
-    """The stripe of each record that has a place, by the bytes of those before it."""
+    """Return the stripe of each record with room, from the bytes of those before it."""
     numbers: npt.NDArray[np.uint64] = starts // np.uint64(_STRIPE_RUN) % np.uint64(stripes)
     return numbers
 
 
 def _stripes(lengths: npt.NDArray[np.uint32]) -> tuple[int, ...]:
-    """Bytes of records in each stripe; ``lengths``: of those that have a place."""
+    """Return the bytes of records in each stripe; ``lengths``: of the records with room."""
     size = int(lengths.sum(dtype=np.uint64))
     if size < _STRIPED:
         return ()
@@ -234,9 +234,9 @@ def _stripes(lengths: npt.NDArray[np.uint32]) -> tuple[int, ...]:
 
 
 def plan(contents: Contents, limit: int) -> Layout:
-    """The layout of a file of at most ``limit`` bytes.
+    """Plan a file of at most ``limit`` bytes.
 
-    The tables' copies are left out where they would take more than half of it, that of entries.fli first.
+    The copies of the tables are left out if they would take more than half of it, entries.fli first.
 
     Raises:
         NoRoom: no record has room.
@@ -268,7 +268,7 @@ def plan(contents: Contents, limit: int) -> Layout:
 
 
 def header_of(contents: Contents, layout: Layout) -> bytes:
-    """The first 8192 bytes."""
+    """Return the first 8192 bytes."""
     source = os.fsencode(contents.source)[: HEADER_BYTES - HEADER.itemsize - 4]
     header = np.zeros((), HEADER)
     header["magic"] = MAGIC
@@ -294,33 +294,33 @@ def header_of(contents: Contents, layout: Layout) -> bytes:
 
 
 def check_sizes(header: np.void, path: Path, folder: int) -> None:
-    """Compare the files of a cache with their sizes when it was made.
+    """Compare the sizes of a cache's files with those at its creation.
 
     Args:
         header: one ``HEADER``.
-        path: the cache's; its stripes lie beside it.
+        path: the cache's file; its stripes are beside it.
         folder: descriptor of the folder.
 
     Raises:
-        CacheError: one is gone, or somebody has cut it.
+        CacheError: a file is missing, or was truncated.
     """
     begins = [0, *(int(offset) for offset in header["stripe_offset"][: int(header["num_stripes"])])]
     ends = [*begins[1:], int(header["file_size"])]
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         each = path if number == 0 else path.with_name(f"{path.name}.{number - 1}")
         try:
-            found = os.stat(each.name, dir_fd=folder, follow_symlinks=False).st_size
+            size = os.stat(each.name, dir_fd=folder, follow_symlinks=False).st_size
         except FileNotFoundError:
             raise CacheError(f"{each} is not there. Remove the rest with 'fastload cache clear'.") from None
-        if found != end - begin:
+        if size != end - begin:
             raise CacheError(
-                f"{each} has {found} bytes, it was made with {end - begin}: somebody has cut it. Remove it "
-                f"with 'fastload cache clear'."
+                f"{each} has {size} bytes, it was created with {end - begin}: another program has changed "
+                f"it. Remove it with 'fastload cache clear'."
             )
 
 
 def table_of(contents: Contents, layout: Layout) -> Iterator[bytes]:
-    """The table, in pieces: entries of records with and without a place, none of them ready."""
+    """Yield the table, in pieces: entries of records with and without room, none of them ready."""
     places = _Places(layout)
     for first in range(0, len(contents.lengths), _TABLE_CHUNK):
         piece = slice(first, first + _TABLE_CHUNK)
@@ -338,14 +338,14 @@ def table_of(contents: Contents, layout: Layout) -> Iterator[bytes]:
 
 
 class _Places:
-    """Gives out places, one record after the other: in each stripe without gaps."""
+    """An allocator of places, one record after the other: without gaps in each stripe."""
 
     def __init__(self, layout: Layout) -> None:
         self._ends = layout.stripe_offsets or [layout.data_offset]
         self._passed = 0
 
     def next(self, lengths: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
-        """Offsets of the next records, (n,)."""
+        """Return the offsets of the next records, (n,)."""
         starts = np.uint64(self._passed) + np.cumsum(lengths, dtype=np.uint64) - lengths
         stripe = _stripe_of(starts, len(self._ends))
         offsets = np.zeros(len(lengths), np.uint64)

@@ -1,4 +1,4 @@
-"""From ``cache=`` to cache files: attach to what is there, make what is worth it."""
+"""From ``cache=`` to cache files: attaching to existing ones, creating those that are worth it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,10 @@ from fastload.machine.threads import start_beside
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
-# ---- Streams of records -----------------------------------------------------------------------------
-# Those of the index, and those of each further picture; each has a cache of its own.
-#
-# A loader keeps the streams that it reads. One that reads others as well finds the files of the first one,
-# and adds its own; so no file depends on who made it.
+# ---- Streams of records ----
+# The index's records are one stream, those of each further picture another; each has its own cache. A loader
+# caches the streams that it reads. A loader that also reads others finds the files of the first, and adds its
+# own; so no file depends on who created it.
 
 #: Records, by the name of their field; None: those of the index.
 Streams: TypeAlias = Sequence[str | None]
@@ -67,10 +66,10 @@ class Tier:
     """A form in which records are kept.
 
     Args:
-        name: "encoded", "decoded-SIDE"; of a further picture's records "field-NN", as its column is called.
+        name: "encoded", "decoded-SIDE"; for a further picture's records "field-NN", like its column.
         contents: what a file of it holds; may read all entries.
         data_bytes: the bytes of all records in this form.
-        field: the further picture's; None: the index's records.
+        field: the further picture's field; None: the index's records.
     """
 
     name: str
@@ -83,7 +82,7 @@ ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
 
 
 def place_of(dataset: PackedFiles) -> dict[str, bool]:
-    """Of the shards: whether all lie in memory, whether some are on a network file system or in a store."""
+    """Return whether all shards are in memory, and whether some are on a network or in a store."""
     if dataset.location is not None:
         return {"in_memory": False, "remote": True}
     folders: dict[Path, str] = {}
@@ -98,10 +97,10 @@ def place_of(dataset: PackedFiles) -> dict[str, bool]:
 
 
 def tier_of_field(dataset: PackedFiles, field: str, cheap: bool = False) -> Tier:
-    """The tier of a further picture's records.
+    """Return the tier of a further picture's records.
 
     Args:
-        cheap: ``data_bytes`` is a bound, got without looking at any record.
+        cheap: ``data_bytes`` is a bound that needs no look at any record.
     """
     of_bytes = _most_bytes if cheap else partial(stream_bytes, field=field)
     return Tier(dataset.columns.path(field).stem, partial(_encoded, field=field), of_bytes, field)
@@ -120,19 +119,19 @@ def _encoded(dataset: PackedFiles, field: str) -> Contents:
 
 
 def _most_bytes(dataset: PackedFiles) -> int:
-    """Of all records but the index's: the shards hold nothing else, but what their format adds."""
+    """Return the bytes of all records but the index's, plus the overhead of the shards' format."""
     return max(0, sum(shard.size for shard in dataset.manifest.shards) - dataset.manifest.data_bytes)
 
 
 def stream_bytes(dataset: PackedFiles, field: str | None) -> int:
-    """Bytes of all records of a stream; of a further picture's all entries are read for it."""
+    """Return the bytes of all records of a stream; for a further picture this reads all entries."""
     if field is None:
         return dataset.manifest.data_bytes
     return int(dataset.field_records(field)["length"].sum(dtype=np.uint64))
 
 
 def all_streams(datasets: Sequence[PackedFiles]) -> Streams:
-    """Every stream that one of the datasets has."""
+    """Return every stream that any of the datasets has."""
     named = (
         field.name
         for dataset in datasets
@@ -144,14 +143,14 @@ def all_streams(datasets: Sequence[PackedFiles]) -> Streams:
 
 
 def kept_of(datasets: Sequence[PackedFiles], streams: Streams) -> list[Kept]:
-    """The streams that the datasets have of these."""
+    """Return those of the streams that the datasets have."""
     return [(each, stream) for stream in streams for each in datasets if stream in all_streams([each])]
 
 
-# ---- opening ----------------------------------------------------------------------------------------
+# ---- Cache files of a loader ----
 
 _log = logging.getLogger("fastload")
-_RETURN_SECONDS = 1.0  # for memory of removed files that others have open for moments only
+_RETURN_SECONDS = 1.0  # for memory of removed files that others have open only briefly
 
 
 @dataclass
@@ -165,12 +164,12 @@ class PartUse:
 
 @dataclass
 class CacheUse:
-    """What a loader uses: a part for each stream of records of each packed dataset. The files are in use as
-    long as this lives, or until it is closed."""
+    """What a loader uses: a part for each stream of records of each packed dataset. The files are in use
+    while this lives, or until it is closed."""
 
     parts: list[PartUse] = field(default_factory=list)
     tier: str = "encoded"
-    kept: Sequence[Kept] = ()  # what the parts are of
+    kept: Sequence[Kept] = ()  # the stream of each part
     _last: dict[str, Any] | None = None  # the stats, once it is closed
 
     @property
@@ -179,7 +178,7 @@ class CacheUse:
         return [part.file for part in self.parts]
 
     def of(self, stream: str | None) -> list[_C.CacheFile | None]:
-        """Those of one stream, for each packed dataset; none where it was not asked for."""
+        """Return the files of one stream, one per packed dataset; None if it was not requested."""
         pairs = zip(self.parts, self.kept, strict=True)
         return [part.file for part, (_, found) in pairs if found == stream]
 
@@ -189,15 +188,15 @@ class CacheUse:
         return sum(file.room_bytes for file in self.files if file is not None)
 
     def close(self) -> None:
-        """Let go of the files; :meth:`stats` stays what it is now. Idempotent."""
+        """Release the files; :meth:`stats` keeps its current values. Idempotent."""
         self._last = self.stats()
         for part in self.parts:
             part.file = None
 
     def stats(self) -> dict[str, Any]:
-        """Counts of this process (hits, misses, stored, damaged, failed: records) and of the node (bytes of
-        the files; ready_records, ready_bytes; room_records), summed over the sets; ``tier``; ``reason``;
-        ``paths``."""
+        """Return counts of this process (hits, misses, stored, damaged, failed: records) and of the node
+        (bytes of the files; ready_records, ready_bytes; room_records), summed over the sets; ``tier``;
+        ``reason``; ``paths``."""
         if self._last is not None:
             return self._last
         files = [file for file in self.files if file is not None]
@@ -215,17 +214,17 @@ class CacheUse:
 
 @dataclass
 class _Survey:
-    """What was found for a dataset's parts."""
+    """The files found for a dataset's parts."""
 
     parts: list[Candidate]
-    infos: list[CacheInfo | None]  # the files that there are
-    uses: list[bool]  # whether they will do
-    decisions: list[Decision]  # for those that will not, or are not there
-    lacking: CacheError | None = None  # what an explicit setting asks for cannot be had
+    infos: list[CacheInfo | None]  # existing files
+    uses: list[bool]  # whether they can be used
+    decisions: list[Decision]  # for those that are unusable or missing
+    lacking: CacheError | None = None  # why an explicit setting cannot be satisfied
 
     @property
     def lacks_room(self) -> bool:
-        """Whether room is what is lacking: another process may have just taken it, for this very file."""
+        """Whether room is lacking: another process may have just taken it, for this very file."""
         lacks = (
             decision.limit == 0 and decision.reason and not decision.nearer for decision in self.decisions
         )
@@ -233,23 +232,23 @@ class _Survey:
 
 
 def no_cache(kept: Sequence[Kept], reason: str, tier: Tier = ENCODED) -> CacheUse:
-    """No files, for a reason."""
+    """Return a use without files, for a reason."""
     return CacheUse([PartUse(None, reason) for _ in kept], tier.name, kept)
 
 
 def open_cache(
     datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED, streams: Streams = FIRST
 ) -> CacheUse:
-    """The cache files of some datasets, made if the setting wants them and they are not there.
+    """Open the cache files of some datasets; create those that the setting wants and that are missing.
 
     Args:
         datasets: the parts of what is read.
         setting: how much, and where.
-        tier: in which form the index's records are kept; those of further pictures are kept as they are.
-        streams: which records; those of each stream and dataset have a file of their own.
+        tier: the form in which the index's records are kept; those of further pictures are kept as they are.
+        streams: which records; those of each stream and dataset have their own file.
 
     Raises:
-        CacheError: an explicit setting that cannot be had, with numbers. "auto" raises nothing.
+        CacheError: an explicit setting cannot be satisfied; has numbers. "auto" raises nothing.
     """
     kept = kept_of(datasets, streams)
     if setting.mode == "off" or not kept:
@@ -268,10 +267,10 @@ def open_cache(
 def planned_bytes(
     datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED, streams: Streams = FIRST
 ) -> int:
-    """Bytes of memory that the cache files take, or would take, on this node. Makes nothing.
+    """Return the bytes of memory that the cache files take, or would take, on this node. Creates nothing.
 
     Raises:
-        CacheError: an explicit setting that cannot be had.
+        CacheError: an explicit setting cannot be satisfied.
     """
     kept = kept_of(datasets, streams)
     if setting.mode == "off" or not kept:
@@ -287,7 +286,7 @@ def planned_bytes(
 def files_there(
     datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED
 ) -> list[_C.CacheFile | None]:
-    """The file of a tier of each dataset, if there is one, to be read from only."""
+    """Return each dataset's existing file of a tier, or None, for reading only."""
     try:
         with PrivateFolder(setting.folder) as folder:
             return [_there(folder, set_name(dataset, tier.name)) for dataset in datasets]
@@ -303,7 +302,7 @@ def _there(folder: PrivateFolder, name: str) -> _C.CacheFile | None:
 
 
 def has_file(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier) -> bool:
-    """Whether each dataset has a file of a tier that a loader may use as it is."""
+    """Return whether each dataset has a file of a tier that a loader may use as it is."""
     try:
         with PrivateFolder(setting.folder) as folder:
             infos = [_inspect(folder, set_name(dataset, tier.name)) for dataset in datasets]
@@ -321,7 +320,7 @@ class _Opening:
         self._setting = setting
         self._tier = tier
         places = [place_of(dataset) for dataset in self._datasets]
-        # Lengths of many millions of records are read where the set may get a cache.
+        # Lengths of many millions of records are read only if the set may get a cache.
         auto = setting.mode == "auto"
         self._tiers = [
             tier if stream is None else tier_of_field(dataset, stream, auto and not place["remote"])
@@ -366,17 +365,17 @@ class _Opening:
         return CacheUse(parts, self._tier.name, self._kept)
 
     def _make(self, uses: list[PartUse | None], create: bool) -> _Survey | None:
-        """Have another look under the folder's lock, and make what is not there. None: without ``create``
-        there is no folder.
+        """Look again under the folder's lock, and create what is missing. None: without ``create`` there is
+        no folder.
 
-        Without the lock, room may be lacking because another process is making the file that is wanted.
+        Without the lock, room may be lacking because another process is creating the wanted file.
         """
         try:
             opened = PrivateFolder(self._setting.folder, create=create)
         except FileNotFoundError:
             return None
         with opened as folder, folder.creating():
-            clean(folder)  # what was left takes room
+            clean(folder)  # leftovers take room
             survey = self._survey(folder)
             self._attach(folder, survey, uses)
             if survey.lacking is None:
@@ -384,7 +383,7 @@ class _Opening:
         return survey
 
     def _survey(self, folder: PrivateFolder | None) -> _Survey:
-        """What is there, and what is to be made in place of what is not."""
+        """Return which files exist, and what to create in place of those that do not."""
         setting, parts = self._setting, self._parts
         infos = [_inspect(folder, name) for name in self._names]
         total = max(1, sum(part.need for part in parts))
@@ -440,17 +439,17 @@ class _Opening:
         for found in remove_stale(folder):
             size = human_bytes(found.bytes)
             _log.warning("removed the stale cache file %s (%s): %s", found.path, size, found.stale)
-        # Who was about to look at a file when it was removed has its memory until then.
+        # Whoever was checking a file when it was removed holds its memory until then.
         limit = time.monotonic() + _RETURN_SECONDS
         while self._room(folder, 0).free < need and time.monotonic() < limit:
             time.sleep(0.01)
 
 
 def _check(folder: PrivateFolder, setting: CacheSetting, size: int) -> None:
-    """Before memory is taken: is there as much?
+    """Check that there is enough memory, before it is taken.
 
     Raises:
-        CacheError: no.
+        CacheError: there is not.
     """
     room = find_room(folder.path, returned=-promised_bytes(folder))
     if room.free < size:
@@ -458,7 +457,7 @@ def _check(folder: PrivateFolder, setting: CacheSetting, size: int) -> None:
 
 
 def _inspect(folder: PrivateFolder | None, name: str) -> CacheInfo | None:
-    """None: not there, or not valid, which is as good."""
+    """Return a file's header; None: missing or invalid, which is treated alike."""
     if folder is None:
         return None
     try:
@@ -483,20 +482,20 @@ def _describe(dataset: PackedFiles, tier: Tier, place: dict[str, bool]) -> Candi
 
 
 def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
-    """A file with all records, at most."""
+    """Return the size in bytes of a file with all records, at most."""
     manifest = dataset.manifest
     entries = dataset.folder / ENTRIES_NAME
     tables = [manifest.num_records * ENTRY.itemsize]
-    if tier.name == ENCODED.name:  # which has copies of the others
+    if tier.name == ENCODED.name:  # this one copies the tables
         tables += [manifest.index_size, entries.stat().st_size if dataset.entries is not None else 0]
     pages = sum(-(-size // PAGE) * PAGE for size in tables)
     data = tier.data_bytes(dataset)
     return HEADER_BYTES + LIVE_BYTES + pages + data + padding(data)
 
 
-# ---- Copies of index.fli and entries.fli in the cache, so that no decode waits for a page of them ---
-# One process of a node makes a copy, under a claim that the kernel takes back when it dies; the others look
-# now and then whether it is there, and make it if nobody does. Until then they use the file itself.
+# ---- Copies of index.fli and entries.fli in the cache ----
+# No decode waits for a page of a copy. One process per node copies, under a claim that the kernel releases
+# when it dies; the others check now and then, and copy if nobody does. Until then they use the file itself.
 
 _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5
@@ -505,16 +504,16 @@ _LOOK_SECONDS = 0.5
 def copy_table(
     reference: weakref.ref[_C.CacheFile], table: int, path: Path, stopping: threading.Event | None = None
 ) -> bool:
-    """Copy a file into a cache, which is held for a piece at a time only: its last user need not wait.
+    """Copy a file into a cache, held only for a piece at a time, so that closing it need not wait.
 
     Args:
-        reference: of a ``_C.CacheFile``.
+        reference: weak reference to a ``_C.CacheFile``.
         table: 0: index.fli, 1: entries.fli.
         path: the file.
         stopping: once it is set, the copy is left to others.
 
     Returns:
-        Whether nothing is left to do: the copy is complete, has no room or cannot be made. False where
+        Whether nothing is left to do: the copy is complete, has no room or cannot be made. False if
         another process makes it.
     """
     cache = reference()
@@ -525,7 +524,7 @@ def copy_table(
         return True
     if not cache.claim(begin, begin + size):
         return False
-    if cache.has_copy(table):  # it was being completed
+    if cache.has_copy(table):  # it has been completed meanwhile
         cache.release(begin, begin + size)
         return True
     del cache
@@ -544,7 +543,7 @@ def _copy_pieces(
     reference: weakref.ref[_C.CacheFile], table: int, descriptor: int, size: int, stopping: threading.Event
 ) -> None:
     if os.fstat(descriptor).st_size != size:
-        return  # another file than the one that the cache was made for
+        return  # not the file that the cache was created for
     at = 0
     while at < size and not stopping.is_set():
         piece = read_at(descriptor, min(_PIECE, size - at), at)
@@ -561,17 +560,17 @@ def start_copies(
     index: str = INDEX_NAME,
     patience: float = math.inf,
 ) -> threading.Thread | None:
-    """Have the tables of a dataset copied into its cache, by a thread of this process.
+    """Start a thread of this process that copies a dataset's tables into its cache.
 
     Args:
         cache: ``_C.CacheFile``.
         folder: the dataset's.
-        look_seconds: between two looks whether another process has made a copy.
+        look_seconds: time between two checks whether another process has copied.
         index: the name of the dataset's index.
-        patience: seconds after which a table that another process copies is left to that one.
+        patience: seconds after which a table that another process is copying is left to it.
 
     Returns:
-        The thread; None where there is nothing to copy, or no thread to be had.
+        The thread; None if there is nothing to copy, or no thread can start.
     """
     tables = {0: folder / index, 1: folder / ENTRIES_NAME}
     wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}

@@ -1,4 +1,4 @@
-"""Whether a set gets a cache, and how large: from the room in memory and the sets that are cached already."""
+"""Whether a set gets a cache, and how large: from the room in memory and the sets already cached."""
 
 from __future__ import annotations
 
@@ -16,43 +16,39 @@ from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
 
-# ---- How many bytes a cache file may take -----------------------------------------------------------
-# Of its file system, and of the memory under every limit.
+# ---- Room for a cache file ----
 
 _LEAST_RESERVE = 256 << 20  # bytes of memory that are left to the processes
 _RESERVE_SHARE = 20  # at least 1 / this of what is available
-_LEAST_LEFT = 256 << 20  # bytes of a file system that are left to others, but no more than half
+_LEAST_LEFT = 256 << 20  # bytes of a file system that are left to others, at most half
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a cache file may take, and which limit says so.
+    """The bytes that a cache file may take, and the limit that says so.
 
-    Pages of a tmpfs are memory of the cgroup whose process touched them first, so both limits count: over
-    the tmpfs's size the system says ENOSPC, over the cgroup's it kills.
+    Pages of a tmpfs are memory of the cgroup whose process touched them first, so both limits count: beyond
+    the tmpfs's size the system reports ENOSPC, beyond the cgroup's it kills.
     """
 
     free: int  # bytes that a file may take
-    to_spare: (
-        int  # the same, leaving something of the file system to others: NCCL and torch use /dev/shm, too
-    )
+    to_spare: int  # ``free``, less a part of the file system for others: NCCL and torch also use /dev/shm
     available: int  # bytes of memory under all limits, of which a reserve is kept
-    limit: str  # the name of the limit that gives ``free``
-    advice: str  # how it is raised
+    limit: str  # the name of the limit behind ``free``
+    advice: str  # how to raise it
 
     def lacking(self, need: int, what: str) -> str:
-        """The message for ``what`` that needs ``need`` bytes."""
+        """Return the message that ``what`` lacks room for ``need`` bytes."""
         free = human_bytes(self.free)
         return f"{what} needs {human_bytes(need)} of memory, but {self.limit} leaves {free}. {self.advice}"
 
 
 def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
-    """The room for a new file in ``folder``, which lies on a tmpfs or ramfs.
+    """Find the room for a new file in ``folder``, which is on a tmpfs or ramfs.
 
     Args:
-        root: where ``proc`` and ``sys`` lie.
-        returned: bytes that are freed before, of files that will be replaced, less those that others will
-            still take.
+        root: the folder with ``proc`` and ``sys``.
+        returned: bytes that files about to be replaced will free, less those that others will still take.
     """
     room = min(memory_rooms(root), key=lambda found: found.free)
     available = max(0, room.free + returned)
@@ -61,7 +57,7 @@ def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
     found = os.statvfs(folder)
     size, free = found.f_blocks * found.f_frsize, max(0, found.f_bavail * found.f_frsize + returned)
     to_spare = max(free // 2, free - max(_LEAST_LEFT, size // _RESERVE_SHARE)) if size > 0 else memory
-    if size == 0 or memory <= free:  # 0: a file system without a limit of its own
+    if size == 0 or memory <= free:  # 0: a file system without a limit
         limit, advice = _memory_limit(room, available, reserve), _memory_advice(room)
         return Room(memory, min(memory, to_spare), available, limit, advice)
     return Room(
@@ -70,7 +66,7 @@ def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
         available,
         f"the file system of {folder} ({human_bytes(size)} in all)",
         "Make it larger (docker run --shm-size=..., in Kubernetes an emptyDir with medium: Memory, elsewhere "
-        "mount -o remount,size=...), or give another folder in memory",
+        "mount -o remount,size=...), or pass another folder in memory",
     )
 
 
@@ -86,22 +82,21 @@ def _memory_advice(room: MemoryRoom) -> str:
     return "Raise the limit (docker run --memory=..., SLURM --mem=..., systemd MemoryMax=)"
 
 
-# ---- Whether a set gets a cache, and how large ------------------------------------------------------
-# Pure functions of what was found.
+# ---- Whether a set gets a cache, and how large (pure functions) ----
 
 ENCODED_TIER = "encoded"
 _AUTO_SHARE = 2  # auto takes at most 1 / this of the available memory
-_LEAST_SHARE = 0.05  # of a set; less is not worth a cache
-_SAME = 0.95  # a file that was allowed this share of what is asked for is used as it is
+_LEAST_SHARE = 0.05  # of a set; a smaller cache is not worth it
+_SAME = 0.95  # a file that was allowed this share of the requested bytes is used as it is
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One packed dataset, as far as it matters here."""
+    """The facts about one packed dataset for the decision."""
 
     name: str  # for messages: its folder
     need: int  # bytes of a file with all of its records
-    in_memory: bool = False  # its shards lie in tmpfs
+    in_memory: bool = False  # its shards are in a tmpfs
     remote: bool = False  # on a network file system, or in a store
     tier: str = ENCODED_TIER
 
@@ -110,16 +105,16 @@ class Candidate:
 class Decision:
     """What to do for one part."""
 
-    limit: int  # bytes of the file to make; 0: none
+    limit: int  # bytes of the file to create; 0: none
     reason: str  # one line
-    nearer: str = ""  # without a file: where the records are as near, "page cache" or "memory"
+    nearer: str = ""  # without a file: where the records are just as near, "page cache" or "memory"
 
 
 def decide(parts: Sequence[Candidate], setting: CacheSetting, room: Room) -> list[Decision]:
-    """A decision for each part that has no cache yet; they share the room in proportion to their sizes.
+    """Decide on each part that has no cache yet; they share the room in proportion to their sizes.
 
     Raises:
-        CacheError: an explicit setting that cannot be had.
+        CacheError: an explicit setting cannot be satisfied.
     """
     if setting.mode == "off":
         return [Decision(0, "switched off") for _ in parts]
@@ -133,7 +128,7 @@ def decide(parts: Sequence[Candidate], setting: CacheSetting, room: Room) -> lis
         names = ", ".join(part.name for part in parts)
         raise CacheError(
             room.lacking(wanted, f"{setting} for {names} ({human_bytes(total)})")
-            + f'; or ask for less (cache="{_round_down(room.free)}"), or pass cache="off".'
+            + f'; or pass a smaller size (cache="{_round_down(room.free)}"), or pass cache="off".'
         )
     limit = min(wanted, room.to_spare if most is None else room.free)
     if limit == 0:
@@ -142,15 +137,15 @@ def decide(parts: Sequence[Candidate], setting: CacheSetting, room: Room) -> lis
 
 
 def is_large_enough(allowed: int, setting: CacheSetting, part: Candidate, total: int, room: Room) -> bool:
-    """Whether a file that nobody uses will do.
+    """Return whether a file that nobody uses is large enough.
 
-    What counts is what it was allowed when it was made: how much of that could be used is a matter of the
-    records, and would be the same again.
+    What counts is what it was allowed when it was created: how much of that was used depends on the records,
+    and would be the same again.
 
     Args:
-        allowed: bytes, the :attr:`Decision.limit` that it was made with.
+        allowed: bytes, the :attr:`Decision.limit` of its creation.
         total: bytes of files with all records of all parts that the setting is for.
-        room: as if the file were not there.
+        room: as if the file did not exist.
     """
     if setting.mode != "on":
         return True
@@ -172,11 +167,11 @@ def _explicit(part: Candidate, setting: CacheSetting, limit: int) -> Decision:
 
 
 def _auto(part: Candidate, room: Room, local: int, share: float) -> Decision:
-    """``local``: bytes of all parts on local disks; ``share``: the part's of the room."""
+    """Decide for "auto". ``local``: bytes of all parts on local disks; ``share``: the part's of the room."""
     size, free = human_bytes(part.need), human_bytes(room.available)
     if part.tier == ENCODED_TIER:
         if part.in_memory:
-            return Decision(0, f"no cache: the shards ({size}) lie in memory already", "memory")
+            return Decision(0, f"no cache: the shards ({size}) are in memory already", "memory")
         if not part.remote and local <= PAGE_CACHE_SHARE * room.available:
             return Decision(
                 0,
@@ -203,12 +198,11 @@ def _round_down(size: int) -> str:
     return f"{max(1, size // 1_000_000)}MB"
 
 
-# ---- The cached sets in a folder --------------------------------------------------------------------
-# Listed, judged stale, removed.
+# ---- The cached sets in a folder ----
 
 
 def set_name(dataset: PackedFiles, tier: str) -> str:
-    """The name of the file of a dataset's records in one form: id, form and format version."""
+    """Return the name of the file of a dataset's records in one form: id, form and format version."""
     return f"{dataset.id}-{tier}-{VERSION[0]}{SUFFIX}"
 
 
@@ -219,13 +213,13 @@ class CachedSet:
     name: str
     path: Path
     bytes: int  # of memory, now
-    size: int  # of the file: what it will take
+    size: int  # of the file: its final memory
     info: CacheInfo | None  # None: not a valid file
-    stale: str  # why nobody will use it any more; empty: somebody may
+    stale: str  # why it is unusable; "": it may be used
 
 
 def cached_sets(folder: Folder) -> list[CachedSet]:
-    """All of them, by name."""
+    """Return all cached sets, by name."""
     names = sorted(name for name in os.listdir(folder.fd) if name.endswith((SUFFIX, TIER_SUFFIX)))
     return [found for name in names if (found := _look(folder, name)) is not None]
 
@@ -251,9 +245,9 @@ def _why_stale(info: CacheInfo) -> str:
     try:
         found = Manifest.read(info.source).id
     except (FastloadError, OSError):
-        # What cannot be looked at may be there: only what is surely gone is stale.
+        # A folder that cannot be examined may exist: only what is surely gone is stale.
         gone = _is_gone(info.source / "dataset.json")
-        return f"{info.source} is not there any more" if gone else ""
+        return f"{info.source} no longer exists" if gone else ""
     return "" if found == info.dataset_id else f"{info.source} holds another dataset now"
 
 
@@ -268,14 +262,14 @@ def _is_gone(path: Path) -> bool:
 
 
 def remove_stale(folder: Folder) -> Iterator[CachedSet]:
-    """Remove what is stale and not in use, and give what was removed. The caller holds the creation lock."""
+    """Remove what is stale and not in use, and yield what was removed. The caller holds the creation lock."""
     for found in cached_sets(folder):
         if found.stale and remove(folder, found.name):
             yield found
 
 
 def users_of(path: Path) -> tuple[int, ...]:
-    """The processes that have a file open or mapped, as far as this one may look: its user's, in its PID
+    """Return the processes that have a file open or mapped, as far as visible: its user's, in this PID
     namespace."""
     try:
         wanted = os.stat(path, follow_symlinks=False)
@@ -290,14 +284,14 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
     try:
         names = os.listdir(folder)
     except OSError:
-        return False  # ended meanwhile, or another user's
+        return False  # it has ended, or is another user's
     return any(_is_file(f"{folder}/{name}", wanted) for name in names)
 
 
 def _is_file(link: str, wanted: os.stat_result) -> bool:
     try:
-        # A descriptor's target is not looked at before its name says that it is worth it: it may lie on a
-        # server that does not answer. The maker's still has the name of a file without one.
+        # A descriptor's target is examined only if its name is worth it: it may be on a server that does not
+        # answer. The creator's descriptor still has the name of an unnamed file.
         return "/fastload-" in os.readlink(link) and os.path.samestat(os.stat(link), wanted)
     except OSError:
         return False  # closed meanwhile

@@ -1,4 +1,4 @@
-"""Which form of a JPEG the node cache keeps: ``cache_format=``, and the arithmetic of "auto"."""
+"""The form in which the node cache keeps JPEGs: ``cache_format=``, and the arithmetic of "auto"."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from fastload.machine.cpu import find_budget
 from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 
-ASSUMED_EPOCHS = 10  # a loader is not told how many there will be
-_SAMPLES, _FAR_SAMPLES = 8, 2  # records that are measured; of a set in a store: each is a request
-_ROUNDS = 2  # of which the quicker one counts
+ASSUMED_EPOCHS = 10  # a loader does not know how many there will be
+_SAMPLES, _FAR_SAMPLES = 8, 2  # measured records; fewer for a set in a store, where each is a request
+_ROUNDS = 2  # of which the fastest counts
 _CROP = 0.65  # of each side: torchvision's random crops are 42% of a picture on average
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What "auto" decides by.
+    """The numbers by which "auto" decides.
 
     Args:
-        records: of the sets.
+        records: number of records in the sets.
         jpegs: share of the measured records that can become coefficients, in [0, 1].
-        jpeg_us, coefficients_us: of one thread, for a crop of 42% of a picture.
-        transcode_us: of one thread, for a picture.
-        bytes_ratio: bytes of coefficients, of the JPEGs'.
+        jpeg_us, coefficients_us: time of one thread for a crop of 42% of a picture.
+        transcode_us: time of one thread for a picture.
+        bytes_ratio: size of coefficients relative to the JPEGs.
         need: bytes of memory for all records as coefficients.
-        room: bytes of them that the cache's setting and the memory allow.
+        room: those of these bytes that the cache's setting and the memory allow.
         threads: cores that may be used.
-        epochs: that are assumed to come, the first included.
+        epochs: assumed number of epochs, the first included.
     """
 
     records: int
@@ -61,7 +61,7 @@ class Choice:
     Args:
         format: "jpeg" or "coefficients".
         reason: one line.
-        facts: numbers behind it, by name; empty where nothing was measured.
+        facts: numbers behind it, by name; empty if nothing was measured.
     """
 
     format: str
@@ -70,7 +70,7 @@ class Choice:
 
 
 def decide(facts: Facts) -> Choice:
-    """The arithmetic. Transcoding counts in full, as if no core had time to spare."""
+    """Decide by arithmetic. Transcoding counts in full, as if no core were idle."""
     saved = facts.jpeg_us - facts.coefficients_us
     cost = facts.transcode_us
     if facts.jpegs == 0:
@@ -99,13 +99,13 @@ def decide(facts: Facts) -> Choice:
 
 
 def choose(wanted: str, datasets: Sequence[PackedFiles], setting: CacheSetting, why_not: str = "") -> Choice:
-    """What the cache of some datasets keeps.
+    """Choose what the cache of some datasets keeps.
 
     Args:
         wanted: ``cache_format``.
         datasets: the parts of what is read.
         setting: ``cache``.
-        why_not: what is in the way of coefficients, whatever was asked for; "": nothing.
+        why_not: what rules out coefficients, whatever was requested; "": nothing.
     """
     if wanted == "jpeg":
         return Choice("jpeg", "", {})
@@ -123,14 +123,14 @@ def choose(wanted: str, datasets: Sequence[PackedFiles], setting: CacheSetting, 
     except CacheError:
         room = 0
     try:
-        found = _measured(datasets, need, min(need, room))
+        facts = _measured(datasets, need, min(need, room))
     except FastloadError as error:
         return Choice("jpeg", f"nothing could be measured: {error}", {})
-    return decide(found)
+    return decide(facts)
 
 
 def _measured(datasets: Sequence[PackedFiles], need: int, room: int) -> Facts:
-    """Measures some records of the largest set, spread evenly."""
+    """Measure some records of the largest set, spread evenly."""
     dataset = max(datasets, key=len)
     count = min(len(dataset), _SAMPLES if dataset.location is None else _FAR_SAMPLES)
     decoder = _C.Decoder()
@@ -156,7 +156,7 @@ def _measured(datasets: Sequence[PackedFiles], need: int, room: int) -> Facts:
 
 
 def _crop(record: Any) -> tuple[int, int, int, int]:
-    """The middle of the picture: x, y, width, height."""
+    """Return the middle of the picture: x, y, width, height."""
     _, width, height, _, _ = _C.probe(record)
     across, down = max(1, round(_CROP * width)), max(1, round(_CROP * height))
     return (width - across) // 2, (height - down) // 2, across, down
@@ -165,7 +165,7 @@ def _crop(record: Any) -> tuple[int, int, int, int]:
 def _jpeg_decoder(
     dataset: PackedFiles, sample: int, record: Any, crop: tuple[int, int, int, int], decoder: Any
 ) -> Callable[[], Any]:
-    """Decodes the crop as a loader does: by entry points, where there are any."""
+    """Return a function that decodes the crop as a loader does: by entry points, if there are any."""
     points = dataset.entries.get(sample) if dataset.entries is not None else b""
     if dataset.entries is None or not points:
         return partial(decoder.decode_rgb, record, crop)
@@ -173,7 +173,7 @@ def _jpeg_decoder(
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    """Of this thread, at best."""
+    """Return the shortest time, in seconds of this thread."""
     best = math.inf
     for _ in range(_ROUNDS):
         began = time.thread_time()

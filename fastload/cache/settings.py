@@ -1,4 +1,4 @@
-"""What ``cache=`` may say."""
+"""The values of ``cache=``, parsed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DiskSetting:
 
     Args:
         root: a folder on a local disk.
-        limit: bytes that it takes there at most.
+        limit: maximum bytes there.
     """
 
     root: Path
@@ -43,9 +43,9 @@ class CacheSetting:
     """How much of a set is kept in the node's memory, and where.
 
     Args:
-        mode: "auto": a cache where it is of use; "on": always; "off": never.
-        limit: bytes that it takes at most; None: no limit but that of the memory.
-        share: of the memory that is available, in (0, 1]; instead of ``limit``.
+        mode: "auto": a cache if it is useful; "on": always; "off": never.
+        limit: maximum bytes; None: limited by the memory only.
+        share: of the available memory, in (0, 1]; instead of ``limit``.
         root: the folder of a memory file system; None: ``$FASTLOAD_CACHE_DIR``, else ``/dev/shm``.
         disk: the tier below; None: none.
 
@@ -58,7 +58,7 @@ class CacheSetting:
     share: float | None = None
     root: Path | None = None
     disk: DiskSetting | None = None
-    text: str = field(default="", compare=False)  # what the user wrote, for messages
+    text: str = field(default="", compare=False)  # as the user wrote it, for messages
 
     def __post_init__(self) -> None:
         if self.mode not in ("auto", "on", "off"):
@@ -72,11 +72,11 @@ class CacheSetting:
 
     @property
     def folder(self) -> Path:
-        """The memory file system's folder in which the user's private one lies."""
+        """The memory file system's folder that contains the user's private one."""
         return self.root or Path(os.environ.get("FASTLOAD_CACHE_DIR") or "/dev/shm")
 
     def __str__(self) -> str:
-        """As the user wrote it, or may have: ``cache='64GB'``."""
+        """Return the setting as the user wrote it, or could have: ``cache='64GB'``."""
         if self.text:
             return self.text
         if self.limit is not None:
@@ -87,10 +87,10 @@ class CacheSetting:
 
 
 def parse_setting(value: Any) -> CacheSetting:
-    """``DataLoader``'s argument ``cache``, understood.
+    """Parse ``DataLoader``'s argument ``cache``.
 
     Raises:
-        ValueError, TypeError: it is not one of those that the message lists.
+        ValueError, TypeError: it is not one of the values that the message lists.
     """
     if isinstance(value, CacheSetting):
         return value
@@ -119,7 +119,7 @@ def parse_setting(value: Any) -> CacheSetting:
 
 
 def _disk(value: str) -> DiskSetting | None:
-    """``"/nvme/fastload:800GB"``; None: something else."""
+    """Parse ``"/nvme/fastload:800GB"``; None: something else."""
     folder, colon, size = value.rpartition(":")
     if not colon or "/" not in folder or "/" in size:
         return None
@@ -130,12 +130,12 @@ def _disk(value: str) -> DiskSetting | None:
 
 
 def _tiers(values: Sequence[Any]) -> CacheSetting:
-    """A tier in memory, and one on disk below it."""
-    found = [parse_setting(value) for value in values]
-    if len(found) == 2 and found[0].disk is None and found[1].disk is not None:
-        return replace(found[0], disk=found[1].disk, text=f"cache={list(values)!r}")
-    if len(found) == 1 and found[0].disk is not None:
-        return found[0]
+    """Parse a tier in memory and one on disk below it."""
+    settings = [parse_setting(value) for value in values]
+    if len(settings) == 2 and settings[0].disk is None and settings[1].disk is not None:
+        return replace(settings[0], disk=settings[1].disk, text=f"cache={list(values)!r}")
+    if len(settings) == 1 and settings[0].disk is not None:
+        return settings[0]
     raise ValueError(
         f"A list of caches is one in memory, or none, and one on disk below it. {_LEGAL}. "
         f"Found: {list(values)!r}."

@@ -1,5 +1,4 @@
-"""The forms in which the node cache keeps pictures beside plain records: coefficients, and decoded
-pictures of a bounded side."""
+"""The other forms in which the node cache keeps pictures: coefficients, and decoded and scaled pixels."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from fastload.dataset.decoding import decode_with_pil
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 
-# ---- The decoded tier -------------------------------------------------------------------------------
-# Pictures scaled to a longest side before crops are cut from them.
+# ---- The decoded tier: pictures scaled to a longest side before crops are cut from them ----
 
 FULL = "full"
 _LONGEST = 65_500  # pixels; no decoder takes a longer side
@@ -26,7 +24,7 @@ Side: TypeAlias = int | str | None  # pixels, FULL, or no such tier
 
 
 def check_decoded(side: Any) -> None:
-    """Refuse what ``cache_decoded`` cannot be.
+    """Raise if ``cache_decoded`` is invalid.
 
     Raises:
         TypeError, ValueError: neither None, "full" nor an integer in [1, 65500].
@@ -41,23 +39,23 @@ def check_decoded(side: Any) -> None:
 
 
 def decoded_side(side: Side) -> int:
-    """What ``_C.Engine`` calls ``decoded_side``: pixels; 0 for None."""
+    """Return ``decoded_side`` of ``_C.Engine``: pixels; 0 for None."""
     if side is None:
         return 0
     return int(_C.UNBOUNDED) if side == FULL else int(side)
 
 
 def tier_name(side: Side) -> str:
-    """The cache's tier: "encoded", "decoded-full", "decoded-256"..."""
+    """Return the cache's tier: "encoded", "decoded-full", "decoded-256"..."""
     return "encoded" if side is None else f"decoded-{side}"
 
 
 def bounded_sizes(
     widths: npt.ArrayLike, heights: npt.ArrayLike, side: Side
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Widths and heights scaled so that the longer side is at most ``side``, as ``pack --max-side`` does.
+    """Scale widths and heights so that the longer side is at most ``side``, as ``pack --max-side`` does.
 
-    The shorter side is rounded, to even where it lies halfway, and at least 1. Sizes of 0 (not known) stay 0.
+    The shorter side is rounded, halves to even, and at least 1. Sizes of 0 (not known) stay 0.
     """
     width, height = np.asarray(widths, np.int64), np.asarray(heights, np.int64)
     limit = decoded_side(side)
@@ -69,7 +67,7 @@ def bounded_sizes(
 
 
 def decoded_bytes(records: npt.NDArray[np.void], side: Side) -> npt.NDArray[np.int64]:
-    """Bytes of each record's pixels in the tier, (n,); 0: no room, because its size is not known.
+    """Return the bytes of each record's pixels in the tier, (n,); 0: no room, because its size is not known.
 
     Args:
         records: index entries (``fastload.shard.index.RECORD``).
@@ -80,12 +78,11 @@ def decoded_bytes(records: npt.NDArray[np.void], side: Side) -> npt.NDArray[np.i
     return np.where(size < 2**32, size, 0)
 
 
-# ---- The decoded tier of the node cache -------------------------------------------------------------
-# Pictures as ``cache_decoded=SIDE`` cuts crops from them.
+# ---- Cache files of the decoded tier ----
 
 
 def decoded(dataset: PackedFiles, side: Side) -> Contents:
-    """What a cache file of the tier holds. Reads the whole index.
+    """Return the contents of a cache file of the tier. Reads the whole index.
 
     Pictures whose size is not in the index (those that only Pillow can open) never have room: they are
     decoded whenever they are needed.
@@ -104,7 +101,7 @@ def decoded(dataset: PackedFiles, side: Side) -> Contents:
 
 
 def tier_of(side: Side) -> Tier:
-    """The tier for ``cache_decoded=side``; None: records as they are."""
+    """Return the tier for ``cache_decoded=side``; None: records as they are."""
     if side is None:
         return ENCODED
     return Tier(
@@ -115,25 +112,24 @@ def tier_of(side: Side) -> Tier:
 
 
 def fill_target(file: _C.CacheFile, side: Side, max_pixels: int = _C.MAX_PIXELS) -> _C.FillTarget:
-    """What ``_C.Filler`` fills: records of ``file`` (``_C.CacheFile``), decoded if ``side`` is not None."""
+    """Return what ``_C.Filler`` fills: the records of ``file``, decoded unless ``side`` is None."""
     if side is None:
         return _C.CacheTarget(file)
     fallback = partial(decode_with_pil, max_pixels=max_pixels)
     return _C.PixelTarget(file, decoded_side(side), max_pixels, fallback)
 
 
-# ---- Cache files of coefficient records -------------------------------------------------------------
-# What they have room for, and what the loader may be told of them.
+# ---- Cache files of coefficient records ----
 
 _JPEG = _C.CODECS["jpeg"][0]
-_SHARE, _HEADER = 8, 768  # of a place beyond the JPEG's bytes: an eighth, and what tables take
+_SHARE, _HEADER = 8, 768  # of a place beyond the JPEG's bytes: an eighth, and room for tables
 _MOST = 2**32 - 1
 
 
 def place_bytes(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
-    """Bytes of each record's place, (n,): of a JPEG an eighth more than it has, of others what they have.
+    """Return the bytes of each record's place, (n,): an eighth more than a JPEG has, exactly those of others.
 
-    How long the coefficients are is known when they are made; what does not fit stays a JPEG.
+    The coefficients' length is known only once they are made; those that do not fit stay JPEGs.
 
     Args:
         records: index entries (``fastload.shard.index.RECORD``).
@@ -144,7 +140,7 @@ def place_bytes(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
 
 
 def _contents(dataset: PackedFiles) -> Contents:
-    """What a file of them holds. Reads the whole index."""
+    """Return the contents of a file of them. Reads the whole index."""
     records = dataset.index.records().view(RECORD)[:, 0]
     lengths = place_bytes(records)
     return Contents(dataset.id, COEFFICIENTS.name, dataset.folder, dataset.index.digest, lengths)
@@ -160,5 +156,5 @@ COEFFICIENTS = Tier("coefficients", _contents, _most_bytes)
 
 
 def coefficient_target(file: _C.CacheFile, max_pixels: int = _C.MAX_PIXELS) -> _C.FillTarget:
-    """What ``_C.Filler`` fills: JPEGs of at most ``max_pixels`` become coefficients."""
+    """Return what ``_C.Filler`` fills: JPEGs of at most ``max_pixels`` become coefficients."""
     return _C.CoefficientTarget(file, max_pixels)

@@ -1,4 +1,4 @@
-"""What an epoch moves from storage: bytes, requests and seconds, by arithmetic, before anything runs."""
+"""An epoch's traffic from storage: bytes, requests and seconds, by arithmetic, before anything runs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from fastload.cache.disk import expected_hits
 
 CachePlace = Literal["none", "node", "shared"]
 
-# Requests that wait for each other before the first batch: the manifest, index and entry points, records.
+# Sequential requests before the first batch: the manifest, index and entry points, records.
 _REQUESTS = 3
-_STEADY = 1000  # an epoch so late that the caches have what they ever will
+_STEADY = 1000  # an epoch so late that the caches are as full as they will be
 
 
 @dataclass(frozen=True)
 class TrafficJob:
-    """A training job, as far as storage sees it.
+    """A training job, as storage sees it.
 
     Args:
-        records: samples of an epoch, of all nodes.
-        data_bytes: of their records, all of a sample's.
-        table_bytes: of what each node reads once: index, entry points, columns.
+        records: samples per epoch, over all nodes.
+        data_bytes: bytes of all their records.
+        table_bytes: bytes that each node reads once: index, entry points, columns.
         nodes: machines, each of which reads an equal part of every epoch.
-        batch: samples of a step on one node.
-        request_records: samples whose records one request brings.
+        batch: samples per step on one node.
+        request_records: samples whose records one request returns.
     """
 
     records: int
@@ -42,12 +42,12 @@ class TrafficJob:
 
 @dataclass(frozen=True)
 class Link:
-    """Between a node and storage.
+    """The connection between a node and storage.
 
     Args:
-        latency: seconds until the first byte of an answer.
-        bandwidth: bytes per second of one node.
-        in_flight: requests at a time, at most.
+        latency: seconds to the first byte of an answer.
+        bandwidth: bytes per second per node.
+        in_flight: maximum number of concurrent requests.
         connecting: round trips before a new connection's first request.
     """
 
@@ -59,13 +59,13 @@ class Link:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of one epoch.
+    """The traffic of one epoch.
 
     Args:
-        bytes: from storage, of all nodes.
-        requests: of all nodes.
+        bytes: from storage, over all nodes.
+        requests: over all nodes.
         hits: share of the samples that come from the cache.
-        seconds: that a node needs for its part at least, waiting for nothing else.
+        seconds: a node's minimum time for its part, waiting for nothing else.
     """
 
     bytes: float
@@ -75,29 +75,29 @@ class Traffic:
 
 
 def _hits(job: TrafficJob, cache_bytes: float, place: CachePlace, epoch: int) -> float:
-    """The share of an epoch (the first is 1) that a cache has: what was read before, as far as it fits."""
+    """Return the share of an epoch (the first is 1) in the cache: what was read before, as far as it fits."""
     if place == "none" or epoch < 2 or not job.data_bytes:
         return 0.0
     share = min(1.0, cache_bytes / job.data_bytes)
     if place == "shared":
         return share
     part = 1 / job.nodes
-    seen: float = 1 - (1 - part) ** (epoch - 1)  # of the samples, by one node
+    seen: float = 1 - (1 - part) ** (epoch - 1)  # share of the samples, by one node
     return min(seen, expected_hits(share, part))
 
 
 def epoch_traffic(job: TrafficJob, link: Link, cache_bytes: float, place: CachePlace, epoch: int) -> Traffic:
-    """What an epoch costs.
+    """Return what an epoch costs.
 
-    Every sample is read once an epoch, in another random order each time, by a random node.
+    Every sample is read once per epoch, in a new random order each time, by a random node.
 
     Args:
-        cache_bytes: room for records: of each node, or of all together where ``place`` is ``"shared"``.
+        cache_bytes: room for records: per node, or in total if ``place`` is ``"shared"``.
         epoch: 1 is the first, which finds the cache empty.
     """
     hits = _hits(job, cache_bytes, place, epoch)
     moved = (1 - hits) * job.records * job.record
-    # A request is saved only where all that it would bring is in the cache.
+    # A request is saved only if everything it would return is in the cache.
     requests = job.records / job.request_records * (1 - hits**job.request_records)
     waiting = requests * link.latency / link.in_flight
     return Traffic(moved, requests, hits, max(moved / link.bandwidth, waiting) / job.nodes)
@@ -106,23 +106,23 @@ def epoch_traffic(job: TrafficJob, link: Link, cache_bytes: float, place: CacheP
 def job_traffic(
     job: TrafficJob, link: Link, cache_bytes: float, place: CachePlace, epochs: int
 ) -> dict[str, Traffic]:
-    """Of the first epoch, the second and the last one, as far as they differ; and of all, by name."""
+    """Return the traffic of the first, second and last epoch, as far as they differ, and of all, by name."""
     each = [epoch_traffic(job, link, cache_bytes, place, n) for n in range(1, min(epochs, _STEADY) + 1)]
     times = [1] * (len(each) - 1) + [1 + epochs - len(each)]
 
     def total(part: str) -> float:
         return float(sum(n * getattr(one, part) for n, one in zip(times, each, strict=True)))
 
-    found = {"epoch 1": each[0]}
+    epochs_by_name = {"epoch 1": each[0]}
     if epochs > 1 and each[1] != each[0]:
-        found["epoch 2"] = each[1]
+        epochs_by_name["epoch 2"] = each[1]
     if each[-1] != each[min(1, len(each) - 1)]:
-        found[f"epoch {epochs}"] = each[-1]
+        epochs_by_name[f"epoch {epochs}"] = each[-1]
     every = Traffic(total("bytes"), total("requests"), total("hits") / epochs, total("seconds"))
-    return found | {f"all {epochs}": every}
+    return epochs_by_name | {f"all {epochs}": every}
 
 
 def first_batch_seconds(job: TrafficJob, link: Link) -> float:
-    """From opening a set that no node has anything of to the first batch's bytes."""
+    """Return the time from opening a set, nothing of which is on any node, to the first batch's bytes."""
     trips = _REQUESTS + link.connecting
     return trips * link.latency + (job.table_bytes + job.batch * job.record) / link.bandwidth

@@ -1,4 +1,4 @@
-"""Filling the node's cache, or the page cache, before a job needs it: what ``fastload warm`` does."""
+"""Filling the node's cache, or the page cache, before a job needs it, as ``fastload warm`` does."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from fastload.shard.dataset import PackedFiles
 
 PAGE_CACHE = "page cache"
 _POLL_SECONDS = 0.1
-_TABLE_SECONDS = 0.005  # between two looks whether another process has copied a table
-_PATIENCE = 60.0  # seconds for a process that has claimed records, and puts none there
+_TABLE_SECONDS = 0.005  # between two checks whether another process has copied a table
+_PATIENCE = 60.0  # seconds for a process that has claimed records but stores none
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Wanted: TypeAlias = Callable[[PackedFiles], Ids | None]
@@ -43,17 +43,17 @@ class WarmJob:
     """One packed dataset and where its records go."""
 
     dataset: PackedFiles
-    place: str  # a cache file's path, PAGE_CACHE, or "" where nothing is to be done
+    place: str  # a cache file's path, PAGE_CACHE, or "" if nothing is to be done
     reason: str  # why there
-    ids: Ids | None = None  # ascending: the records that are wanted; None: all
-    left_out: int = 0  # records that are wanted, but for which a limit leaves no room
+    ids: Ids | None = None  # ascending: the wanted records; None: all
+    left_out: int = 0  # wanted records that a limit leaves no room for
     cache: _C.CacheFile | None = None
     target: _C.FillTarget | None = None  # None: the place's own
-    field: str | None = None  # the further picture's, whose records they are; None: the index's
+    field: str | None = None  # the further picture whose records they are; None: the index's
 
     @property
     def reader(self) -> _C.Reader:
-        """Reads the records."""
+        """A reader of the records."""
         return self.dataset.reader if self.field is None else self.dataset.record_reader(self.field)
 
     @property
@@ -64,15 +64,15 @@ class WarmJob:
 
 @dataclass(frozen=True)
 class WarmResult:
-    """What became of a job."""
+    """The outcome of a job."""
 
     seconds: float
-    counts: dict[str, int]  # as ``_C.Filler.counts()`` gives them
-    failures: list[tuple[int, str]]  # the first of them: sample id, reason
+    counts: dict[str, int]  # from ``_C.Filler.counts()``
+    failures: list[tuple[int, str]]  # the first ones: sample id, reason
 
     @property
     def is_whole(self) -> bool:
-        """Whether all records that were wanted are warm, but for those that cannot be read."""
+        """Whether all wanted records are warm, except unreadable ones."""
         return self.counts["no_room_records"] == 0 and self.counts["claimed_records"] == 0
 
 
@@ -84,12 +84,12 @@ def plan_jobs(
     tier: Tier = ENCODED,
     streams: Streams = FIRST,
 ) -> list[WarmJob]:
-    """Decide on the place of each dataset's records, and make the cache files.
+    """Decide on the place of each dataset's records, and create the cache files.
 
     Args:
         datasets: what to warm.
         setting: "auto" chooses the better place; "on" is the node cache.
-        wanted: the sample ids of a dataset that are wanted, ascending; None: all.
+        wanted: returns a dataset's wanted sample ids, ascending; None: all.
         page_cache: the page cache, whatever the setting's mode; its limit counts.
         tier: the form of the index's records in the node cache.
         streams: which records; a dataset without such a field is left out.
@@ -119,12 +119,12 @@ def plan_jobs(
 def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]) -> WarmResult:
     """Warm one dataset; other processes may do the same at the same time, and each record is read once.
 
-    What another one has claimed is waited for as long as any record is put there by anybody, and for a
-    minute more: ``claimed_records`` is what such a process, which may have been stopped, has not put there.
+    Records that another process has claimed are waited for as long as anybody stores any, and for a minute
+    more: ``claimed_records`` are those that such a process, perhaps stopped, has not stored.
 
     Args:
-        threads: that read.
-        report: called ten times a second with the counts so far.
+        threads: number of reading threads.
+        report: called ten times per second with the counts so far.
     """
     began = time.monotonic()
     if not job.place:
@@ -135,14 +135,14 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
     filler = _C.Filler(job.reader, job.target or _target(job), *_claims(job), threads, job.ids)
     try:
         filler.start()
-        # The index and the entry points as well, by this process or another one.
+        # The index and the entry points are copied too, by this process or another one.
         copying = None
         if job.cache is not None and job.field is None:
             copying = start_copies(
                 job.cache, job.dataset.folder, _TABLE_SECONDS, job.dataset.manifest.index_name, _PATIENCE
             )
         _wait(filler, job, report)
-        filler.stop()  # where others are not waited for any longer
+        filler.stop()  # if others are no longer waited for
         if copying is not None:
             copying.join()
     finally:
@@ -156,7 +156,7 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
 
 
 def _wait(filler: _C.Filler, job: WarmJob, report: Callable[[dict[str, int]], None]) -> None:
-    """Until all is there, or nobody has put anything there for a while that others have claimed."""
+    """Wait until all is stored, or no claimed record has been stored for a while."""
     seen: tuple[int, ...] = ()
     since = time.monotonic()
     while not filler.wait(_POLL_SECONDS):
@@ -181,25 +181,25 @@ def _target(job: WarmJob) -> _C.FillTarget:
 
 
 def _claims(job: WarmJob) -> tuple[str, int]:
-    """A file that all who warm this set here share, and the first of its bytes that stand for sample ids."""
+    """Return a file that all who warm this set here share, and its first byte that stands for a sample id."""
     if job.cache is not None:
         return job.cache.path, 0
     try:
         with PrivateFolder(CacheSetting().folder, create=True) as folder:
-            return folder.claims_file(), int(_digest(job)[:5], 16) << 40  # bytes of its own for each set
+            return folder.claims_file(), int(_digest(job)[:5], 16) << 40  # a range of bytes per set
     except CacheError:
-        return "", 0  # what two read at the same time the page cache reads once
+        return "", 0  # the page cache reads once what two read at the same time
 
 
 def _digest(job: WarmJob) -> str:
-    """Names the records: the dataset's id, of a further picture's a hash of it and the field."""
+    """Return a name for the records: the dataset's id; for a further picture a hash of it and the field."""
     if job.field is None:
         return job.dataset.id
     return hashlib.blake2b(f"{job.dataset.id} {job.field}".encode(), digest_size=16).hexdigest()
 
 
 def _page_cache_jobs(jobs: list[WarmJob], wanted: Wanted, limit: int | None) -> list[WarmJob]:
-    """With more than the limit, the same share of every set: the regions that reading ahead keeps there."""
+    """Plan page-cache jobs; above the limit, the same share of every set, as regions that readahead keeps."""
     total = max(1, sum(job.data_bytes for job in jobs))
     share = (available_memory() * PAGE_CACHE_SHARE if limit is None else limit) / total
     for job in jobs:

@@ -1,5 +1,4 @@
-"""One picture of a packed dataset at a time: the core's decoders, and Pillow for the codecs that it
-leaves out."""
+"""Decoding single pictures of a packed dataset, by the core or, for the codecs it lacks, by Pillow."""
 
 from __future__ import annotations
 
@@ -30,15 +29,14 @@ if TYPE_CHECKING:
     from fastload.sample.fields import Image, Mask
 
 
-# ---- Pillow (or pillow-simd) for the codecs that the core does not decode ---------------------------
-# GIF, BMP, TIFF, 12-bit JPEG...
+# ---- Pillow (or pillow-simd) for the codecs that the core lacks: GIF, BMP, TIFF, 12-bit JPEG... ----
 
 _ADDRESS = re.compile(r" ?<[^<>]* object at 0x[0-9a-fA-F]+>")
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 def require_pil(who: str) -> None:
-    """Check that Pillow is there, without importing it.
+    """Check that Pillow is installed, without importing it.
 
     Raises:
         LibraryMissing: it is not; ``who`` needs it.
@@ -55,8 +53,8 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
 
     Args:
         data: the encoded picture.
-        max_pixels: largest width times height; default: Pillow's ``Image.MAX_IMAGE_PIXELS``, which Pillow
-            itself only warns about.
+        max_pixels: largest width times height; default: Pillow's ``Image.MAX_IMAGE_PIXELS``, above which
+            Pillow itself only warns.
 
     Returns:
         A C-contiguous uint8 array of shape (height, width, 3).
@@ -82,27 +80,26 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
         raise LimitError(str(error)) from error
     except LimitError:
         raise
-    except UnidentifiedImageError as error:  # whose words are an address in memory
-        raise DecodeError("Pillow: no picture that it can open, or one damaged at its beginning") from error
+    except UnidentifiedImageError as error:  # its message is an address in memory
+        raise DecodeError("Pillow cannot identify the picture, or its beginning is damaged") from error
     except Exception as error:  # Pillow raises SyntaxError, struct.error, OSError and others on bad files
         raise DecodeError(f"Pillow: {pillow_words(error)}") from error
 
 
 def pillow_words(error: BaseException) -> str:
-    """What an error of Pillow's says, without the address of the bytes in memory: the same in every run."""
+    """Return a Pillow error's message without the bytes' address in memory: the same in every run."""
     return _ADDRESS.sub("", str(error)) or type(error).__name__
 
 
 _silence = ForkSafeLock()
-_found: list[Any] = []  # the function that sets libtiff's handler, once it was looked for
-_silenced: list[Any] = []  # how libtiff's words were handled before, once for each thread inside
+_found: list[Any] = []  # the function that sets libtiff's handler, once looked up
+_silenced: list[Any] = []  # the former handler of libtiff's messages, once for each thread inside
 
 
 @contextmanager
 def _silent_libtiff(data: bytes) -> Iterator[None]:
-    """While a TIFF is decoded here libtiff writes nothing to standard error: its words are about a file that
-    it does not know, and the error says the same. The handler is the library's, so it is put back when nobody
-    is inside."""
+    """Silence libtiff on standard error while a TIFF is decoded: its messages do not name the file, and the
+    error says the same. The handler is the whole library's, so it is restored when no thread is inside."""
     set_handler = _handler_of_libtiff() if data.startswith(_TIFF) else None
     if set_handler is None:
         yield
@@ -120,14 +117,14 @@ def _silent_libtiff(data: bytes) -> Iterator[None]:
 
 
 def _handler_of_libtiff() -> Any:
-    """``TIFFSetErrorHandler`` of the library that Pillow is linked with; None: it is not to be found."""
+    """Return ``TIFFSetErrorHandler`` of the library that Pillow is linked with; None: not found."""
     if not _found:
         import ctypes
 
         from PIL import _imaging
 
         try:
-            library = ctypes.CDLL(_imaging.__file__)  # and what that needs
+            library = ctypes.CDLL(_imaging.__file__)  # also searches the libraries it needs
             function = library.TIFFSetErrorHandler
             function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
             _found.append(function)
@@ -136,19 +133,19 @@ def _handler_of_libtiff() -> Any:
     return _found[0]
 
 
-# ---- One picture of a packed dataset at a time, by the decoders that the engine has -----------------
+# ---- Single pictures by the engine's decoders ----
 
-_decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
+_decoders = threading.local()  # per thread: no other thread holds one's lock when a process forks
 
 
 def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXELS) -> npt.NDArray[np.uint8]:
-    """A record decoded to RGB: the pixels that the engine's threads crop and resize.
+    """Decode a record to RGB: the pixels that the engine's threads crop and resize.
 
     Returns:
-        (height, width, 3) uint8, C-contiguous, the caller's own.
+        (height, width, 3) uint8, C-contiguous, owned by the caller.
 
     Raises:
-        DecodeError, LimitError: not a whole, valid picture, or one of more than ``max_pixels``.
+        DecodeError, LimitError: not a complete, valid picture, or one of more than ``max_pixels``.
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
     data = np.frombuffer(part.stored(sample), np.uint8)
@@ -164,17 +161,17 @@ def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXEL
 def decode_field(
     part: PackedFiles, field: str, sample: int, max_pixels: int = _C.MAX_PIXELS
 ) -> npt.NDArray[Any]:
-    """A picture decoded as its field says: the pixels that the engine's threads cut.
+    """Decode a picture as its field requires: the pixels that the engine's threads crop.
 
     Args:
         field: of kind Image or Mask.
 
     Returns:
-        (height, width, channels) of an image, (height, width) of a mask; uint8, or uint16 of 16 bits.
+        (height, width, channels) of an image, (height, width) of a mask; uint8, or uint16 for 16 bits.
 
     Raises:
         TypeError: a field of another kind.
-        DecodeError, LimitError: not a whole, valid picture, one that cannot be had in the field's format, or
+        DecodeError, LimitError: not a complete, valid picture, one not convertible to the field's format, or
             one of more than ``max_pixels``.
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
@@ -190,14 +187,14 @@ def decode_field(
 
 
 def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:
-    """Channels, bits, and whether they are ids: what a field's pictures are decoded to."""
+    """Return the format to which a field's pictures are decoded: channels, bits, and whether they are ids."""
     from fastload.sample.fields import Mask
 
     return (1, kind.bits, True) if isinstance(kind, Mask) else (kind.channels, kind.bits, False)
 
 
 def raw_format(record: np.void) -> tuple[int, int, int, int] | None:
-    """Width, height, channels and bits of a record of raw pixels; None: it is an encoded picture."""
+    """Return width, height, channels and bits of a record of raw pixels; None: an encoded picture."""
     if record["codec"] != RAW:
         return None
     bits = 16 if record["flags"] & SIXTEEN_BIT else 8
@@ -205,10 +202,10 @@ def raw_format(record: np.void) -> tuple[int, int, int, int] | None:
 
 
 def decode_sample(dataset: Packed, sample: int) -> npt.NDArray[np.uint8]:
-    """As :func:`decode_record`, of any packed dataset.
+    """Decode a sample of any packed dataset as :func:`decode_record` does.
 
     Raises:
-        SampleError: a bad record, with its shard and key; the cause says why.
+        SampleError: a bad record, with its shard and key; its cause says why.
         ShardError: a shard is missing or cannot be read.
     """
     part, own = dataset.locate(sample)
@@ -219,7 +216,7 @@ def decode_sample(dataset: Packed, sample: int) -> npt.NDArray[np.uint8]:
 
 
 def sample_error(dataset: Packed, sample: int, message: str) -> errors.SampleError:
-    """The error of one sample: its id, key and shard, then ``message``."""
+    """Return the error of one sample: its id, key and shard, then ``message``."""
     part, own = dataset.locate(sample)
     shard, key = part.reader.shard_path(own), part.key(own)
     error = errors.SampleError(f"Sample {sample} (key {key!r} in {shard}): {message}")
@@ -230,15 +227,15 @@ def sample_error(dataset: Packed, sample: int, message: str) -> errors.SampleErr
 def bad_sample(
     dataset: Packed, sample: int, message: str, kind: type[Exception], remedy: str = ""
 ) -> errors.SampleError:
-    """The error of a sample that cannot be had.
+    """Return the error of an unusable sample.
 
     Args:
-        dataset: what it is of.
+        dataset: the sample's dataset.
         sample: its id.
         message: what is wrong.
-        kind: the exception that says so. Only where the set may be at fault is it to be checked: neither a
-            store that fails nor pictures that differ in size are found by that.
-        remedy: goes on with what else can be done about one bad record.
+        kind: the exception behind it. Checking the set is advised only if the set may be at fault: a check
+            finds neither a failing store nor pictures that differ in size.
+        remedy: continues with what else can be done about one bad record.
     """
     place = dataset.locate(sample)[0].where
     check = ""
@@ -250,11 +247,11 @@ def bad_sample(
 
 
 def thread_decoder(max_pixels: int = _C.MAX_PIXELS) -> _C.Decoder:
-    """The decoder that this thread has for pictures of up to so many pixels."""
-    found: dict[int, _C.Decoder] | None = getattr(_decoders, "by_limit", None)
-    if found is None:
-        found = _decoders.by_limit = {}
-    if max_pixels not in found:
+    """Return this thread's decoder for pictures of up to ``max_pixels``."""
+    decoders: dict[int, _C.Decoder] | None = getattr(_decoders, "by_limit", None)
+    if decoders is None:
+        decoders = _decoders.by_limit = {}
+    if max_pixels not in decoders:
         fallback = partial(decode_with_pil, max_pixels=max_pixels)
-        found[max_pixels] = _C.Decoder(max_pixels=max_pixels, fallback=fallback)
-    return found[max_pixels]
+        decoders[max_pixels] = _C.Decoder(max_pixels=max_pixels, fallback=fallback)
+    return decoders[max_pixels]

@@ -1,5 +1,4 @@
-"""Packed datasets as torch Datasets of pictures and targets, and their objects as COCO's evaluators ask
-for them."""
+"""Packed datasets as torch Datasets of pictures and targets, and their objects for COCO's evaluators."""
 
 from __future__ import annotations
 
@@ -21,29 +20,29 @@ from fastload.sample.layout import IDS, VALID
 from fastload.sample.ragged import Ragged
 from fastload.shard.tickets import deliver
 
-# ---- detection --------------------------------------------------------------------------------------
+# ---- The dataset ----
 
 
 class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, Any]]]):
-    """A packed dataset as torchvision's detection references have one: ``dataset[i]`` is a picture (channels,
+    """A packed dataset as in torchvision's detection references: ``dataset[i]`` is a picture (channels,
     height, width) and its target, a dict as ``collate="list"`` makes it, both as they were packed.
 
-    ``loader.dataset`` is one where ``collate`` makes targets, so that the references'
+    ``loader.dataset`` is one if ``collate`` makes targets, so that the references'
     ``get_coco_api_from_dataset`` works with it; :attr:`coco` is the same without decoding a picture.
     fastload.DataLoader reads the packed dataset in it.
 
     Args:
         dataset: a packed one, or a view of some.
-        names: of its fields; None: found by themselves.
+        names: the fields' names; None: found automatically.
 
     Raises:
-        ValueError: it has no image, boxes or labels, or it is not known which they are.
+        ValueError: it has no image, boxes or labels, or it is ambiguous which they are.
     """
 
     def __init__(self, dataset: Any, names: Names | None = None) -> None:
         #: The packed dataset.
         self.of_packed = dataset
-        #: Of its fields.
+        #: The names of its fields.
         self.names = names or Names()
         self._roles = Roles.of(dataset.schema.fields, self.names)
 
@@ -54,11 +53,11 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         return f"{type(self).__name__}({self.of_packed!r})"
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, dict[str, Any]]:
-        """A picture and its target, without transforms and without masks.
+        """Return a picture and its target, without transforms and without masks.
 
         Raises:
             TypeError, IndexError: no such index.
-            SampleError: a record that is damaged or no picture, with its shard and key.
+            SampleError: a damaged record or one that is no picture, with its shard and key.
         """
         sample = self._sample(index)
         roles = self._roles.without("masks")
@@ -71,7 +70,7 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         return images[0], targets[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of a batch; where the indices are a batch of a fastload.DataLoader, that batch."""
+        """Return the samples of a batch; if the indices are a batch of a fastload.DataLoader, that batch."""
         return deliver(indices) or [self[index] for index in indices]
 
     @property
@@ -81,14 +80,14 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
 
     @cached_property
     def coco(self) -> Any:
-        """A ``pycocotools.coco.COCO`` of the set, made when it is first asked for, from the fields alone.
+        """A ``pycocotools.coco.COCO`` of the set, made at first use, from the fields alone.
 
-        Annotations are those that were packed, with their own ids where the set has ``ids``; a warning says
-        where these repeat or are not positive, and annotations are counted from 1.
+        Annotations are those that were packed, with their own ids if the set has ``ids``; if these repeat or
+        are not positive, a warning says so, and annotations are numbered from 1.
 
         Raises:
             LibraryMissing: pycocotools is not installed.
-            ValueError: two samples have one image id.
+            ValueError: two samples have the same image id.
         """
         need("pycocotools.coco", "dataset.coco")
         from pycocotools.coco import COCO  # type: ignore[import-untyped,unused-ignore]
@@ -120,26 +119,26 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
 
 
 def _of_one(value: Any) -> Any:
-    """A sample's value as a batch of one has it."""
+    """Return a sample's value as in a batch of one."""
     return Ragged.from_list([value]) if isinstance(value, torch.Tensor) else torch.tensor([value])
 
 
-# ---- What a packed set says of its objects, as COCO's annotation files say it -----------------------
+# ---- A packed set's objects in the form of COCO's annotation files ----
 
 
 def coco_facts(
     dataset: Any, roles: Roles, samples: Iterable[int], image_id: Callable[[int], int]
 ) -> dict[str, Any]:
-    """``images``, ``annotations`` and ``categories`` of these samples, as ``json.load`` gives them.
+    """Return ``images``, ``annotations`` and ``categories`` of these samples, as ``json.load`` returns them.
 
     Args:
         dataset: a packed one.
-        roles: which field is what.
+        roles: the role of each field.
         samples: sample ids, each once.
-        image_id: of a sample id.
+        image_id: returns the image id of a sample id.
 
     Raises:
-        ValueError: two samples have one image id.
+        ValueError: two samples have the same image id.
     """
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -173,7 +172,7 @@ def _has_ids(schema: Any, roles: Roles) -> bool:
 
 
 def _check_apart(images: list[dict[str, Any]]) -> None:
-    """Predictions name their picture by its id alone."""
+    """Raise if image ids repeat: predictions name their picture by its id alone."""
     first: dict[int, dict[str, Any]] = {}
     for image in images:
         other = first.setdefault(image["id"], image)
@@ -186,8 +185,8 @@ def _check_apart(images: list[dict[str, Any]]) -> None:
 
 
 def _name(annotations: list[dict[str, Any]], ids: list[int], fits: bool) -> None:
-    """Give annotations these ids, unless evaluators, which keep one of an id and take 0 for no object, would
-    take them for one another. ``fits``: each sample has as many as boxes."""
+    """Set the annotations' ids, unless evaluators, which keep one per id and take 0 for no object, would
+    confuse them. ``fits``: each sample has as many ids as boxes."""
     if not fits:
         what = "are not one for each box"
     elif len(set(ids)) < len(ids):
@@ -202,7 +201,7 @@ def _name(annotations: list[dict[str, Any]], ids: list[int], fits: bool) -> None
 
 
 def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[str, list[Any]]:
-    """Each key's value for each object of a sample."""
+    """Return each key's value for each object of a sample."""
     boxes = part.value(roles.boxes, own).astype(np.float64)
     if roles.relative:
         boxes = boxes * np.array([size["width"], size["height"]] * 2)
@@ -215,21 +214,21 @@ def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[st
         [0] * len(boxes) if roles.iscrowd is None else part.value(roles.iscrowd, own).astype(int).tolist()
     )
     area = boxes[:, 2] * boxes[:, 3] if roles.area is None else part.value(roles.area, own)
-    found = {
+    columns = {
         "bbox": boxes.tolist(),
         "category_id": [roles.numbers[one] if roles.numbers and one >= 0 else one for one in classes],
         "area": area.tolist(),
         "iscrowd": crowds,
     }
     if roles.masks is not None:
-        found["segmentation"] = [_segmentation(one) for one in part.value(roles.masks, own)]
+        columns["segmentation"] = [_segmentation(one) for one in part.value(roles.masks, own)]
     if roles.keypoints is not None:
-        found |= _points(part.value(roles.keypoints, own))
-    return found
+        columns |= _points(part.value(roles.keypoints, own))
+    return columns
 
 
 def _segmentation(outline: Any) -> Any:
-    """Outlines as flat lists of numbers; run lengths as they are."""
+    """Return outlines as flat lists of numbers; run lengths as they are."""
     if isinstance(outline, dict):
         return {"size": list(outline["size"]), "counts": list(outline["counts"])}
     return [polygon.reshape(-1).tolist() for polygon in outline]
@@ -243,12 +242,12 @@ def _points(points: np.ndarray) -> dict[str, list[Any]]:
 
 
 def _categories(dataset: Any, roles: Roles) -> list[dict[str, Any]]:
-    """The classes by the numbers that the source gives them; without names those that labels can be."""
+    """Return the classes by the source's numbers; without names, the labels that occur."""
     field = dataset.schema[roles.labels]
     kind, source = field.kind, field.source
     known = source.get("categories") if isinstance(source, dict) else None
     if isinstance(known, list) and sorted(one["id"] for one in known) == sorted(roles.numbers):
-        return [dict(one) for one in known]  # as the JSON had them, with what it said besides
+        return [dict(one) for one in known]  # as the JSON had them, with all their keys
     names = list(kind.classes) if isinstance(kind, Labels) else []
     if not names:
         return [{"id": number, "name": str(number)} for number in _seen(dataset, roles)]
@@ -257,8 +256,8 @@ def _categories(dataset: Any, roles: Roles) -> list[dict[str, Any]]:
 
 
 def _seen(dataset: Any, roles: Roles) -> list[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in dataset.parts:
         for own in range(len(part)):
-            found.update(part.value(roles.labels, own).tolist())
-    return sorted(found)
+            numbers.update(part.value(roles.labels, own).tolist())
+    return sorted(numbers)

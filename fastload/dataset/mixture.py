@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from fastload.sample.schema import Schema
 
 
-# ---- Samples picked from packed datasets and put one behind the other -------------------------------
-# What Subset and ConcatDataset come to.
+# ---- Samples picked from packed datasets, for Subset and ConcatDataset ----
 
 
 class Selection:
     """What the engine reads of a Subset or a ConcatDataset: datasets, and which of their samples.
 
-    It has *places*, ``len()`` of them, and *sample ids*, which go on from one dataset to the next over all
-    of their samples. Random numbers are keyed by sample ids, so that a sample is augmented in a subset as in
-    the whole.
+    It has *places*, ``len()`` of them, and *sample ids*, which continue from one dataset to the next over
+    all of their samples. Random numbers are keyed by sample ids, so that a sample is augmented in a subset
+    as in the whole set.
 
     Args:
         members: the datasets, each once (``fastload.dataset.mixture.Packed``).
@@ -40,7 +39,7 @@ class Selection:
         self.select(members, ids)
 
     def select(self, members: Sequence[Any], ids: npt.NDArray[np.int64] | None) -> None:
-        """See the class; for classes whose constructor is another's."""
+        """Initialise as the class does; for classes whose constructor is another's."""
         self._members = tuple(members)
         self._ends = np.cumsum([len(member) for member in self._members], dtype=np.int64)
         self._ids = ids
@@ -50,7 +49,7 @@ class Selection:
 
     @property
     def num_ids(self) -> int:
-        """Sample ids: how many samples the datasets have in all."""
+        """The number of sample ids: the datasets' samples in total."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
     @property
@@ -60,7 +59,7 @@ class Selection:
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether a sample stands at several places."""
+        """Whether a sample has several places."""
         if self._ids is None:
             return False
         is_there = np.zeros(self.num_ids, bool)
@@ -106,33 +105,33 @@ class Selection:
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
-        """Label by sample id (not by place), int64; -1 where there is none."""
+        """Label by sample id (not by place), int64; -1: none."""
         return np.concatenate([member.labels for member in self._members])
 
     def member(self, sample: int) -> tuple[Any, int]:
-        """The dataset that has a sample id, and the sample's id there."""
+        """Return the dataset that has a sample id, and the sample's id in it."""
         number = min(int(np.searchsorted(self._ends, sample, side="right")), len(self._members) - 1)
         member = self._members[number]
         return member, sample - int(self._ends[number]) + len(member)
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
-        """The packed folder that holds a sample id, and the sample's id there."""
+        """Return the packed folder that holds a sample id, and the sample's id in it."""
         member, own = self.member(sample)
         found: tuple[PackedFiles, int] = member.locate(own)
         return found
 
     def label(self, sample: int) -> int:
-        """The label of a sample id; -1 where there is none."""
+        """Return the label of a sample id; -1: none."""
         member, own = self.member(sample)
         return int(member.label(own))
 
     def key(self, sample: int) -> str:
-        """The path of a sample id's record in its source folder."""
+        """Return the path of a sample id's record in its source folder."""
         part, own = self.locate(sample)
         return part.key(own)
 
     def read(self, sample: int) -> bytes:
-        """The bytes of a sample id's picture file; see :meth:`fastload.PackedDataset.read`."""
+        """Return the bytes of a sample id's picture file; see :meth:`fastload.PackedDataset.read`."""
         part, own = self.locate(sample)
         return part.read(own)
 
@@ -153,15 +152,15 @@ class Selection:
         return Selection(members, self._ids)
 
 
-# ---- Several packed datasets read as one, mixed by weights ------------------------------------------
+# ---- Mixtures ----
 
-_COMPUTED = ("class_to_idx", "labels", "targets")  # from the rest: not pickled
+_COMPUTED = ("class_to_idx", "labels", "targets")  # derived: not pickled
 
 
 class MixedFiles:
     """See :func:`fastload.mix`; needs no torch.
 
-    Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes. Classes
+    Sample ids continue from one dataset to the next; ``len()`` is the sum of the sizes. Classes
     are joined by name, in order of their first appearance, and labels follow them.
     """
 
@@ -195,7 +194,7 @@ class MixedFiles:
         self.num_samples = len(self) if num_samples is None else num_samples
         if self.num_samples < 1:
             raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
-        #: Samples of each dataset in an epoch.
+        #: Samples of each dataset per epoch.
         self.counts = shares(self.weights, self.num_samples)
         if (self.counts == 0).any():
             part = self.parts[int(np.argmin(self.counts))]
@@ -205,7 +204,7 @@ class MixedFiles:
             )
         self.classes, self._label_maps = _joined_classes(self.parts)
         if not self.is_plain:
-            self.schema = self._schema()  # refuses datasets of different fields
+            self.schema = self._schema()  # raises if datasets have different fields
 
     @property
     def is_plain(self) -> bool:
@@ -214,7 +213,7 @@ class MixedFiles:
 
     @cached_property
     def schema(self) -> Schema:
-        """The fields of all samples; an image and a label where the manifests name none."""
+        """The fields of all samples; an image and a label if the manifests name none."""
         return self._schema()
 
     def _schema(self) -> Schema:
@@ -261,7 +260,7 @@ class MixedFiles:
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
-        """Label of every sample, (n,) int64; -1 where there is none."""
+        """Label of every sample, (n,) int64; -1: none."""
         found = []
         for part, labels in zip(self.parts, self._label_maps, strict=True):
             own = part.labels
@@ -291,17 +290,17 @@ class MixedFiles:
         ]
 
     def order(self, seed: int, shuffle: bool) -> MixedOrder:
-        """Which sample id stands at which position of an epoch."""
+        """Return the order of sample ids in an epoch."""
         return MixedOrder(self._sizes, self.counts, seed, shuffle)
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
-        """The dataset that holds a sample, and its id there."""
+        """Return the dataset that holds a sample, and its id in it."""
         part = int(np.searchsorted(self._ends, sample, side="right"))
-        part = min(part, len(self.parts) - 1)  # ids behind the end are refused by the dataset
+        part = min(part, len(self.parts) - 1)  # the dataset rejects ids beyond the end
         return self.parts[part], sample - int(self._ends[part] - self._sizes[part])
 
     def label(self, sample: int) -> int:
-        """One sample's label; -1 where there is none."""
+        """Return one sample's label; -1: none."""
         sample = checked_id(sample, len(self))
         number = int(np.searchsorted(self._ends, sample, side="right"))
         part, labels = self.parts[number], self._label_maps[number]
@@ -309,12 +308,12 @@ class MixedFiles:
         return labels[own] if labels and own >= 0 else own
 
     def key(self, sample: int) -> str:
-        """The record's path in its source folder; see :meth:`fastload.PackedDataset.key`."""
+        """Return the record's path in its source folder; see :meth:`fastload.PackedDataset.key`."""
         part, own = self.locate(checked_id(sample, len(self)))
         return part.key(own)
 
     def read(self, sample: int) -> bytes:
-        """The bytes of the picture's file; see :meth:`fastload.PackedDataset.read`."""
+        """Return the bytes of the picture's file; see :meth:`fastload.PackedDataset.read`."""
         part, own = self.locate(checked_id(sample, len(self)))
         return part.read(own)
 
@@ -323,7 +322,7 @@ Packed: TypeAlias = PackedFiles | MixedFiles | Selection
 
 
 def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[int]]]:
-    """All class names, and for each part the label that stands for each of its own ([]: the same)."""
+    """Return all class names, and each part's new labels by its own labels ([]: unchanged)."""
     found = [list(part.manifest.classes) for part in parts]
     if all(names == found[0] for names in found):
         return parts[0].classes, [[] for _ in parts]  # the classes of objects are the same in all

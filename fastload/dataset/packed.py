@@ -1,4 +1,4 @@
-"""Packed datasets as torch Datasets: what torchvision's ImageFolder gives, a PIL picture and its label."""
+"""Packed datasets as torch Datasets with ImageFolder's samples: a PIL picture and its label."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
     from fastload.dataset.detection import DetectionDataset
 
-    # What a sample is: of a dataset of other fields PackedDataset[dict[str, Any]].
+    # The type of a sample: PackedDataset[dict[str, Any]] for a dataset of other fields.
     SampleT = DefaultingTypeVar("SampleT", default=tuple[Image.Image, int])
 else:
     SampleT = TypeVar("SampleT")
 
-# Read from the index; ImageFolder's users set some of them, which would change nothing here.
+# Read from the index; ImageFolder's users set some of them, which would have no effect here.
 _FIXED = ("class_to_idx", "imgs", "labels", "samples", "targets")
 
 Transform: TypeAlias = "Callable[[Any], Any] | None"
 
 
 class Listing(Sequence[tuple[str, int]]):
-    """(key, label) of every sample, looked up when asked for: ImageFolder's ``samples``, without a list."""
+    """(key, label) of every sample, looked up on demand: ImageFolder's ``samples``, without a list."""
 
     def __init__(self, dataset: Packed) -> None:
         self._dataset = dataset
@@ -63,10 +63,10 @@ class Listing(Sequence[tuple[str, int]]):
 
 
 def checked_index(index: Any, count: int) -> int:
-    """A list index, which may count from the end, as a sample id.
+    """Return a list index, which may count from the end, as a sample id.
 
     Raises:
-        TypeError: no integer.
+        TypeError: not an integer.
         IndexError: out of range.
     """
     number = as_integer(index)
@@ -75,14 +75,14 @@ def checked_index(index: Any, count: int) -> int:
     return number % count
 
 
-_told = mmap.mmap(-1, 1)  # shared with forked workers, so that one warning is enough for all epochs
+_told = mmap.mmap(-1, 1)  # shared with forked workers: one warning is enough for all epochs
 
 
 def _tell_of_torchs_loader(dataset: Any) -> None:
-    """Say once that torch's DataLoader, and not the engine, reads a packed dataset.
+    """Warn once that torch's DataLoader, and not the engine, reads a packed dataset.
 
-    Frameworks make such loaders from a dataset without a word. A class with a ``__getitem__`` of its own has
-    to be read so, and fastload.DataLoader says that.
+    Frameworks silently make such loaders from a dataset. A class with its own ``__getitem__`` must be read
+    like this, and fastload.DataLoader says so.
     """
     worker = torch.utils.data.get_worker_info()
     if (
@@ -120,20 +120,20 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
     @overload
     def __getitem__(self, index: slice) -> torch.utils.data.Subset[SampleT]: ...
     def __getitem__(self: Any, index: Any) -> Any:
-        """A sample as torchvision's ImageFolder gives it, or the samples of a slice as a torch ``Subset``.
+        """Return a sample like torchvision's ImageFolder, or the samples of a slice as a torch ``Subset``.
 
         Args:
             index: an integer (also NumPy's, or a tensor of one element), negative from the end; or a slice.
 
         Returns:
-            (picture, label): a PIL picture in RGB, or what ``transform`` makes of it, and the label, -1 where
-            there is none, or what ``target_transform`` makes of it. Of a set with other fields the dict of
-            :meth:`sample`, or what ``transform`` makes of that; a type checker is told so by
-            ``PackedDataset[dict[str, Any]](folder)``.
+            (picture, label): a PIL picture in RGB, or the result of ``transform`` on it, and the label (-1:
+            none), or the result of ``target_transform`` on it. For a set with other fields the dict of
+            :meth:`sample`, or the result of ``transform`` on that; ``PackedDataset[dict[str, Any]](folder)``
+            tells a type checker.
 
         Raises:
             TypeError, IndexError: no such index.
-            SampleError: a record that is damaged or no picture, with its shard and key.
+            SampleError: a damaged record or one that is no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
             LibraryMissing: Pillow is not installed.
         """
@@ -149,14 +149,14 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
         return image, label
 
     def sample(self: Any, index: int) -> dict[str, Any]:
-        """A sample of any fields, by field name, without transforms.
+        """Return a sample of any fields, by field name, without transforms.
 
-        Numbers, text and JSON are as Python has them; arrays, boxes and points are tensors, as are images
+        Numbers, text and JSON are Python values; arrays, boxes and points are tensors, as are images
         (channels, height, width) and masks (height, width).
 
         Raises:
             TypeError, IndexError: no such index.
-            SampleError: a record that is damaged or no picture, with its shard and key.
+            SampleError: a damaged record or one that is no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
         """
         from fastload.dataset.samples import read_sample
@@ -164,13 +164,13 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
         return read_sample(self, checked_index(index, len(self)))
 
     def as_detection(self: Any, **names: str) -> DetectionDataset:
-        """The same set as pictures and targets, as torchvision's detection references have them.
+        """Return the set as pictures and targets, as in torchvision's detection references.
 
         Args:
-            names: fields that are not found by themselves, as :class:`fastload.Detection` names them.
+            names: fields not found automatically, named as in :class:`fastload.Detection`.
 
         Raises:
-            ValueError: it has no image, boxes or labels, or it is not known which they are.
+            ValueError: it has no image, boxes or labels, or it is ambiguous which they are.
             TypeError: there is no such name.
         """
         from fastload.collate.detection import Names
@@ -179,9 +179,9 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
         return DetectionDataset(self, Names(**names))
 
     def __getitems__(self: Any, indices: Sequence[int]) -> list[Any]:
-        """The samples of a batch, as the fetcher of torch's DataLoader asks for them.
+        """Return the samples of a batch, for the fetcher of torch's DataLoader.
 
-        Where the indices are a batch of a fastload.DataLoader, that batch, for its ``collate_fn``.
+        If the indices are a batch of a fastload.DataLoader, return that batch, for its ``collate_fn``.
         """
         delivered = deliver(indices)
         if delivered is not None:
@@ -191,7 +191,7 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
 
     @cached_property
     def targets(self: Any) -> list[int]:
-        """Label of every sample, a list of ints as ImageFolder has it, of 8 bytes a sample.
+        """Label of every sample, a list of ints as in ImageFolder, of 8 bytes per sample.
 
         ``labels`` is the same as an array. Changing the list changes no sample.
         """
@@ -207,27 +207,27 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
 
     @property
     def imgs(self) -> Listing:
-        """The same as ``samples``."""
+        """Alias of ``samples``."""
         return Listing(self)  # type: ignore[arg-type]
 
 
 class PackedDataset(PackedFiles, _Pictures[SampleT]):
     """A folder made by ``fastload pack``, as a torch Dataset of (PIL picture in RGB, label).
 
-    Given to :class:`fastload.DataLoader`, also as a ``Subset`` or within a ``ConcatDataset``, it is read by
-    the engine, without worker processes; ``transform`` is then compiled like the loader's own. In torch's
-    DataLoader it works, too, in its workers.
+    :class:`fastload.DataLoader` reads it, also as a ``Subset`` or in a ``ConcatDataset``, by the engine,
+    without worker processes; it compiles ``transform`` like the loader's own. In torch's DataLoader it also
+    works, in that loader's workers.
 
     Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
-    as its folder or URL, which is opened anew.
+    as its folder or URL, which is opened again.
 
     Args:
-        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it; or its URL
-            in a store (docs/guide/remote.md).
-        transform: as ImageFolder's: what makes a sample of a PIL picture; or of ``fastload.transforms``. May
+        folder: a folder made by ``fastload pack`` or ``fastload index``, or the ``dataset.json`` in it; or
+            its URL in a store (docs/guide/remote.md).
+        transform: as in ImageFolder, a callable of a PIL picture; or one of ``fastload.transforms``. May
             also be set later, before a loader is made.
-        target_transform: the same for the label, an int.
-        entries: open the JPEGs' entry points, too, where there are any.
+        target_transform: a callable of the label, an int.
+        entries: also open the JPEGs' entry points, if there are any.
         storage_options: for a URL: credentials, endpoint and so on.
 
     Raises:
@@ -258,10 +258,10 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
 
 
 class MixedDataset(MixedFiles, _Pictures[SampleT]):
-    """See :func:`fastload.mix`. Samples as :class:`PackedDataset` gives them, labels by the joined classes.
+    """See :func:`fastload.mix`. Samples are those of :class:`PackedDataset`, labels by the joined classes.
 
-    Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes. Classes are joined by
-    name, in order of their first appearance.
+    Sample ids continue from one dataset to the next; ``len()`` is the sum of the sizes. Classes are joined
+    by name, in order of their first appearance.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class MixedDataset(MixedFiles, _Pictures[SampleT]):
             for name in ("transform", "target_transform"):
                 if getattr(part, name, None) is not None:
                     raise ValueError(
-                        f"{part!r} has a {name} of its own, which a mix does not apply. Pass {name}= to mix."
+                        f"{part!r} has its own {name}, which a mix does not apply. Pass {name}= to mix."
                     )
         self.transform = transform
         self.target_transform = target_transform
@@ -298,37 +298,37 @@ def mix(
     target_transform: Transform = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> MixedDataset:
-    """Several packed datasets as one, for :class:`fastload.DataLoader`.
+    """Join several packed datasets into one, for :class:`fastload.DataLoader`.
 
     Args:
         datasets: folders made by ``fastload pack``, their URLs in stores, or open ones.
         weights: their shares of an epoch, any positive numbers; None: in proportion to their sizes.
         num_samples: positions of an epoch over all ranks; None: the sum of the sizes.
-        transform, target_transform: as :class:`fastload.PackedDataset` has them.
+        transform, target_transform: as in :class:`fastload.PackedDataset`.
         storage_options: for all URLs among them.
 
     Returns:
-        The mix. With ``shuffle=True`` each dataset has its share of an epoch exactly (rounded to whole
-        samples), evenly spread; it is walked in a shuffled order of its own, which goes on in the next epoch
-        where this one stopped and is shuffled anew when it is through. Without shuffle an epoch is the
-        datasets one after the other, each from its beginning.
+        The mix. With ``shuffle=True`` each dataset has its exact share of an epoch (rounded to whole
+        samples), evenly spread; each is walked in its own shuffled order, which continues in the next epoch
+        and is shuffled again when it has been passed. Without shuffle an epoch is the datasets one after
+        the other, each from its beginning.
 
     Raises:
-        TypeError: something else among the datasets.
-        ValueError: no datasets, weights that are not positive, an epoch too short for a dataset to be in it,
-            classes that cannot be joined, or a dataset with a transform of its own.
+        TypeError: a dataset is none of these.
+        ValueError: no datasets, weights that are not positive, an epoch too short to include each dataset,
+            classes that cannot be joined, or a dataset with its own transform.
         FormatError, ShardError: a dataset cannot be opened.
     """
     return MixedDataset(datasets, weights, num_samples, transform, target_transform, storage_options)
 
 
 def _transforms_of(dataset: _Pictures[Any]) -> str:
-    given = {name: getattr(dataset, name) for name in ("transform", "target_transform")}
-    return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
+    values = {name: getattr(dataset, name) for name in ("transform", "target_transform")}
+    return "".join(f", {name}={value!r}" for name, value in values.items() if value is not None)
 
 
 def _of_fields(dataset: Any, sample: int) -> Any:
-    """A sample that is a dict, after the dataset's transforms."""
+    """Return a sample that is a dict, after the dataset's transforms."""
     transform, target = dataset.transform, dataset.target_transform
     if is_ours(transform):
         raise ValueError(
@@ -339,21 +339,21 @@ def _of_fields(dataset: Any, sample: int) -> Any:
     _check_moved(dataset, transform)
     from fastload.dataset.samples import read_sample
 
-    found = read_sample(dataset, sample)
+    result = read_sample(dataset, sample)
     label = dataset.schema.label_field
     if target is not None and label is not None:
-        found[label.name] = target(found[label.name])
-    return found if transform is None else transform(found)
+        result[label.name] = target(result[label.name])
+    return result if transform is None else transform(result)
 
 
 def _check_moved(dataset: Any, transform: Any) -> None:
-    """Refuse what would move a picture and nothing that is said of it.
+    """Refuse a transform that would move a picture but not its boxes or points.
 
     Raises:
-        ValueError: the set has boxes or their like, and the transform is torchvision v2's.
+        ValueError: the set has boxes or the like, and the transform is torchvision v2's.
     """
     known, of_v2 = dataset.__dict__.get("_known_transform", (None, False))
-    if known is not transform:  # which may lead to many objects
+    if known is not transform:  # the check may walk many objects
         of_v2 = calls_v2(transform)
         dataset.__dict__["_known_transform"] = (transform, of_v2)
     if not of_v2:
@@ -370,9 +370,9 @@ def _check_moved(dataset: Any, transform: Any) -> None:
 
 
 def _transformed(pixels: Any, transform: Any) -> Any:
-    """What a transform makes of a (height, width, 3) picture: a callable, or one of ``fastload.transforms``.
+    """Transform a (height, width, 3) picture by a callable or one of ``fastload.transforms``.
 
-    The latter draw as they do in the engine, from a seed of torch's generator.
+    The latter draw as in the engine, from a seed of torch's generator.
     """
     if transform is None:
         return _as_pil(pixels)

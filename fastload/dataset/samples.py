@@ -1,5 +1,4 @@
-"""One sample of any fields at a time, as Python values, and the schema of several sets that are read as
-one."""
+"""Single samples of any fields as Python values, and the common schema of several sets."""
 
 from __future__ import annotations
 
@@ -18,21 +17,20 @@ from fastload.sample.planned import picture_dtype
 from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
 
-# ---- One sample of any fields at a time, as Python has it -------------------------------------------
-# What ``PackedDataset.sample(i)`` gives.
+# ---- Single samples, for ``PackedDataset.sample(i)`` ----
 
 
 def read_sample(dataset: Packed, sample: int, names: Collection[str] | None = None) -> dict[str, Any]:
-    """A sample by field name: numbers as Python's, arrays, boxes, points and pictures as tensors (images
-    (channels, height, width), masks (height, width)), objects as they are.
+    """Return a sample by field name: Python numbers; arrays, boxes, points and pictures as tensors (images
+    (channels, height, width), masks (height, width)); objects as they are.
 
     Args:
         dataset: a packed one.
         sample: its id.
-        names: of the fields that are wanted; None: all.
+        names: names of the wanted fields; None: all.
 
     Raises:
-        SampleError: a bad record, with its shard and key; the cause says why.
+        SampleError: a bad record, with its shard and key; its cause says why.
         ShardError: a shard is missing or cannot be read.
     """
     part, own = dataset.locate(sample)
@@ -64,11 +62,11 @@ def _picture(part: PackedFiles, field: Field, own: int) -> torch.Tensor:
     return torch.from_numpy(pixels.astype(dtype)).permute(2, 0, 1)
 
 
-# ---- The schema of several packed datasets that are read as one -------------------------------------
+# ---- The schema of several packed datasets that are read as one ----
 
 
 def joined_schema(parts: Sequence[PackedFiles], classes: Sequence[str] | None = None) -> Schema:
-    """The schema of all; only the class names of the first label may differ.
+    """Return the common schema; only the class names of the first label may differ.
 
     Args:
         parts: the packed folders.
@@ -91,7 +89,7 @@ def joined_schema(parts: Sequence[PackedFiles], classes: Sequence[str] | None = 
 
 
 def _of_classes(wanted: Schema, found: Schema) -> str:
-    """How the classes of objects differ, which a schema's words leave out."""
+    """Return how the classes of objects differ, which a schema's ``str`` omits."""
     for one, other in zip(wanted, found, strict=False):
         if isinstance(one.kind, Labels) and isinstance(other.kind, Labels) and one.kind != other.kind:
             first, second = _listed(one.kind), _listed(other.kind)

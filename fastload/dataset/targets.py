@@ -17,13 +17,13 @@ from fastload.transforms.plan import Plan
 
 
 class TargetCollate:
-    """A collate function that gives each label to ``transform`` first.
+    """A collate function that first passes each label through ``transform``.
 
-    -100, which stands for padding and for skipped samples, is left as it is.
+    -100, which stands for padding and for skipped samples, stays unchanged.
 
     Args:
         transform: the dataset's, of an int.
-        collate_fn: what makes a batch of [(image, label)]; None: images and labels are stacked.
+        collate_fn: makes a batch of [(image, label)]; None: images and labels are stacked.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class TargetCollate:
 
     @property
     def in_words(self) -> str:
-        """What it does, by the functions' names."""
+        """The functions' names, for messages."""
         then = "default_collate" if self._collate_fn is None else name_of(self._collate_fn)
         return f"labels through {name_of(self._transform)}, then {then}"
 
@@ -64,14 +64,14 @@ class TargetCollate:
 
 
 def with_targets(dataset: Any, collate_fn: Callable[[list[Any]], Any] | None) -> Any:
-    """The collate function of a loader over a packed dataset: ``collate_fn``, after its target_transform."""
+    """Return a loader's collate function: ``collate_fn`` after the packed dataset's target_transform."""
     transform = getattr(dataset, "target_transform", None)
     return collate_fn if transform is None else TargetCollate(transform, collate_fn)
 
 
 @dataclass(frozen=True)
 class FieldTarget:
-    """A callable of samples that are dicts: gives one label to ``transform``; -100 is left as it is."""
+    """A callable of dict samples that passes one label through ``transform``; -100 stays unchanged."""
 
     name: str
     transform: Callable[[int], Any]
@@ -82,10 +82,10 @@ class FieldTarget:
 
 
 def with_field_target(dataset: Any, plan: Plan) -> Plan:
-    """The plan of a loader whose samples are dicts: their target_transform comes before other callables.
+    """Return the plan of a loader of dict samples: their target_transform precedes other callables.
 
     Raises:
-        ValueError: there is a target_transform, and no label.
+        ValueError: there is a target_transform, but no label.
     """
     if plan.scheduled:
         scheduled = tuple((epoch, with_field_target(dataset, one)) for epoch, one in plan.scheduled)

@@ -1,5 +1,4 @@
-"""The dataset that a DataLoader is given, as what it reads: folders opened, subsets and concatenations
-kept native."""
+"""A DataLoader's dataset in the form it reads: folders opened, subsets and concatenations kept native."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan
 
-# ---- What a dataset is to a loader ------------------------------------------------------------------
-# Asked once, when the loader is made.
+# ---- The kinds of datasets, determined once per loader ----
 
 _OF_DATASETS = ("__getitem__", "__getitems__", "__len__")
 _OF_PACKED = (*_OF_DATASETS, "read", "record", "label", "labels", "locate")
@@ -39,16 +37,16 @@ class SourceKind(enum.Enum):
 
 
 def kind_of(dataset: Any) -> SourceKind:
-    """The kind of a dataset, as :func:`fastload.dataset.views.open_dataset` returned it."""
-    dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
+    """Return the kind of a dataset from :func:`fastload.dataset.views.open_dataset`."""
+    dataset = getattr(dataset, "of_packed", dataset)  # that of pictures and targets
     if isinstance(dataset, Packed) and (isinstance(dataset, Selection) or not own_code(dataset)):
         return SourceKind.PACKED
     return SourceKind.STREAM if isinstance(dataset, IterableDataset) else SourceKind.MAPPED
 
 
 def own_code(dataset: Any) -> str:
-    """The first method of a subclass of a packed dataset, Subset or ConcatDataset that changes which samples
-    there are; "": none."""
+    """Return the first method of a subclass of a packed dataset, Subset or ConcatDataset that changes its
+    samples; "": none."""
     base, names = _base(dataset)
     for name in names:
         if getattr(type(dataset), name, None) is not getattr(base, name, None):
@@ -57,7 +55,7 @@ def own_code(dataset: Any) -> str:
 
 
 def _base(dataset: Any) -> tuple[type, tuple[str, ...]]:
-    """The class that the engine knows, and what of it must not be changed."""
+    """Return the class that the engine knows, and those of its methods that must not be changed."""
     if isinstance(dataset, Packed):
         engine = PackedFiles if isinstance(dataset, PackedFiles) else MixedFiles
         ours = PackedDataset if engine is PackedFiles else MixedDataset
@@ -65,18 +63,16 @@ def _base(dataset: Any) -> tuple[type, tuple[str, ...]]:
     return Subset if isinstance(dataset, Subset) else ConcatDataset, _OF_DATASETS
 
 
-# ---- What a DataLoader is given, as what it reads ---------------------------------------------------
-# Folders opened, subsets and concatenations kept native.
-#
-# torch's ``Subset`` (also nested, and what ``random_split`` and slices give) and ``ConcatDataset`` of
-# packed datasets come to a :class:`~fastload.dataset.mixture.Selection`, which the engine reads. Whatever
-# else holds a packed dataset has code of its own, which only torch's workers can run: that is said once.
+# ---- Opening a DataLoader's dataset ----
+# torch's ``Subset`` (also nested, and from ``random_split`` and slices) and ``ConcatDataset`` of packed
+# datasets become a :class:`~fastload.dataset.mixture.Selection`, which the engine reads. Anything else that
+# holds a packed dataset has its own code, which only torch's workers can run: a warning says so once.
 
 Ids = npt.NDArray[np.int64]
 
 # What decides which samples a dataset has: a subclass with its own is not what the engine would read.
-_DEEPEST = 8  # wrappers that are looked into, one in the other
-_MOST = 1000  # datasets of a list that are looked at
+_DEEPEST = 8  # nested wrappers that are searched
+_MOST = 1000  # datasets of a list that are searched
 
 
 class _View(Selection):
@@ -86,16 +82,16 @@ class _View(Selection):
 
     @property
     def transform(self) -> Any:
-        """The packed datasets' own; all have the same."""
+        """The packed datasets' common transform."""
         return getattr(self._members[0], "transform", None) if self._members else None
 
     @property
     def target_transform(self) -> Any:
-        """The packed datasets' own; all have the same."""
+        """The packed datasets' common target_transform."""
         return getattr(self._members[0], "target_transform", None) if self._members else None
 
     def now_and_then(self) -> tuple[Ids, Ids]:
-        """The sample ids as torch's dataset has them now, and as the view has them."""
+        """Return the sample ids that torch's dataset has now, and those of the view."""
         now = _places(self._original, [])
         return now, np.arange(self.num_ids) if self.sample_ids is None else self.sample_ids
 
@@ -104,7 +100,7 @@ class _View(Selection):
         return f"{type(self).__name__.removesuffix('View')}({len(self)} samples of {of})"
 
     def __getitems__(self: Any, places: Sequence[int]) -> list[Any]:
-        """The samples of a batch; see ``PackedDataset.__getitems__``."""
+        """Return the samples of a batch; see ``PackedDataset.__getitems__``."""
         return deliver(places) or [self[place] for place in places]
 
 
@@ -133,24 +129,24 @@ class ConcatView(_View, ConcatDataset[Any]):
 
 
 def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
-    """The dataset of a loader: a folder opened, a Subset or ConcatDataset of packed ones as a view of it.
+    """Return a loader's dataset: a folder opened, a Subset or ConcatDataset of packed ones as a view of it.
 
-    Whatever else is returned as it is, with a warning if it holds packed datasets.
+    Anything else is returned as it is, with a warning if it holds packed datasets.
 
     Raises:
-        TypeError: a list of folders or of packed datasets; indices of a Subset that are no integers.
+        TypeError: a list of folders or of packed datasets; indices of a Subset that are not integers.
         IndexError: indices of a Subset that are out of range.
-        ValueError: storage_options, and no URL.
+        ValueError: storage_options without a URL.
         FormatError, ShardError: a folder cannot be opened.
     """
-    dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
+    dataset = getattr(dataset, "of_packed", dataset)  # that of pictures and targets
     if isinstance(dataset, (str, os.PathLike)):
         opened = PackedDataset(dataset, storage_options=storage_options)
         _opened[id(opened)] = opened
         return opened
     if storage_options:
         raise ValueError(
-            "storage_options are for a URL as the dataset; give an open one its own: PackedDataset(URL, "
+            "storage_options are for a URL as the dataset; pass an open one its own: PackedDataset(URL, "
             f"storage_options=...). Found: {_name(dataset)}."
         )
     if isinstance(dataset, (list, tuple)):
@@ -180,12 +176,12 @@ def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None)
     return ConcatView(dataset, members, ids)
 
 
-# Datasets that a loader opened: frameworks make loaders anew from those.
+# Datasets that a loader opened: frameworks make new loaders from those.
 _opened: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def is_named(dataset: Any) -> bool:
-    """Whether a loader was given what torch's does not know: a packed set's path or URL, or a mix.
+    """Return whether a loader got what torch's does not know: a packed set's path or URL, or a mix.
 
     A loader that is made from another one's attributes has the dataset that this one opened.
     """
@@ -196,10 +192,10 @@ def is_named(dataset: Any) -> bool:
 
 
 def given_transform(dataset: Any, transform: Any) -> Any:
-    """The transform of a loader over ``dataset``: its own argument, or the dataset's.
+    """Return the transform of a loader over ``dataset``: its own argument, or the dataset's.
 
     Raises:
-        ValueError: both are given.
+        ValueError: both are set.
     """
     if kind_of(dataset) is not SourceKind.PACKED:
         return transform
@@ -213,26 +209,26 @@ def given_transform(dataset: Any, transform: Any) -> Any:
 
 
 def read_by(dataset: Any, sampler: Sampler) -> Sampler:
-    """``sampler``, which gives places of ``dataset``, for whoever reads by sample id."""
+    """Return ``sampler``, which yields places of ``dataset``, for reading by sample id."""
     if not isinstance(dataset, Selection) or dataset.sample_ids is None:
         return sampler
     return MappedSampler(sampler, dataset.sample_ids, dataset.repeats)  # type: ignore[return-value]
 
 
 def transforms_of(dataset: Any) -> list[Any]:
-    """The transforms and target_transforms of the packed datasets in one that the engine reads."""
+    """Return the transforms and target_transforms of the packed datasets in one that the engine reads."""
     members = _members(dataset) if kind_of(dataset) is SourceKind.PACKED else ()
     return [getattr(one, name, None) for one in members for name in ("transform", "target_transform")]
 
 
 def check_unchanged(dataset: Any, transforms: Sequence[Any]) -> None:
-    """Refuse to go on with a dataset that is another than when the loader was made.
+    """Refuse to continue with a dataset that has changed since the loader was made.
 
     torch's loader would follow; the engine has compiled the transform, and the state names the samples.
 
     Raises:
-        StateError: a transform is none of ``transforms``, which :func:`transforms_of` gave; or the indices of
-            a Subset were changed.
+        StateError: a transform is none of ``transforms``, from :func:`transforms_of`; or the indices of a
+            Subset were changed.
     """
     if any(now is not then for now, then in zip(transforms_of(dataset), transforms, strict=True)):
         raise StateError(
@@ -242,12 +238,12 @@ def check_unchanged(dataset: Any, transforms: Sequence[Any]) -> None:
     if isinstance(dataset, _View) and not np.array_equal(*dataset.now_and_then()):
         raise StateError(
             f"The samples of {dataset!r} were changed after the DataLoader was made. Make a new DataLoader. "
-            "(A sampler= may give other places every epoch.)"
+            "(To choose other samples every epoch, use sampler=.)"
         )
 
 
 def why_not_native(dataset: Any) -> str:
-    """Why torch's workers must read a dataset that holds packed ones; "": they need not, or none is in it."""
+    """Return why torch's workers must read a dataset with packed ones in it; "": they need not."""
     if isinstance(dataset, _View) or not _holds_packed(dataset):
         return ""
     reason = _obstacle(dataset)
@@ -255,24 +251,24 @@ def why_not_native(dataset: Any) -> str:
         return reason
     members = list(_members(dataset))
     for name in ("transform", "target_transform"):
-        given = [getattr(member, name, None) for member in members]
-        if not all(_same(one, given[0]) for one in given):
+        values = [getattr(member, name, None) for member in members]
+        if not all(_same(one, values[0]) for one in values):
             return f"its packed datasets have different {name}s"
     return ""
 
 
 def _same(transform: Any, other: Any) -> bool:
-    """Whether two transforms are one, or the core does the same for both."""
+    """Return whether two transforms are one, or the core does the same for both."""
     if transform is other or transform is None or other is None:
         return transform is other
     try:
         return compile_plan(transform) == compile_plan(other)
-    except (TypeError, ValueError):  # said when it is used
+    except (TypeError, ValueError):  # reported when it is used
         return False
 
 
 def _obstacle(dataset: Any) -> str:
-    """What in ``dataset`` the engine cannot do."""
+    """Return what in ``dataset`` the engine cannot do."""
     if isinstance(dataset, _View):
         return ""
     if isinstance(dataset, Packed):
@@ -286,12 +282,12 @@ def _obstacle(dataset: Any) -> str:
             inner = [dataset.dataset] if isinstance(dataset, Subset) else dataset.datasets
             return next(filter(None, map(_obstacle, inner)), "")
     if _holds_packed(dataset):
-        return f"{_name(dataset)} has code of its own"
+        return f"{_name(dataset)} has its own code"
     return f"{_name(dataset)} is not packed"
 
 
 def _members(dataset: Any) -> Iterator[Any]:
-    """The packed datasets in a nest of Subset and ConcatDataset."""
+    """Yield the packed datasets in a nest of Subset and ConcatDataset."""
     if isinstance(dataset, Subset):
         yield from _members(dataset.dataset)
     elif isinstance(dataset, ConcatDataset):
@@ -302,21 +298,21 @@ def _members(dataset: Any) -> Iterator[Any]:
 
 
 def _holds_packed(dataset: Any, depth: int = 0) -> bool:
-    """Whether ``dataset`` is packed, or an attribute of it is, or is a list of such."""
+    """Return whether ``dataset`` is packed, or an attribute of it is, or is a list of such."""
     if isinstance(dataset, Packed):
         return True
     if depth > _DEEPEST:
         return False
     for value in list(getattr(dataset, "__dict__", {}).values()):
-        found = value[:_MOST] if isinstance(value, (list, tuple)) else [value]
-        inner = (one for one in found if isinstance(one, (Dataset, PackedFiles, MixedFiles)))
+        candidates = value[:_MOST] if isinstance(value, (list, tuple)) else [value]
+        inner = (one for one in candidates if isinstance(one, (Dataset, PackedFiles, MixedFiles)))
         if any(_holds_packed(one, depth + 1) for one in inner):
             return True
     return False
 
 
 def _places(dataset: Any, members: list[Any]) -> Ids:
-    """The sample id at each place; the packed datasets are added to ``members``, each once."""
+    """Return the sample id at each place; the packed datasets are added to ``members``, each once."""
     if isinstance(dataset, Subset):
         within = _places(dataset.dataset, members)
         return within[_indices(dataset, len(within))]
@@ -330,10 +326,10 @@ def _places(dataset: Any, members: list[Any]) -> Ids:
 
 
 def _indices(subset: Subset[Any], count: int) -> Ids:
-    """A Subset's indices, from 0 to ``count`` - 1; negative ones count from the end, as they do in lists."""
-    given: Any = subset.indices
-    is_range = isinstance(given, range)
-    listed = np.arange(given.start, given.stop, given.step) if is_range else np.asarray(given)
+    """Return a Subset's indices, from 0 to ``count`` - 1; negative ones count from the end, as in lists."""
+    source: Any = subset.indices
+    is_range = isinstance(source, range)
+    listed = np.arange(source.start, source.stop, source.step) if is_range else np.asarray(source)
     if listed.size and (listed.dtype.kind not in "iu" or listed.ndim != 1):
         raise TypeError(
             "The indices of a Subset must be a list of integers. Found: "
@@ -357,7 +353,7 @@ def _check_list(dataset: Sequence[Any]) -> None:
 
 
 def _warn_of_labels(dataset: Any) -> None:
-    """Where a label stands for different classes in the datasets of a ConcatDataset."""
+    """Warn if a label stands for different classes in the datasets of a ConcatDataset."""
     named: dict[int, tuple[str, Any]] = {}
     for member in _members(dataset):
         for label, name in enumerate(member.classes):

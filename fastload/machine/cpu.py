@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# ---- Where the kernel keeps this process's limits ---------------------------------------------------
+# ---- Control groups ----
 
 
 def cgroup_folders(controller: str, root: str = "/") -> Iterator[Path]:
-    """The cgroup folders of this process that may hold a limit of ``controller``, inmost first.
+    """Yield this process's cgroup folders that may hold a limit of ``controller``, innermost first.
 
-    Knows cgroup v2, v1 ("cpu", "memory"; mounted together with others, too) and both at once. Not all of the
-    folders need exist: in a container the path may be the host's, which is not mounted, or lead out of the
-    namespace ("/../x"), and what is mounted is the container's own.
+    Knows cgroup v2, v1 ("cpu", "memory"; also mounted together with others) and both at once. A folder need
+    not exist: in a container the path may be the host's, which is not mounted, or lead out of the namespace
+    ("/../x"), while the container's own is mounted.
     """
     mount = Path(root) / "sys/fs/cgroup"
     try:
@@ -35,15 +35,14 @@ def cgroup_folders(controller: str, root: str = "/") -> Iterator[Path]:
                 yield top.joinpath(*parts[:depth])
 
 
-# ---- gpu nodes --------------------------------------------------------------------------------------
-# Which GPUs this process may use, and which NUMA node and cores are theirs; without initialising CUDA.
+# ---- GPUs and NUMA nodes, without initialising CUDA ----
 
 
 def gpu_pci_ids(root: str, environ: Mapping[str, str]) -> list[str]:
-    """PCI ids ("0000:3b:00.0") of the visible GPUs, in CUDA's order; empty if that is not known.
+    """Return PCI ids ("0000:3b:00.0") of the visible GPUs, in CUDA's order; empty if unknown.
 
-    By torch if it has initialised CUDA, else by the driver's list in ``/proc``, which is in PCI order, as
-    CUDA's is among equal GPUs, and the numbers in ``CUDA_VISIBLE_DEVICES``.
+    They come from torch if it has initialised CUDA, else from the driver's list in ``/proc``, which is in PCI
+    order, like CUDA's for equal GPUs, and from the numbers in ``CUDA_VISIBLE_DEVICES``.
     """
     torch = sys.modules.get("torch")
     if root == "/" and torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -58,7 +57,7 @@ def gpu_pci_ids(root: str, environ: Mapping[str, str]) -> list[str]:
     chosen = []
     for name in visible.split(","):
         if not name.strip().isdigit() or int(name) >= len(listed):
-            return []  # a UUID, a MIG device or "-1": the list does not tell which
+            return []  # a UUID, a MIG device or "-1": the list does not show which GPU it is
         chosen.append(listed[int(name)])
     return chosen
 
@@ -74,7 +73,7 @@ def _from_torch(torch: Any) -> list[str]:
 
 
 def node_of(root: str, pci_id: str) -> int | None:
-    """NUMA node of a PCI device; None if the machine has no nodes or does not say (-1)."""
+    """Return a PCI device's NUMA node; None if the machine has no nodes or does not report one (-1)."""
     try:
         path = Path(root) / "sys/bus/pci/devices" / pci_id.lower() / "numa_node"
         node = int(path.read_text(encoding="ascii"))
@@ -84,7 +83,7 @@ def node_of(root: str, pci_id: str) -> int | None:
 
 
 def node_cpus(root: str, node: int) -> list[int]:
-    """CPU numbers of a NUMA node; empty if the system does not say."""
+    """Return the CPU numbers of a NUMA node; empty if the system does not report them."""
     try:
         path = Path(root) / f"sys/devices/system/node/node{node}/cpulist"
         return parse_cpu_list(path.read_text(encoding="ascii"))
@@ -93,7 +92,7 @@ def node_cpus(root: str, node: int) -> list[int]:
 
 
 def parse_cpu_list(text: str) -> list[int]:
-    """The numbers of a kernel list such as "0-3,8,10-11"."""
+    """Return the numbers in a kernel list such as "0-3,8,10-11"."""
     numbers: list[int] = []
     for part in text.strip().split(","):
         if part:
@@ -102,29 +101,27 @@ def parse_cpu_list(text: str) -> list[int]:
     return numbers
 
 
-# ---- How many decoding threads a rank may run, and on which cores -----------------------------------
-# Quota, affinity, NUMA node, local ranks.
-#
-# The kernel folds cpusets into the affinity mask, so the mask is read and cpusets are not. Quotas are not
-# in the mask: every cgroup on the way up from this process may have one, and the smallest counts.
-# Everything is read below ``root``, so that tests can give a tree of their own.
+# ---- The CPU budget ----
+# The kernel folds cpusets into the affinity mask, so only the mask is read. Quotas are not in the mask:
+# this process's cgroup and all those above it may have one, and the smallest counts. Everything is read
+# below ``root``, so that tests can provide a tree.
 
-_RESERVE_FROM = 3  # cores a rank must have before one is left to the thread that launches GPU work
+_RESERVE_FROM = 3  # with fewer cores, a rank leaves none to the thread that launches GPU work
 
 
 @dataclass(frozen=True)
 class CpuBudget:
-    """Threads for one rank, why so many, and the cores to run them on."""
+    """Threads for one rank, the reason for their number, and the cores to run them on."""
 
     threads: int
     reason: str
     cpus: tuple[int, ...] = ()  # of the NUMA node of the rank's GPU; empty: threads are not pinned
 
     def plan(self, wanted: int | None, autotune: bool) -> ThreadPlan:
-        """Threads for a loader that asks for ``wanted`` (None: all of the budget; 0 counts as 1).
+        """Plan the threads of a loader that asks for ``wanted`` (None: all of the budget; 0 counts as 1).
 
-        A number that is asked for is used as it is, wherever there are cores. Autotune begins there and may
-        go up to the budget.
+        A number is used as it is, however many cores there are. Autotune starts there and may go up to the
+        budget.
         """
         if wanted is None:
             return ThreadPlan(self.threads, self.threads, self.cpus)
@@ -137,7 +134,7 @@ class ThreadPlan:
     """How many decoding threads a loader uses."""
 
     threads: int  # at first
-    most: int  # autotune goes no higher
+    most: int  # autotune's maximum
     cpus: tuple[int, ...] = ()  # see CpuBudget
 
 
@@ -150,12 +147,12 @@ def find_budget(
     gpus: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> CpuBudget:
-    """The CPU budget of rank ``local_rank`` of the ``local_size`` ranks of this node.
+    """Find the CPU budget of rank ``local_rank`` of the ``local_size`` ranks of this node.
 
-    The cores are those of the affinity mask, no more than the smallest cgroup quota on the way up, divided
-    by the local ranks; rounded down, at least 1. With a GPU to feed and 3 cores or more, one is left to the
-    thread that launches its work. The cores of the GPU's NUMA node are chosen where that costs no thread:
-    not when the other ranks' GPUs are on the same node and another one would lie idle.
+    The cores are those of the affinity mask, at most the smallest cgroup quota from here up, divided by the
+    local ranks and rounded down, at least 1. With a GPU to feed and 3 cores or more, one is left to the
+    thread that launches its work. The cores are on the GPU's NUMA node if that costs no thread: they are not
+    if the other ranks' GPUs are on the same node and another node would be idle.
 
     Args:
         local_rank, local_size: as in :class:`fastload.ranks.world.World`.
@@ -187,7 +184,7 @@ def find_budget(
 def _near_cpus(
     root: str, mask: Sequence[int], gpus: Sequence[str], local_rank: int, local_size: int
 ) -> tuple[int, ...]:
-    """The cores of the mask on the GPU's node, where a fair share of them is no less than one of the mask."""
+    """Return the mask's cores on the GPU's node, if a fair share of them is no smaller than of the mask."""
     if len(gpus) < local_size or local_rank >= len(gpus):
         return ()
     nodes = [node_of(root, gpu) for gpu in gpus[:local_size]]
@@ -196,12 +193,12 @@ def _near_cpus(
         return ()
     near = tuple(cpu for cpu in node_cpus(root, node) if cpu in set(mask))
     if not near or len(near) == len(mask):
-        return ()  # elsewhere than all of the mask, or nothing to choose
+        return ()  # none of the mask is there, or all of it is
     return near if len(near) * local_size >= len(mask) * nodes.count(node) else ()
 
 
 def cgroup_quota(root: str = "/") -> float | None:
-    """CPU quota of this process in cores: the smallest of its cgroup and those above it; None without one.
+    """Return this process's CPU quota in cores, the smallest of its cgroup and those above; None: no quota.
 
     Knows cgroup v2 (``cpu.max``), v1 (``cpu.cfs_quota_us`` over ``cpu.cfs_period_us``) and both at once.
     """
@@ -210,7 +207,7 @@ def cgroup_quota(root: str = "/") -> float | None:
 
 
 def _folder_quota(folder: Path) -> float | None:
-    """The quota that one cgroup sets."""
+    """Return the quota of one cgroup."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             quota, period = " ".join((folder / n).read_text(encoding="ascii") for n in names).split()

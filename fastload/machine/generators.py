@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch.autograd.profiler import record_function
 
-# ---- The process's global random generators ---------------------------------------------------------
-# Torch's for the CPU, ``random``'s and NumPy's legacy one.
-#
-# Python callables draw from them. They belong to the whole process, so no thread can have them for itself:
-# they are set in worker processes, or in the consumer's thread while it waits for its batch, and put back.
+# ---- Global random generators ----
+# Torch's for the CPU, ``random``'s and NumPy's legacy one. Python callables draw from them. They belong to
+# the whole process, so no thread can have its own: they are set in worker processes, or in the consumer's
+# thread while it waits for its batch, and put back.
 
-_lock = threading.RLock()  # two loaders of one process, in two threads, take turns
+_lock = threading.RLock()  # loaders in two threads of a process take turns
 
 
 def _renew_lock() -> None:
@@ -27,13 +26,13 @@ def _renew_lock() -> None:
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)  # the thread that holds it may be the parent's
+os.register_at_fork(after_in_child=_renew_lock)  # the lock's holder may be a thread of the parent
 
 
 def set_generators(words: Sequence[int]) -> None:
-    """Set all three from four random 32-bit words. About 15 us."""
+    """Set all three generators from four random 32-bit words. Takes about 15 us."""
     first, second, third, fourth = (int(word) for word in words)
-    # Not torch.manual_seed: it sets the generators of all devices, too.
+    # Not torch.manual_seed: it also sets the generators of all devices.
     torch.default_generator.manual_seed(first << 31 | second >> 1)
     random.seed(third << 32 | first)
     np.random.seed(fourth)
@@ -41,7 +40,7 @@ def set_generators(words: Sequence[int]) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Whatever is drawn inside, all three go on afterwards as if nothing had been."""
+    """Restore the state of all three generators on exit."""
     with _lock:
         states = torch.default_generator.get_state(), random.getstate(), np.random.get_state()
         try:
@@ -52,19 +51,17 @@ def kept() -> Iterator[None]:
             np.random.set_state(states[2])
 
 
-# ---- ranges -----------------------------------------------------------------------------------------
-# Named ranges for profilers; next to nothing where nobody profiles.
-#
+# ---- Ranges for profilers ----
 # ``torch.autograd.profiler.record_function`` costs microseconds even when no profiler runs; asking whether
 # one does costs a twentieth of one.
 
 
 def profiled(name: str, number: int | None = None) -> AbstractContextManager[Any]:
-    """A range in the traces of torch.profiler (and, under ``emit_nvtx``, of NVTX tools).
+    """Return a range in the traces of torch.profiler (and, under ``emit_nvtx``, of NVTX tools).
 
     Args:
-        name: of the range.
-        number: of the batch, appended as ``#number``.
+        name: the range's name.
+        number: the batch's number, appended as ``#number``.
     """
     if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
         return nullcontext()

@@ -1,4 +1,4 @@
-"""Signals whose Python handlers raise: kept back while that would be lost, and told from other errors."""
+"""Signals whose Python handlers raise: delayed while their exceptions would be lost, and recognised."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 
 
 def _handlers() -> dict[int, Callable[..., Any]]:
-    """Python's handlers by signal: default_int_handler, and those of the program."""
+    """Return Python's handlers by signal: default_int_handler, and the program's."""
     found = {number: signal.getsignal(number) for number in signal.valid_signals()}
     return {number: handler for number, handler in found.items() if callable(handler)}
 
 
 @contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Signals that come inside are handled at the end, in this process. Only the main thread handles any.
+    """Delay signals until the block ends, in this process. Only the main thread handles any.
 
-    A handler runs between two bytecodes. After a fork the first ones are those of at-fork callbacks
+    A handler runs between two bytecodes. After a fork the first bytecodes are those of at-fork callbacks
     (``logging`` has some), whose exceptions Python prints and ignores: a KeyboardInterrupt, or the SystemExit
-    of a handler of SIGTERM, is gone, and with it what the callback had left to do, say to release a lock. A
-    thread that is half started is not on the list of those that the interpreter ends.
+    of a SIGTERM handler, is lost, along with the rest of the callback, which may release a lock. A
+    half-started thread is not among those that the interpreter ends.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -35,7 +35,7 @@ def interrupts_kept() -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         if os.getpid() == owner and not over:
             came.setdefault(number, frame)
-        else:  # a child has it for good; and a handler that raised kept us from putting this one back
+        else:  # a child keeps it; so does a parent if a handler raised before it was replaced
             before[number](number, frame)
 
     try:
@@ -53,7 +53,7 @@ def interrupts_kept() -> Iterator[None]:
 
 
 def _handle(came: dict[int, FrameType | None], handlers: dict[int, Callable[..., Any]]) -> None:
-    """Call the handlers of what came; where one raises, the rest are called all the same."""
+    """Call the handlers of all signals that came, even if one of them raises."""
     if came:
         number = next(iter(came))
         frame = came.pop(number)
@@ -64,7 +64,7 @@ def _handle(came: dict[int, FrameType | None], handlers: dict[int, Callable[...,
 
 
 def raised_by_a_handler(error: BaseException) -> bool:
-    """Whether a signal's handler has raised it: such an error says nothing about what it interrupted."""
+    """Return whether a signal's handler raised the error, which then is not about the interrupted code."""
     codes = {code for code in map(_code, _handlers().values()) if code is not None}
     step = error.__traceback__
     while step is not None and codes:
@@ -75,7 +75,7 @@ def raised_by_a_handler(error: BaseException) -> bool:
 
 
 def _code(handler: Any) -> CodeType | None:
-    """That of a function, a method, a partial or an object that can be called; None: it is not Python's."""
+    """Return the code of a function, method, partial or callable object; None: it is not Python."""
     handler = getattr(handler, "func", handler)
     for found in (handler, getattr(handler, "__func__", None), vars(type(handler)).get("__call__")):
         code = getattr(found, "__code__", None)

@@ -1,4 +1,4 @@
-"""How much memory this process may still use: the machine's, and every cgroup limit on the way up."""
+"""How much memory this process may still use, by the machine and by every cgroup limit from here up."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import NamedTuple
 
 from fastload.machine.cpu import cgroup_folders
 
-PAGE_CACHE_SHARE = 0.75  # of the available memory: what takes less stays in the page cache once it was read
+PAGE_CACHE_SHARE = 0.75  # of the available memory; data below this share stays in the page cache once read
 
 
 class MemoryRoom(NamedTuple):
-    """What is left of one limit."""
+    """What is left below one limit."""
 
     name: str  # "MemAvailable", or the limit's file ("/sys/fs/cgroup/job/memory.max"), for messages
     free: int  # bytes
 
 
 def memory_rooms(root: str = "/") -> list[MemoryRoom]:
-    """What is left, page cache that can be dropped included: of the machine's memory, and below the memory
-    limits (cgroup v1 and v2) of this process's cgroup and of those above it. Swap is not counted.
+    """Return what is left, including page cache that can be dropped, of the machine's memory and below the
+    memory limits (cgroup v1 and v2) of this process's cgroup and those above it. Swap is not counted.
 
-    Without ``/proc`` (some chroots and sandboxes) nobody knows the limits, and of the machine's memory only
-    what is free: page cache is not counted as free then.
+    Without ``/proc`` (some chroots and sandboxes) the limits are unknown, and only the machine's free memory
+    counts, without page cache.
 
-    ``root`` is where ``proc`` and ``sys`` lie.
+    ``root`` is the folder with ``proc`` and ``sys``.
     """
     try:
         lines = (Path(root) / "proc/meminfo").read_text().splitlines()
@@ -42,11 +42,11 @@ def memory_rooms(root: str = "/") -> list[MemoryRoom]:
 
 
 def available_memory(root: str = "/") -> int:
-    """The least of :func:`memory_rooms`, bytes."""
+    """Return the least of :func:`memory_rooms`, in bytes."""
     return min(room.free for room in memory_rooms(root))
 
 
-# Limit, usage and the prefix of memory.stat's names: v2 (over memory.high a group is slowed down), v1.
+# Limit, usage and the prefix of memory.stat's names: v2 (above memory.high a group is throttled), v1.
 _LIMITS = (
     ("memory.max", "memory.current", ""),
     ("memory.high", "memory.current", ""),
@@ -55,7 +55,7 @@ _LIMITS = (
 
 
 def _cgroup_rooms(folder: Path) -> Iterator[MemoryRoom]:
-    """What is left below the limits of one cgroup, its page cache not counted as used."""
+    """Yield what is left below the limits of one cgroup; its page cache does not count as used."""
     for limit, usage, prefix in _LIMITS:
         try:
             most = int((folder / limit).read_text())  # ValueError: "max"

@@ -1,4 +1,4 @@
-"""Messages to the user: which line of the program a warning is about, and words on standard error."""
+"""Messages to the user: the line of the program that a warning names, and text on standard error."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 from fastload.errors import harmless
 
-# ---- Who called the package -------------------------------------------------------------------------
-# The line of the user's program that a warning is about.
+# ---- The caller of the package ----
 
 
 def stacklevel() -> int:
-    """For ``warnings.warn`` in the caller: the nearest frame outside of the package."""
+    """Return the stack level for ``warnings.warn`` in the caller: the nearest frame outside the package."""
     frame: Any = sys._getframe(1)
     level = 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fastload":
@@ -21,12 +20,12 @@ def stacklevel() -> int:
     return level
 
 
-# ---- What a function of the library says while it works, on standard error, if there is one ---------
+# ---- Standard error ----
 
 
 def say(text: str) -> None:
-    """Write a text and a line's end. Where it cannot be written (a closed or full standard error) nobody
-    reads it, and the work goes on."""
+    """Write a line. If it cannot be written (standard error is closed or full), nobody reads it, and the work
+    continues."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(harmless(text) + "\n")

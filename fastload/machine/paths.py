@@ -1,5 +1,4 @@
-"""Paths and the files there: whether something exists, regular files only, whole reads and writes at an
-offset."""
+"""Paths and files: existence, regular files only, complete reads and writes at an offset."""
 
 from __future__ import annotations
 
@@ -11,40 +10,38 @@ from pathlib import Path
 
 from fastload._native import _C
 
-# ---- What lies at a path ----------------------------------------------------------------------------
-# As pathlib's methods say it up to Python 3.13.
-#
-# From 3.14 on theirs take whatever the system answers for no, also that the disk fails or that no
-# descriptor is left: a set would be taken for another one, or made anew, in silence.
+# ---- What a path names ----
+# These are pathlib's functions as of Python 3.13. From 3.14 on pathlib returns False for any error, also a
+# failing disk or a lack of descriptors: a set could silently be taken for another one, or made anew.
 
 StrPath = str | bytes | os.PathLike[str]
-# A name that is too long is no file's, say a URL's with its signature.
+# A name that is too long names no file; it may be a signed URL.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def exists(path: StrPath) -> bool:
-    """Something is there; a link to nothing is not.
+    """Return whether something exists at the path; a broken link does not count.
 
     Raises:
-        OSError: the system cannot say, here and below.
+        OSError: the system cannot say; so do the functions below.
     """
     return _mode(path) is not None
 
 
 def is_dir(path: StrPath) -> bool:
-    """A folder, or a link to one."""
+    """Return whether it is a folder, or a link to one."""
     mode = _mode(path)
     return mode is not None and stat.S_ISDIR(mode)
 
 
 def is_file(path: StrPath) -> bool:
-    """A regular file, or a link to one."""
+    """Return whether it is a regular file, or a link to one."""
     mode = _mode(path)
     return mode is not None and stat.S_ISREG(mode)
 
 
 def is_symlink(path: StrPath) -> bool:
-    """A link, to whatever it may be."""
+    """Return whether it is a link, even a broken one."""
     mode = _mode(path, follow=False)
     return mode is not None and stat.S_ISLNK(mode)
 
@@ -60,14 +57,14 @@ def _mode(path: StrPath, follow: bool = True) -> int | None:
         raise
 
 
-# ---- Folders that users name ------------------------------------------------------------------------
+# ---- Folders that users name ----
 
 
 def absolute_folder(text: str | os.PathLike[str]) -> Path:
-    """The whole path of a folder, with ``~`` and ``~user`` filled in.
+    """Return the absolute path of a folder, with ``~`` and ``~user`` expanded.
 
     Raises:
-        ValueError: there is no such user, or none that has a home folder.
+        ValueError: the user does not exist or has no home folder.
     """
     try:
         return Path(text).expanduser().absolute()
@@ -77,19 +74,17 @@ def absolute_folder(text: str | os.PathLike[str]) -> Path:
         ) from error
 
 
-# ---- Files that somebody else has put there ---------------------------------------------------------
-# Read if they are files, and no longer than they may be.
-#
-# A FIFO would be waited for without end, and a device may have bytes without end.
+# ---- Untrusted files ----
+# Only regular files up to a size are read: a FIFO could block forever, and a device may never end.
 
 
 def open_regular(path: str | bytes | os.PathLike[str]) -> BufferedReader:
-    """A file, open for reading.
+    """Open a file for reading.
 
     Raises:
-        OSError: it is not there, cannot be opened, or is no regular file.
+        OSError: it does not exist, cannot be opened, or is not a regular file.
     """
-    # A signal's handler may raise behind any call. Behind os.open() the descriptor would be nobody's; this
+    # A signal's handler may raise after any call. After os.open() nothing would own the descriptor; this
     # opener is C, and no handler runs before a file owns what it returns.
     file = open(path, "rb", opener=_C.open_at_once)  # noqa: SIM115
     try:
@@ -103,7 +98,7 @@ def open_regular(path: str | bytes | os.PathLike[str]) -> BufferedReader:
 
 
 def read_regular(path: str | bytes | os.PathLike[str], most: int) -> bytes | None:
-    """The bytes of a file; None: it has more than ``most``.
+    """Return the bytes of a file; None: it has more than ``most``.
 
     Raises:
         OSError: as :func:`open_regular`.
@@ -113,13 +108,13 @@ def read_regular(path: str | bytes | os.PathLike[str], most: int) -> bytes | Non
         return file.read(size) if size <= most else None
 
 
-# ---- Reading and writing at a place of a file, all of it --------------------------------------------
-# One ``pread`` or ``pwrite`` may do less than it was asked to: on network file systems and FUSE, on a disk
-# that is all but full, and always above 2 GiB.
+# ---- Complete reads and writes at an offset ----
+# One ``pread`` or ``pwrite`` may transfer less than requested: on network file systems and FUSE, on a disk
+# that is nearly full, and always above 2 GiB.
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """``size`` bytes at ``offset``; fewer only where the file ends before.
+    """Read ``size`` bytes at ``offset``, fewer only at the end of the file.
 
     Raises:
         OSError: reading fails.
@@ -135,10 +130,10 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def write_at(descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
-    """All of ``data`` at ``offset``.
+    """Write all of ``data`` at ``offset``.
 
     Raises:
-        OSError: writing fails; a part may be there.
+        OSError: writing fails; a part may have been written.
     """
     view = memoryview(data).cast("B")
     while view:

@@ -1,4 +1,4 @@
-"""Python threads: pools, threads beside the program, and a lock that a forked child finds free."""
+"""Python threads: pools, background threads, and a lock that is free in a forked child."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from contextlib import contextmanager
 
 from fastload.machine.interrupts import interrupts_kept
 
-# ---- Python threads ---------------------------------------------------------------------------------
-# Pools, and threads beside the program.
+# ---- Pools and background threads ----
 
 _PATIENCE = 5.0  # seconds, for all threads together
 
-_beside: dict[threading.Thread, Callable[[], None]] = {}  # that run, with what stops them
+_beside: dict[threading.Thread, Callable[[], None]] = {}  # running threads, with what stops them
 _inside: set[threading.Thread] = set()  # daemon threads in may_be_abandoned()
-_ending: set[threading.Thread] = set()  # those that it has told to end
-_has_stopped = threading.Event()  # the exit waits for no thread any more
+_ending: set[threading.Thread] = set()  # those of them that were told to end
+_has_stopped = threading.Event()  # the exit no longer waits for threads
 
 
 def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) -> threading.Thread:
-    """Start a daemon thread that is told to stop, and waited for, when the interpreter exits.
+    """Start a daemon thread that is stopped and waited for when the interpreter exits.
 
-    CPython up to 3.13 ends daemon threads by force. Where that happens in the middle of a call into C++, say
-    of a process group's store, it ends the process: "terminate called without an active exception".
+    CPython up to 3.13 ends daemon threads by force. If that happens inside a call into C++, say of a process
+    group's store, the process dies: "terminate called without an active exception".
 
     Args:
-        stop: makes ``work`` return within a second; called by ``atexit``. That is when the program's own
-            threads are done: threading's private counterpart is called before, while they need this one.
+        stop: makes ``work`` return within a second; called by ``atexit``, when the program's own threads
+            are done: threading's private counterpart runs earlier, while they need this one.
 
     Raises:
-        RuntimeError: no more threads.
+        RuntimeError: no more threads can start.
     """
 
     def run() -> None:
@@ -55,17 +54,16 @@ def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) 
 
 @contextmanager
 def may_be_abandoned() -> Iterator[None]:
-    """For work that a program's own daemon thread may be in when the interpreter exits. Such a thread ends
-    then, without a word: by a SystemExit from here, also in place of an error that closing has made. The exit
-    waits until the thread has ended, as for threads of :func:`start_beside`, and for the same reason: the
-    frames that the SystemExit leaves hold tensors, and torch lets go of the GIL where it frees one. Other
-    threads meet nothing here.
+    """Guard work that a program's own daemon thread may be doing when the interpreter exits. Such a thread
+    ends silently then: by a SystemExit from here, even in place of an error from closing. The exit waits for
+    the thread, as in :func:`start_beside` and for the same reason: the frames that the SystemExit leaves hold
+    tensors, and torch releases the GIL when it frees one. Other threads are unaffected.
     """
     thread = threading.current_thread()
     if not thread.daemon:
         yield
         return
-    _inside.add(thread)  # before looking, so that the exit waits for whoever has seen no exit
+    _inside.add(thread)  # before the check, so that the exit waits for a thread that has not seen it
     try:
         if _is_exiting():
             raise SystemExit
@@ -82,15 +80,15 @@ def may_be_abandoned() -> Iterator[None]:
 
 
 def _end(thread: threading.Thread) -> None:
-    """Have the exit wait for this thread. When it waits for none any more, never return: nothing is freed."""
+    """Have the exit wait for this thread. If it no longer waits for any, never return: nothing is freed."""
     while _has_stopped.is_set():
         time.sleep(1)
-    if not isinstance(thread, threading._DummyThread):  # which nobody can wait for
+    if not isinstance(thread, threading._DummyThread):  # nobody can wait for one of those
         _ending.add(thread)
 
 
 def _is_exiting() -> bool:
-    """Whether the main thread has ended, or waits for the others, of which pools are told first."""
+    """Return whether the main thread has ended or waits for the others; pools are notified first."""
     return not threading.main_thread().is_alive() or getattr(threading, "_SHUTTING_DOWN", False)
 
 
@@ -114,15 +112,15 @@ os.register_at_fork(after_in_child=_ending.clear)
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """A pool whose ``threads`` threads run already.
+    """Return a pool whose ``threads`` threads already run.
 
     A ThreadPoolExecutor starts its threads when work is submitted. If a KeyboardInterrupt comes while it
-    does, the new thread is not yet on the list of those that the interpreter ends when it exits, which
-    then waits for it for ever. Here a Ctrl-C, and what else a handler may raise, waits until they run: a
+    does, the new thread is not yet on the list of those that the interpreter ends when it exits, so the exit
+    hangs. Here a Ctrl-C, and anything else that a handler may raise, waits until the threads run: a
     millisecond.
 
     Raises:
-        MemoryError: the system gives no more threads.
+        MemoryError: the system provides no more threads.
     """
     with interrupts_kept():
         pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -130,10 +128,10 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
         try:
             for _ in range(threads):
                 pool.submit(everyone.wait)
-        except RuntimeError as error:  # those that there are would wait for the rest, also at exit
+        except RuntimeError as error:  # the threads already started would wait for the rest, also at exit
             everyone.abort()
             pool.shutdown(wait=False, cancel_futures=True)
-            if "shutdown" in str(error):  # the interpreter's, which takes no more threads
+            if "shutdown" in str(error):  # the interpreter is exiting and accepts no more threads
                 raise
             raise MemoryError(
                 f"Not all of {threads} Python threads could be started: {error}. Lower num_workers, or raise "
@@ -142,14 +140,14 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
     return pool
 
 
-# ---- A lock that a forked child finds free, whoever held it in the parent ---------------------------
+# ---- A fork-safe lock ----
 
 
 class ForkSafeLock:
-    """A reentrant lock. Waiting for it in the main thread can be interrupted by Ctrl-C.
+    """A reentrant lock, free in a forked child. Ctrl-C interrupts waiting for it in the main thread.
 
     fork() copies a lock as it is: one that another thread held would never become free in the child, because
-    that thread does not exist there. So each process makes one of its own.
+    that thread does not exist there. So each process makes its own lock.
     """
 
     def __init__(self) -> None:
@@ -158,7 +156,7 @@ class ForkSafeLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits until no other thread holds the lock, and holds it inside."""
+        """Wait until no other thread holds the lock, and hold it in the block."""
         if self._pid != os.getpid():
             self._lock, self._pid = threading.RLock(), os.getpid()
         with self._lock:

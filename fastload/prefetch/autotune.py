@@ -1,8 +1,8 @@
-"""``autotune=True``: threads and prefetch depth moved by what is measured, within fixed bounds.
+"""``autotune=True``: threads and prefetch depth adjusted by measurements, within fixed bounds.
 
-The rules (:class:`Policy`) are a function of the windows they have been shown, nothing else; the meter
-(:class:`Autotuner`) cuts a loader's life into windows, applies what the rules say and logs it. Batches never
-depend on either: they are the same with any number of threads.
+The rules (:class:`Policy`) are a pure function of the windows they have seen; the meter (:class:`Autotuner`)
+cuts a loader's life into windows, applies the rules' decisions and logs them. Batches never depend on either:
+they are the same with any number of threads.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from statistics import fmean
 
 _log = logging.getLogger("fastload")
 
-STARVED = 0.03  # data wait share from which on the loader is too slow
-PLAIN = 0.15  # ... in a single window; less must be seen in two in a row
-FED = 0.01  # ... and up to which it is fast enough for less
+STARVED = 0.03  # share of time waiting for data from which on the loader is too slow
+PLAIN = 0.15  # ... in a single window; less must occur in two in a row
+FED = 0.01  # ... up to which it is fast enough for fewer threads
 BUSY = 0.7  # share of time from which on threads count as busy: more of them may help
-SOME = 0.05  # share of idle time that deeper prefetch may win back where there are no more threads
-GAIN = 0.03  # a step of threads is kept if it wins this, or a quarter of what it could, if that is less
-TRIES = 2  # windows that must say on average that it did not, before it is taken back
-SPARE = 1.5  # whole threads that are idle before one is given back
-PATIENCE = 3  # windows in a row that must agree before anything is lowered
-DOUBT = 8  # windows after something was lowered in which a wait is held against that
-HOLD = 16  # windows for which a limit that was found is believed; doubled each time it is found again
-HOLD_MOST = 4  # ... the upper one of threads at first: one noisy window may have found it
+SOME = 0.05  # share of idle time that deeper prefetch may recover when no more threads are allowed
+GAIN = 0.03  # a step of threads is kept if it gains this, or a quarter of the possible gain, if that is less
+TRIES = 2  # windows whose average must show no gain, before it is undone
+SPARE = 1.5  # whole threads that are idle before one is released
+PATIENCE = 3  # consecutive windows that must agree before anything is lowered
+DOUBT = 8  # windows after lowering in which a wait is blamed on it
+HOLD = 16  # windows for which a limit is believed; doubled each time it is found again
+HOLD_MOST = 4  # ... the upper limit of threads at first: one noisy window may have found it
 MOST_HOLD = 1024
 WINDOW_SECONDS = 1.0
 WINDOW_BATCHES = 8
-PAUSE = 0.1  # seconds between two epochs that are a pause
-EXTRA_DEPTH = 4  # batches that prefetch may grow by
+PAUSE = 0.1  # minimum seconds between two epochs that count as a pause
+EXTRA_DEPTH = 4  # batches by which prefetch may grow
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is tuned."""
+    """The values that are tuned."""
 
     threads: int
-    depth: int  # batches in work ahead of the consumer
+    depth: int  # batches in progress ahead of the consumer
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where it may go: threads from 1, depth from what the user asked for."""
+    """The range of the values: threads from 1, depth from what the user requested."""
 
     most_threads: int
     least_depth: int
@@ -57,8 +57,8 @@ class Window:
     """A stretch of a loader's life, without pauses, at one setting."""
 
     seconds: float
-    wait: float  # share of them that the consumer waited for data
-    idle: float  # share of them that the threads had nothing to do, on average
+    wait: float  # share of them for which the consumer waited for data
+    idle: float  # share of them for which the threads were idle, on average
     rate: float  # samples per second
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Window:
 
 
 class _Limit:
-    """A value that was found not to be worth passing; believed for a while."""
+    """A value that it did not pay to pass; believed for a while."""
 
     def __init__(self, default: int, hold: int = HOLD) -> None:
         self._default = default
@@ -88,22 +88,22 @@ class _Limit:
 
 
 class Policy:
-    """Decides, after each window, what to change.
+    """The rules that decide, after each window, what to change.
 
     * The consumer waits (much, or in two windows in a row) and the threads are busy: more threads, a quarter
-      more at a time. If that did not make it faster (the disk or memory is the limit), back to what it was.
+      more at a time. If that was not faster (the disk or memory is the limit), back to the former number.
     * The consumer waits though threads are idle (uneven samples, or a slow Python callable): deeper prefetch.
-      A little idle time is enough for that where there are no more threads; at its bound, more threads.
-    * The consumer does not wait and more than one thread has nothing to do, three windows in a row: threads
-      are given back, half of the idle ones at a time, at last also prefetch depth. If it waits afterwards,
-      they come back, and that number is the least for a while, longer each time.
+      A little idle time is enough for that when no more threads are allowed; at its bound, more threads.
+    * The consumer does not wait and more than one thread is idle, three windows in a row: threads are
+      released, half of the idle ones at a time, at last also prefetch depth. If it waits afterwards, they
+      come back, and their number is the minimum for a while, longer each time.
     """
 
     def __init__(self, setting: Setting, bounds: Bounds) -> None:
         self.setting = setting
         self._bounds = bounds
-        self._calm = 0  # windows in a row in which less would have done
-        self._short = 0  # windows in a row in which the consumer waited
+        self._calm = 0  # consecutive windows in which less would have done
+        self._short = 0  # consecutive windows in which the consumer waited
         self._raised: tuple[Setting, float] | None = None  # setting and rate before threads were added
         self._tried: list[float] = []  # rates since then
         self._lowered: Setting | None = None  # setting before the last lowering
@@ -113,13 +113,13 @@ class Policy:
         self._least_depth = _Limit(bounds.least_depth)
 
     def decide(self, window: Window) -> str | None:
-        """Look at a window; perhaps change ``setting``, and say why in a few words."""
+        """Examine a window; perhaps change ``setting``, and say why in a few words."""
         before = self.setting
         for limit in (self._most, self._least_threads, self._least_depth):
             limit.pass_window()
         self._doubt -= 1
         if self._doubt < 0:
-            self._lowered = None  # it does with what it has
+            self._lowered = None  # the lowered setting suffices
         why = self._starved(window) if window.wait >= STARVED else self._fed(window)
         return why if self.setting != before else None
 
@@ -172,19 +172,19 @@ class Policy:
             self._calm = 0
             self._lowered, self._doubt = self.setting, DOUBT
             self.setting = Setting(threads, depth)
-        return f"less does as well: {spare:.1f} of the threads had nothing to do"
+        return f"less does as well: {spare:.1f} of the threads were idle"
 
 
 class Autotuner:
-    """Measures windows of one loader and moves its setting.
+    """A meter that measures windows of one loader and adjusts its setting.
 
     Args:
-        setting: where to begin.
-        bounds: where it may go.
-        measure: since any fixed moment, the seconds in which the consumer was blocked, and the sum over the
-            threads in use of the seconds without work.
+        setting: the first setting.
+        bounds: its range.
+        measure: returns, since any fixed moment, the seconds for which the consumer was blocked, and the sum
+            over the threads in use of the idle seconds.
         apply: called with a new setting.
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Autotuner:
         self._measure = measure
         self._apply = apply
         self._clock = clock
-        self._skip = setting.depth + 1  # batches until what was prefetched before is used up
+        self._skip = setting.depth + 1  # batches until those prefetched before are used up
         self._restart(clock())
 
     def _restart(self, now: float) -> None:
@@ -210,9 +210,9 @@ class Autotuner:
 
     @contextmanager
     def waiting(self, samples: int, first: bool) -> Iterator[None]:
-        """Around the wait for a batch of ``samples``; ``first``: of an epoch, a pause may lie before it.
+        """Measure the wait for a batch of ``samples``; ``first``: of an epoch, perhaps after a pause.
 
-        Without one the epochs are one stretch: those of a small set may be shorter than a window.
+        Without a pause the epochs are one stretch: those of a small set may be shorter than a window.
         """
         pause = self._clock() - self._ended
         self._longest = max(self._longest, pause)

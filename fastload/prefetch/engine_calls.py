@@ -1,4 +1,4 @@
-"""The requests that the engine gets: fields filled into layouts, and how much is read ahead."""
+"""Requests to the engine: fields filled into layouts, and how much is read ahead."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from fastload.prefetch.slots import Slot
 from fastload.sample.layout import BatchLayout, FieldLayout, Place, SampleLayout
 from fastload.sampler import BlockOrder, Sampler
 
-# ---- The engine, asked in layouts -------------------------------------------------------------------
-# Where the fields of a batch will lie, and that they be filled there.
+# ---- Requests for batches ----
 
 Ids = npt.NDArray[np.int64]
 Draws = npt.NDArray[np.uint32]
@@ -27,7 +26,7 @@ class Filling:
     """Batches of one layout, by one engine.
 
     Args:
-        engine: what fills them.
+        engine: the engine that fills them.
         layout: of a sample.
         is_pair: the engine fills one image and one label.
     """
@@ -39,14 +38,14 @@ class Filling:
         self._of_equal = lru_cache(maxsize=8)(lambda size: layout.of(size, [None] * len(layout.fields)))
 
     def planned(self, ids: Ids, draws: Draws | None, epoch: int, partners: Ids | None = None) -> BatchLayout:
-        """Where the fields of these samples will lie; ``partners``: what each is put together with.
+        """Return where the fields of these samples will be; ``partners``: the samples combined with each.
 
         Raises:
             ValueError: a picture is larger than there is room for.
         """
         if not self.layout.is_measured:
-            found: BatchLayout = self._of_equal(len(ids))
-            return found
+            layout: BatchLayout = self._of_equal(len(ids))
+            return layout
         return self.layout.of(len(ids), self.engine.measure(ids, draws, epoch, partners))
 
     def submit(
@@ -58,7 +57,7 @@ class Filling:
         announced: _C.Announced | None = None,
         partners: Ids | None = None,
     ) -> int:
-        """Have the core fill a slot; the ticket of the batch."""
+        """Have the core fill a slot; return the batch's ticket."""
         slot.layout.write_numbers(slot.memory, ids != -1)
         if self._is_pair:
             images, labels = slot.layout.places[:2]
@@ -73,7 +72,7 @@ class Filling:
 
 
 def _place_for_core(field: FieldLayout, place: Place) -> Any:
-    """A place as ``_C.Engine.submit_fields`` takes it."""
+    """Return a place as ``_C.Engine.submit_fields`` takes it."""
     if field.form == "picture" and field.mode == "pad":
         height, width = place.size
         return place.begin, place.stride, field.picture_bytes(1, width), height, width
@@ -89,11 +88,11 @@ def _place_for_core(field: FieldLayout, place: Place) -> Any:
     return place.begin, place.stride
 
 
-# ---- How much is read ahead of decoding, and how much of the set may stay in the page cache ---------
+# ---- Reading ahead, and the share of the page cache ----
 
 _BUFFERS = 64 << 20  # bytes: some 500 records of 110 KB, enough for a disk's best queue depth
 _BUFFER_SHARE = 8  # of the available memory, at most 1 / this
-_WINDOW_SHARE = 4  # the same, for a shuffle that reads a whole window of blocks
+_WINDOW_SHARE = 4  # likewise, for a shuffle that reads a whole window of blocks
 _WINDOW_ROOM = 1.6  # buffers for a window: a block of five records stays until its last one is used
 _KEPT = 0.5  # of the available memory, of a larger set
 _KEPT_LEAST = 1 / 8  # of the set; less gains later epochs little, and reading it through the cache is slow
@@ -101,15 +100,15 @@ _KEPT_LEAST = 1 / 8  # of the set; less gains later epochs little, and reading i
 
 @dataclass(frozen=True)
 class ReadAheadPlan:
-    """What ``_C.Engine`` is told about reading ahead."""
+    """The settings of ``_C.Engine`` for reading ahead."""
 
-    buffer_bytes: int  # of buffers, at most
-    samples: int  # to announce beyond the batches in work
-    keep: float  # share of the set that stays in the page cache once read; the rest is read past it
+    buffer_bytes: int  # maximum size of buffers
+    samples: int  # to announce beyond the batches in progress
+    keep: float  # share of the set that stays in the page cache once read; the rest bypasses it
 
 
 def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) -> ReadAheadPlan:
-    """The plan for a loader; ``room``: :func:`fastload.machine.memory.available_memory`."""
+    """Plan reading ahead for a loader; ``room``: :func:`fastload.machine.memory.available_memory`."""
     if room is None:
         room = available_memory()
     size = sum(shard.size for part in dataset.parts for shard in part.manifest.shards)
@@ -120,13 +119,13 @@ def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) 
     buffers = max(min(_BUFFERS, room // _BUFFER_SHARE), min(window, room // _WINDOW_SHARE))
     buffers = min(buffers, 2 * size + (1 << 20))
     samples = int(buffers / record / (_WINDOW_ROOM if window else 1))
-    # What has room in the node's cache is not kept in the page cache as well.
+    # What has room in the node's cache is not also kept in the page cache.
     rest = size - sum(part.cached_bytes for part in dataset.parts)
     return ReadAheadPlan(buffers, samples, _keep(rest, room))
 
 
 def _keep(size: int, room: int) -> float:
-    """Which share of ``size`` bytes is to stay in the page cache."""
+    """Return the share of ``size`` bytes that should stay in the page cache."""
     if size <= PAGE_CACHE_SHARE * room:
         return 1.0
     share = _KEPT * room / size

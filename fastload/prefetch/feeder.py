@@ -23,7 +23,7 @@ from fastload.prefetch.slots import Slot, Slots, fields_in
 from fastload.sampler import BatchIds, Sampler
 from fastload.sampler.order import IdArray
 
-# ---- Batches that somebody will be asked for, and whose records are read meanwhile ------------------
+# ---- Announced batches, whose records are read before they are requested ----
 
 Handle = TypeVar("Handle")  # of the reading that has begun
 
@@ -31,7 +31,7 @@ _AT_ONCE = 4  # batches
 
 
 class BatchKey(NamedTuple):
-    """Which batch: the ``step``-th after position ``start`` of ``epoch``."""
+    """The identity of a batch: the ``step``-th after position ``start`` of ``epoch``."""
 
     epoch: int
     start: int
@@ -39,11 +39,11 @@ class BatchKey(NamedTuple):
 
 
 def following(sampler: Sampler, key: BatchKey) -> BatchKey | None:
-    """The batch after ``key``, perhaps of the next epoch; None if it is not known yet."""
+    """Return the batch after ``key``, perhaps of the next epoch; None: not known yet."""
     after = key._replace(step=key.step + 1)
     if sampler.is_ready(*after):
         return after
-    # A user's sampler may depend on what happens until its epoch begins: it is not asked early.
+    # A user's sampler may depend on anything until its epoch begins: it is not read early.
     if sampler.order.is_drawn or not sampler.has_batch(key.epoch + 1, 0, 0):
         return None
     return BatchKey(key.epoch + 1, 0, 0)
@@ -51,23 +51,23 @@ def following(sampler: Sampler, key: BatchKey) -> BatchKey | None:
 
 @dataclass(frozen=True)
 class Announced(Generic[Handle]):
-    """A batch; ``handle`` is what announcing it gave, None if nobody did."""
+    """A batch; ``handle`` is the result of announcing it, or None."""
 
     key: BatchKey
     batch: BatchIds
     handle: Handle | None = None
-    partners: IdArray | None = None  # what its samples are put together with, (n, k) sample ids; -1: none
+    partners: IdArray | None = None  # those combined with each of its samples, (n, k) sample ids; -1: none
 
 
 class Announcements(Generic[Handle]):
-    """Announces batches in the order of the sampler, ``ahead`` samples beyond those that are in work.
+    """A queue that announces batches in the sampler's order, ``ahead`` samples beyond those in progress.
 
     Args:
-        sampler: which samples each batch has.
+        sampler: yields the samples of each batch.
         ahead: samples.
-        announce: begins to read a batch's records; gives a handle.
-        forget: the batch of a handle will not be asked for.
-        partners: of an epoch and a batch, the other samples that each is put together with.
+        announce: begins to read a batch's records; returns a handle.
+        forget: called with a handle whose batch will not be requested.
+        partners: returns, for an epoch and a batch, the other samples combined with each.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Announcements(Generic[Handle]):
         self._forget = forget
         self._partners = partners
         self._waiting: deque[Announced[Handle]] = deque()
-        self._samples = 0  # of those
+        self._samples = 0  # of the announced batches
 
     def find(self, key: BatchKey) -> Announced[Handle]:
-        """The batch ``key``. If another one is announced first, all are forgotten."""
+        """Return the batch ``key``. If another one was announced first, forget all."""
         if self._waiting and self._waiting[0].key != key:
             self.forget()
         if self._waiting:
@@ -96,19 +96,19 @@ class Announcements(Generic[Handle]):
         return Announced(key, batch, None, self.partners_of(key.epoch, batch))
 
     def partners_of(self, epoch: int, batch: BatchIds) -> IdArray | None:
-        """What a batch's samples are put together with; None: nothing."""
+        """Return the samples combined with a batch's; None: none."""
         return None if self._partners is None else self._partners(epoch, batch)
 
     def taken(self) -> None:
-        """The batch of :meth:`find` is in work."""
+        """Note that the batch of :meth:`find` is in progress."""
         if self._waiting:
             self._samples -= len(self._waiting.popleft().batch.ids)
 
     def go_on(self, last: BatchKey | None) -> None:
-        """Announce a few batches more, so that the first one does not wait for all of them.
+        """Announce a few more batches at a time, so that the first one does not wait for all of them.
 
         Args:
-            last: the last batch in work.
+            last: the last batch in progress.
         """
         if self._waiting:
             last = self._waiting[-1].key
@@ -125,7 +125,7 @@ class Announcements(Generic[Handle]):
             last = key
 
     def forget(self) -> None:
-        """None of the announced batches will be asked for."""
+        """Forget all announced batches: none will be requested."""
         while self._waiting:
             last = self._waiting.pop()
             self._samples -= len(last.batch.ids)
@@ -133,45 +133,45 @@ class Announcements(Generic[Handle]):
             self._forget(last.handle)
 
     def clear(self) -> None:
-        """Let go of all handles, when whoever gave them has ended."""
+        """Release all handles, when their issuer has ended."""
         self._waiting.clear()
         self._samples = 0
 
 
-# ---- Bad samples, as whoever decodes them reports them ----------------------------------------------
+# ---- Bad samples, as reported by whoever decodes them ----
 
 
 class Fault(NamedTuple):
-    """A bad sample of a batch, and what was done about it if that is done where it was decoded."""
+    """A bad sample of a batch, and what was done about it, if that happened during decoding."""
 
     position: int  # in the batch
     sample: int  # sample id
     kind: type[Exception]
     message: str
-    substitute: int | None = None  # sample id that took its place
-    fatal: bool = False  # the policy made an error of it already
+    substitute: int | None = None  # sample id that replaced it
+    fatal: bool = False  # the policy has already made it an error
 
 
 def faults_of_core(found: Iterable[tuple[int, int, int, str]]) -> list[Fault]:
-    """The faults that ``_C.Engine.collect()`` gives, with exception classes for the numbers of kinds."""
+    """Convert the faults from ``_C.Engine.collect()``: numbers of kinds become exception classes."""
     return [
         Fault(position, sample, ERROR_CLASSES[kind], message) for position, sample, kind, message in found
     ]
 
 
-# ---- feeder -----------------------------------------------------------------------------------------
+# ---- The queue ----
 
 Ids = npt.NDArray[np.int64]
 
 _log = logging.getLogger("fastload")
 
-_ENOUGH = 256  # batches in work, whichever epochs they are of
-_POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
+_ENOUGH = 256  # batches in progress, of whatever epochs
+_POLL_SECONDS = 0.1  # how often a waiting consumer checks for signals
 
 
 @dataclass
 class Pending:
-    """A batch that the engine has been asked for."""
+    """A batch that was requested from the engine."""
 
     key: BatchKey
     batch: BatchIds
@@ -180,11 +180,11 @@ class Pending:
 
 
 class Feeder:
-    """Keeps ``depth`` batches beyond the consumer's submitted to the engine, across the end of an epoch.
+    """A queue that keeps ``depth`` batches beyond the consumer's submitted to the engine, across epochs.
 
-    Behind those, batches of ``ahead`` samples in all are announced: they have no slots yet, but their records
-    are being read. Batches that differ in size are no more than ``ahead_bytes`` hold, but at least ``floor``;
-    0: no bound.
+    After those, batches of ``ahead`` samples in total are announced: they have no slots yet, but their
+    records are being read. Batches that differ in size are limited to ``ahead_bytes``, but to no fewer than
+    ``floor``; 0: no limit.
     """
 
     def __init__(
@@ -214,18 +214,18 @@ class Feeder:
             engine.forget,
             partners,
         )
-        self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
+        self.waited = 0.0  # time for which wait() was blocked; only for the consumer's thread
         self._last: BatchKey | None = None  # the last one submitted
         self._losses = _C.loss_count()
-        self._lost: set[str] = set()  # files that were named
-        self._epoch = 0  # of the batch taken last
-        #: Told of each batch before it is taken; None: nobody is.
+        self._lost: set[str] = set()  # files already reported
+        self._epoch = 0  # of the last batch taken
+        #: Called with each batch before it is taken, or None.
         self.on_take: Callable[[BatchKey], None] | None = None
-        #: Told of each batch when it is submitted, in that order; None: nobody is.
+        #: Called with each batch when it is submitted, in that order, or None.
         self.on_submit: Callable[[BatchKey, BatchIds], None] | None = None
 
     def take(self, key: BatchKey) -> Pending:
-        """The batch ``key``, perhaps still being filled; the ones after it are submitted."""
+        """Return the batch ``key``, perhaps still being filled; the ones after it are submitted."""
         if self._queue and self._queue[0].key != key:
             self.cancel()
         if self.on_take is not None:
@@ -238,7 +238,7 @@ class Feeder:
         return self._queue.popleft()
 
     def take_if_complete(self) -> Pending | None:
-        """The next batch, if it is submitted and complete; does not block."""
+        """Return the next batch if it is submitted and complete; does not block."""
         if self._queue and self._engine.wait(self._queue[0].ticket, 0.0):
             return self.take(self._queue[0].key)
         return None
@@ -249,7 +249,7 @@ class Feeder:
         return sum(self._engine.wait(pending.ticket, 0.0) for pending in self._queue)
 
     def top_up(self) -> None:
-        """Submit the batches that come next, as far as there are slots."""
+        """Submit the next batches, as far as there are slots."""
         self._fill(self.depth)
 
     def _fill(self, count: int) -> None:
@@ -261,22 +261,22 @@ class Feeder:
                 break
 
     def _is_much(self, taken: int) -> bool:
-        """One more like the largest would be beyond the bound; the first ``taken`` do not count."""
+        """Return whether another batch like the largest exceeds the bound, without the first ``taken``."""
         if not self._ahead_bytes or len(self._queue) - taken < self._floor:
             return False
         sizes = [pending.slot.layout.nbytes for pending in islice(self._queue, taken, None)]
         return sum(sizes) + max(sizes) > self._ahead_bytes
 
     def _is_far(self, key: BatchKey) -> bool:
-        """A batch of the epoch after the next has time, once there is enough to do for any number of threads:
-        how far a huge depth looks ahead is bounded by the work there is."""
+        """Return whether a batch can wait: it is of the epoch after the next, and enough work is queued for
+        any number of threads. So the work there is bounds how far a huge depth looks ahead."""
         return key.epoch > self._epoch + 1 and len(self._queue) >= _ENOUGH
 
     def wait(self, pending: Pending, timeout: float = 0.0) -> list[Fault]:
-        """Block until the batch is complete; its faults.
+        """Block until the batch is complete; return its faults.
 
         Raises:
-            NotDelivered: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
+            NotDelivered: it took more than ``timeout`` seconds (0: no limit), as in torch's DataLoader.
         """
         start = time.monotonic()
         limit = start + timeout if timeout > 0 else math.inf
@@ -296,22 +296,22 @@ class Feeder:
         return faults_of_core(self._engine.collect(pending.ticket))
 
     def _report_losses(self) -> None:
-        """Say which mapped files were cut. A shard's or the index's records are errors besides."""
+        """Report mapped files that were truncated. Records of a shard or the index also raise errors."""
         losses = _C.loss_count()
         if losses != self._losses:
             self._losses = losses
             paths = _C.lost_files()
-            if set(paths) <= self._lost:  # more of what was said
+            if set(paths) <= self._lost:  # these were reported before
                 return
             self._lost.update(paths)
             _log.warning(
-                "files were cut while they were in use, or their disk fails: %s. What is gone is read from "
-                "the shards; without entry points decoding is slower. Restore the files, and begin again.",
+                "files were truncated while in use, or their disk fails: %s. Lost data is read from "
+                "the shards; without entry points decoding is slower. Restore the files and restart.",
                 ", ".join(paths),
             )
 
     def alone(self, pending: Pending, position: int, sample: int) -> tuple[dict[str, Any], list[Fault]]:
-        """Another sample as it would be at a position of a collected batch: a raw batch of it, its faults."""
+        """Return a raw batch of another sample, as at a position of a collected batch, and its faults."""
         draws, positions = pending.batch.draws, pending.batch.positions
         here = slice(position, position + 1)
         of_one = BatchIds(
@@ -335,7 +335,7 @@ class Feeder:
 
         raw = mended(of, slot.fields, changes)
         if not of.is_measured:
-            return  # written where they are
+            return  # written in place
         layout = of.of(slot.layout.size, of.measured_of(raw))
         memory = np.empty(layout.nbytes, np.uint8)
         layout.write(memory, raw)
@@ -343,23 +343,23 @@ class Feeder:
         pending.slot.memory[:] = memory
 
     def submit_share(self, key: BatchKey, batch: BatchIds, ids: Ids, slot: Slot | None) -> Pending:
-        """A part of a batch, outside of the queue: positions whose id is ``_C.ELSEWHERE`` are left alone.
+        """Submit a part of a batch, outside the queue: positions whose id is ``_C.ELSEWHERE`` stay unchanged.
 
         Args:
             key, batch: which batch.
             ids: (n,) int64 sample ids.
-            slot: memory that other parts of the batch are in already; None: a new one.
+            slot: memory that already holds other parts of the batch; None: a new one.
         """
         slot = slot or self._slots.lease(self._filling.planned(ids, batch.draws, key.epoch), must=True)
         assert slot is not None
         return Pending(key, batch, slot, self._filling.submit(slot, ids, batch.draws, key.epoch))
 
     def is_complete(self, pending: Pending) -> bool:
-        """Whether :meth:`wait` would return at once."""
+        """Return whether :meth:`wait` would return at once."""
         return bool(self._engine.wait(pending.ticket, 0.0))
 
     def drop(self, pending: Pending) -> None:
-        """A batch of :meth:`submit_share` is not wanted; its memory is free afterwards."""
+        """Drop a batch of :meth:`submit_share`; its memory is free afterwards."""
         self._engine.cancel(pending.ticket)
 
     def cancel(self) -> None:

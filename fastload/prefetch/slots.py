@@ -18,18 +18,17 @@ from fastload._native import _C
 from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sample.layout import BatchLayout, FieldLayout, SampleLayout
 
-# ---- Slots ------------------------------------------------------------------------------------------
-# The memory that batches are filled into.
+# ---- Slots ----
 
-#: In slots of batches for a device: what augmentation there has drawn for each sample.
+#: The key of device augmentation's parameters for each sample, in slots of batches for a device.
 PARAMETERS = "parameters"
 _IGNORE_LABEL: int = _C.IGNORE_LABEL
-_STEPS = 8  # sizes of leases from one power of two to the next, where batches differ in size
+_STEPS = 8  # lease sizes from one power of two to the next, if batches differ in size
 
 
 @dataclass(frozen=True)
 class SlotShape:
-    """Batches of one image and one label a sample, all images of one size."""
+    """Batches of one image and one label per sample, all images of one size."""
 
     batch_size: int
     height: int
@@ -47,10 +46,10 @@ class SlotShape:
         return self.batch_size * self.sample_bytes
 
     def layout(self, parameters: int = 0) -> SampleLayout:
-        """What a batch holds of each sample.
+        """Return what a batch holds for each sample.
 
         Args:
-            parameters: float32 numbers of augmentation on the device.
+            parameters: number of float32 values of augmentation on the device.
         """
         fields = [
             FieldLayout(IMAGE, "picture", self.dtype, (3, self.height, self.width)),
@@ -66,8 +65,8 @@ class Slot:
     """One batch's memory.
 
     Args:
-        memory: (layout.nbytes,) uint8, what the core writes into.
-        layout: where the fields lie in it.
+        memory: (layout.nbytes,) uint8, which the core writes.
+        layout: where the fields are in it.
         fields: views of it, by :meth:`fastload.sample.layout.BatchLayout.raw`.
     """
 
@@ -77,37 +76,37 @@ class Slot:
 
     @property
     def images(self) -> torch.Tensor:
-        """Of batches of one image and one label: (n, 3, height, width)."""
+        """Images of batches of one image and one label: (n, 3, height, width)."""
         images: torch.Tensor = self.fields[IMAGE]
         return images
 
     @property
     def labels(self) -> torch.Tensor:
-        """Of such batches: (n,) int64."""
+        """Labels of such batches: (n,) int64."""
         labels: torch.Tensor = self.fields[LABEL]
         return labels
 
 
 def fields_in(whole: torch.Tensor, layout: BatchLayout) -> dict[str, Any]:
-    """The fields of a batch as views of its memory, (layout.nbytes,) uint8."""
+    """Return the fields of a batch as views of its memory, (layout.nbytes,) uint8."""
     return layout.raw(lambda begin, end: whole[begin:end])
 
 
 class Slots(Protocol):
-    """Where slots come from: memory of the consumer's (:class:`SlotPool`), or the ring of a transfer."""
+    """A source of slots: the consumer's memory (:class:`SlotPool`), or the ring of a transfer."""
 
     def lease(self, layout: BatchLayout, must: bool = False) -> Slot | None:
-        """A slot for a batch; None if there is none now, and it is not a ``must``."""
+        """Return a slot for a batch; None if none is free now and it is not a ``must``."""
 
     def give_back(self, slot: Slot) -> None:
-        """Nobody will use ``slot``: its batch was cancelled."""
+        """Return ``slot`` unused: its batch was cancelled."""
 
     def exchange(self, slot: Slot, layout: BatchLayout) -> Slot:
-        """A slot for the same batch, whose samples have changed; nobody will use the first one."""
+        """Return a slot for the same batch after its samples have changed; the first one is free."""
 
 
 class SlotPool:
-    """Hands out slots; a slot's memory comes back when nobody holds a tensor of it any more.
+    """A pool whose slots get their memory back when nobody holds a tensor of it any more.
 
     torch's storage holds the array that the core leased, so the memory outlives every tensor and view on it,
     and the loader too. Pinned memory is torch's own, which it keeps and reuses when its copies are done.
@@ -115,22 +114,22 @@ class SlotPool:
 
     def __init__(self, keep: int, pin: bool = False) -> None:
         self.pins = pin
-        self._pool = _C.SlotPool(keep)  # more free buffers than ``keep`` go back to the system
+        self._pool = _C.SlotPool(keep)  # further free buffers return to the system
 
     def lease(self, layout: BatchLayout, must: bool = False) -> Slot:
-        """A slot for a batch; its contents are undefined. There always is one."""
+        """Return a slot for a batch; its contents are undefined. There always is one."""
         nbytes = in_steps(layout.nbytes) if layout.layout.is_measured else layout.nbytes
         if self.pins:
-            # Fields are views of this tensor, not of an array over it: torch knows the memory of a copy that
-            # has not run yet by its storage. The address of a field it knows only where the memory begins.
-            whole = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
+            # Fields are views of this tensor, not of an array over it: torch recognises the memory of a
+            # pending copy by its storage, and a field's address only where the memory begins.
+            memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
         else:
-            whole = torch.from_numpy(self._pool.lease(nbytes))
-        whole = whole[: layout.nbytes]
-        return Slot(whole.numpy(), layout, fields_in(whole, layout))
+            memory = torch.from_numpy(self._pool.lease(nbytes))
+        memory = memory[: layout.nbytes]
+        return Slot(memory.numpy(), layout, fields_in(memory, layout))
 
     def give_back(self, slot: Slot) -> None:
-        """Nothing to do: the memory comes back when nobody holds it."""
+        """Do nothing: the memory comes back when nobody holds it."""
 
     def exchange(self, slot: Slot, layout: BatchLayout) -> Slot:
         """See :class:`Slots`."""
@@ -138,15 +137,14 @@ class SlotPool:
 
 
 def in_steps(nbytes: int) -> int:
-    """A little more than ``nbytes``, so that batches of about one size can have the same memory."""
+    """Round ``nbytes`` up a little, so that batches of similar size can share memory."""
     step = max(1, (1 << (nbytes - 1).bit_length()) // (2 * _STEPS)) if nbytes > 1 else 1
     return -(-nbytes // step) * step
 
 
-# ---- Slots that worker processes see, too -----------------------------------------------------------
-# Anonymous files in memory, one each.
+# ---- Slots shared with worker processes: one anonymous file in memory each ----
 
-_ALIGN = 64  # bytes; before the batch, how many it has, and how many follow it
+_ALIGN = 64  # bytes; before the batch: its size, and the size of what follows it
 
 
 @dataclass
@@ -157,9 +155,9 @@ class SharedSlot(Slot):
 
 
 class SharedMemory:
-    """Bytes that this process and its children see; grows, and follows when another process made it grow."""
+    """Bytes shared by this process and its children; grows, and follows when another process made it grow."""
 
-    _file: int | None = None  # no more descriptors: there is nothing to close
+    _file: int | None = None  # None: no descriptors were left, so there is nothing to close
 
     def __init__(self) -> None:
         self._file = os.memfd_create("fastload-slot")
@@ -173,12 +171,12 @@ class SharedMemory:
         self._file, self._map = state.detach(), None
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        """``close`` is a default because a loader that a program keeps is deleted after modules' globals."""
+        """Close the file. ``close`` is a default because a kept loader is deleted after modules' globals."""
         if self._file is not None:
             close(self._file)
 
     def bytes(self, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """The first ``size`` bytes, (size,) uint8."""
+        """Return the first ``size`` bytes, (size,) uint8."""
         assert self._file is not None
         if self._map is None or len(self._map) < size:
             if os.fstat(self._file).st_size < size:
@@ -188,10 +186,10 @@ class SharedMemory:
 
 
 class SharedSlots:
-    """Where the engine writes batches for worker processes; see :class:`fastload.prefetch.slots.Slots`.
+    """:class:`Slots` in which the engine writes batches for worker processes.
 
-    A slot is leased until :meth:`give_back`. What was measured of its samples lies in it, too, so that a
-    worker finds the fields where this process put them, also after a bad sample was replaced.
+    A slot is leased until :meth:`give_back`. It also holds the measurements of its samples, so that a worker
+    finds the fields where this process put them, even after a bad sample was replaced.
 
     Args:
         layout: of a sample.
@@ -205,7 +203,7 @@ class SharedSlots:
         self._free = deque(range(count))
 
     def lease(self, layout: BatchLayout, must: bool = False) -> SharedSlot | None:
-        """A slot for a batch; its contents are undefined. None if all are leased."""
+        """Return a slot for a batch; its contents are undefined. None if all are leased."""
         if self._free:
             return self._laid_out(self._free.popleft(), layout)
         if must:
@@ -213,17 +211,17 @@ class SharedSlots:
         return None
 
     def give_back(self, slot: Slot) -> None:
-        """Nobody uses ``slot`` any more."""
+        """Return ``slot``, which nobody uses any more."""
         assert isinstance(slot, SharedSlot)
         self._free.append(slot.number)
 
     def exchange(self, slot: Slot, layout: BatchLayout) -> SharedSlot:
-        """The same slot for the batch as it is now."""
+        """Return the same slot for the batch as it is now."""
         assert isinstance(slot, SharedSlot)
         return self._laid_out(slot.number, layout)
 
     def view(self, number: int, size: int) -> SharedSlot:
-        """The slot of that number, in any of the processes, for the ``size`` samples it was leased for."""
+        """Return the slot of that number, in any of the processes, for the ``size`` samples of its lease."""
         nbytes, known = self._memory[number].bytes(_ALIGN)[:16].view(np.int64).tolist()
         whole = self._memory[number].bytes(_ALIGN + nbytes + known)
         measured = self._layout.split(size, whole[_ALIGN + nbytes :].copy().view(np.int64))

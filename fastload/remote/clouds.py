@@ -1,8 +1,8 @@
-"""``gs://`` and ``az://``: Google's and Azure's stores, by obstore; bytes of records are read by the core.
+"""``gs://`` and ``az://``: Google's and Azure's stores, through obstore; the core reads the records' bytes.
 
-The core reads by addresses that obstore has signed, or that end in the user's shared access signature (SAS),
-so neither store's protocol is in it. obstore hangs in a forked child of a process that has used it, so such a
-child gets an error in its place; what was signed before is read there, too.
+The core reads from addresses that obstore has signed or that carry the user's shared access signature (SAS),
+so it knows neither store's protocol. obstore hangs in a forked child of a process that has used it, so such a
+child raises an error instead; addresses signed before the fork work there too.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ try:
 except ImportError as error:
     raise library_missing("obstore", "gs:// or az://", error) from error
 
-_VALID = datetime.timedelta(hours=12)  # of a signed address; denied ones are signed anew
+_VALID = datetime.timedelta(hours=12)  # of a signed address; it is signed anew when the store denies it
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=60)}
 _CLASSES = {"gs": "GCSStore", "az": "AzureStore"}
 _GOOGLE = "https://storage.googleapis.com"
-_SAS = ("sas_token", "sas_key")  # with or without "azure_storage_", as obstore has it
+_SAS = ("sas_token", "sas_key")  # with or without "azure_storage_", as in obstore
 _KEYS = ("account_key", "access_key", "master_key")
 _ADVICE = {
-    "PermissionDeniedError": " These credentials may not do that, or there is no such bucket.",
-    "UnauthenticatedError": " Look at the credentials in storage_options and in the environment.",
+    "PermissionDeniedError": " These credentials do not permit that, or there is no such bucket.",
+    "UnauthenticatedError": " Check the credentials in storage_options and in the environment.",
 }
-_used_in: set[int] = set()  # processes
+_used_in: set[int] = set()  # ids of processes
 Result = TypeVar("Result")
 
 
@@ -52,11 +52,11 @@ class CloudStore:
     Args:
         root: ``gs://BUCKET`` or ``az://CONTAINER``.
         storage_options: obstore's configuration by name (``service_account_path``, ``account_name``,
-            ``account_key``, ``sas_token``, ...), and ``anon``. What is not named is looked for where
-            Google's and Azure's own programs look.
+            ``account_key``, ``sas_token``, ...), and ``anon``. Other settings come from where Google's and
+            Azure's own programs look.
 
     Raises:
-        LocationError: options that have no meaning.
+        LocationError: an option is unknown or has an invalid value.
     """
 
     def __init__(self, root: Location, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -110,10 +110,10 @@ class CloudStore:
     def head(self, path: str) -> Facts | None:
         """See :class:`~fastload.remote.store.Store`."""
         try:
-            found = self._ask("looked at", path, partial(obstore.head, self._store, path))
+            facts = self._ask("looked at", path, partial(obstore.head, self._store, path))
         except ObjectMissing:
             return None
-        return Facts(int(found["size"]), str(found["e_tag"] or ""))
+        return Facts(int(facts["size"]), str(facts["e_tag"] or ""))
 
     def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
@@ -126,11 +126,10 @@ class CloudStore:
             raise RemoteError(str(error)) from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """See :class:`~fastload.remote.store.Store`. obstore lists folders, so what begins otherwise is left
-        out here."""
+        """See :class:`~fastload.remote.store.Store`. obstore lists folders; other paths are filtered out."""
         folder = prefix.rpartition("/")[0]
-        found = self._ask("listed", prefix, lambda: obstore.list(self._store, folder or None).collect())
-        for each in sorted(found, key=lambda each: str(each["path"])):
+        objects = self._ask("listed", prefix, lambda: obstore.list(self._store, folder or None).collect())
+        for each in sorted(objects, key=lambda each: str(each["path"])):
             if str(each["path"]).startswith(prefix):
                 yield Listed(str(each["path"]), int(each["size"]))
 
@@ -181,13 +180,13 @@ class CloudStore:
         if self._anon:
             return _C.RemoteStore(self._base(), str(self.root), signing="none", warn=warn_of_store)
         renew = partial(_renew, weakref.ref(self))
-        # Addresses are whole: the base is only what no header goes beyond, and there are none.
+        # The addresses are absolute: the base only limits where headers go, and there are none.
         base = f"{self.root.scheme}://{self.root.host}"
         return _C.RemoteStore(base, str(self.root), signing="presigned", renew=renew, warn=warn_of_store)
 
     def _base(self) -> str:
-        """The bucket's address. Of Azure's obstore makes it of account, endpoint and emulator: it is part of
-        any signed address, whatever the key."""
+        """Return the bucket's address. For Azure, obstore makes it from account, endpoint and emulator: any
+        signed address starts with it, whatever the key."""
         if self.root.scheme == "gs":
             return f"{_GOOGLE}/{self.root.host}"
         if not self._address:
@@ -199,7 +198,7 @@ class CloudStore:
         return self._address
 
     def _signed_urls(self, paths: Sequence[str]) -> dict[str, str]:
-        if self._sas:  # it is a signature already
+        if self._sas:  # a SAS is already a signature
             return {path: f"{self._base()}/{quote(path, safe='/-._~')}?{self._sas}" for path in paths}
         sign = partial(obstore.sign, self._store, "GET", list(paths), _VALID)
         return dict(zip(paths, self._ask("signed", paths[0], sign), strict=True))
@@ -212,25 +211,25 @@ class CloudStore:
 
 
 def _sas_of(config: Mapping[str, Any]) -> str:
-    """A SAS of the options or the environment, as a query; empty: there is none, or a key, which signs."""
-    said = {name.lower().removeprefix("azure_storage_"): str(value) for name, value in config.items()}
+    """Return the SAS from the options or environment, as a query; "" if there is none or a key signs."""
+    settings = {name.lower().removeprefix("azure_storage_"): str(value) for name, value in config.items()}
     around = {name: os.environ.get(f"AZURE_STORAGE_{name.upper()}", "") for name in (*_SAS, *_KEYS)}
-    if any(map(said.get, _KEYS)):
+    if any(map(settings.get, _KEYS)):
         return ""
-    given = next(filter(None, map(said.get, _SAS)), "")
-    if not given and not any(map(around.get, _KEYS)):
-        given = next(filter(None, map(around.get, _SAS)), "")
-    pairs = [pair.partition("=") for pair in unquote(given).lstrip("?").split("&") if pair]
+    token = next(filter(None, map(settings.get, _SAS)), "")
+    if not token and not any(map(around.get, _KEYS)):
+        token = next(filter(None, map(around.get, _SAS)), "")
+    pairs = [pair.partition("=") for pair in unquote(token).lstrip("?").split("&") if pair]
     return urlencode([(name, value) for name, _, value in pairs], quote_via=quote, safe="")
 
 
 def _renew(store: weakref.ref[CloudStore], path: str) -> None:
-    """The core's store has this one's addresses, but must not keep it."""
-    found = store()
-    if found is not None:
-        found.renew(path)
+    """Renew an address, without a reference from the core's store to this one, whose addresses it has."""
+    owner = store()
+    if owner is not None:
+        owner.renew(path)
 
 
 def _first_line(error: BaseException) -> str:
-    """obstore's words end with what its programmers look for."""
+    """Return an error's first line: obstore's messages end with debugging details."""
     return str(error).partition("\n")[0].rstrip(".")

@@ -1,5 +1,4 @@
-"""``https://`` and ``http://`` stores, objects read as files by ranges, and the question whether a store
-answers at all."""
+"""``https://`` and ``http://`` stores, objects read as files by ranges, and a check that a store answers."""
 
 from __future__ import annotations
 
@@ -20,26 +19,26 @@ from fastload.remote.location import Location
 from fastload.remote.opening import StorageOptions, checked_headers, unknown_options
 from fastload.remote.store import Facts, Listed, Store, warn_of_store
 
-# ---- Whether a store can be reached at all, asked before its reader, which is patient, waits for it ---
+# ---- Reachability ----
 
 _SECONDS = 10.0
 
 
 def check_reach(base: str, place: str, advice: str) -> None:
-    """Connect once. A name that is spelled wrong is an error at once then, and not after a minute.
+    """Connect once, so that a misspelled name is an error at once and not after a minute of retries.
 
     Args:
         base: the store's address.
         place: what messages call it.
-        advice: what to look at.
+        advice: what the user should check.
 
     Raises:
-        RemoteError: nobody listens there, or there is no such host.
+        RemoteError: nobody listens there, or the host does not exist.
     """
     parts = urlsplit(base)
     host = parts.hostname or ""
     if parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
-        return  # the proxy finds it
+        return  # the proxy resolves the name
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         socket.create_connection((host, port), _SECONDS).close()
@@ -48,22 +47,21 @@ def check_reach(base: str, place: str, advice: str) -> None:
         raise RemoteError(f"{place} cannot be reached: {parts.netloc}: {reason}. {advice}") from error
 
 
-# ---- ``https://`` and ``http://`` -------------------------------------------------------------------
-# Any web server that gives byte ranges. Read-only.
+# ---- Web servers with byte ranges (read-only) ----
 
 _LEGAL = ("headers", "token", "ca_file")
 
 
 class HttpStore:
-    """A web server.
+    """A web server, read-only.
 
     Args:
         root: ``https://HOST[:PORT]``.
-        storage_options: ``headers``, a dict that goes with every request; ``token``, short for the header
+        storage_options: ``headers``, a dict sent with every request; ``token``, short for the header
             ``Authorization: Bearer ...``; ``ca_file``, whose certificates are trusted.
 
     Raises:
-        LocationError, TypeError: options that have no meaning.
+        LocationError, TypeError: an option is unknown or has an invalid value.
     """
 
     def __init__(self, root: Location, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -76,7 +74,7 @@ class HttpStore:
         token = self._given.get("token")
         if token is not None:
             if any(name.lower() == "authorization" for name in self._headers):
-                raise LocationError("storage_options has a token and an Authorization header. Give one.")
+                raise LocationError("storage_options has a token and an Authorization header. Pass one.")
             self._headers |= checked_headers({"Authorization": f"Bearer {token}"})
         self._made: _C.RemoteStore | None = None
         self._lock = ForkSafeLock()
@@ -91,7 +89,7 @@ class HttpStore:
         """See :class:`~fastload.remote.store.Store`."""
         with self._lock.held():
             if self._made is None:
-                check_reach(str(self.root), str(self.root), "Look at the URL.")
+                check_reach(str(self.root), str(self.root), "Check the URL.")
                 self._made = _C.RemoteStore(
                     str(self.root),
                     str(self.root),
@@ -106,10 +104,10 @@ class HttpStore:
         """See :class:`~fastload.remote.store.Store`."""
         core = self.core()
         try:
-            found = core.head(path)
+            facts = core.head(path)
         except ShardError as error:
             raise RemoteError(str(error)) from error
-        return None if found is None else Facts(*found)
+        return None if facts is None else Facts(*facts)
 
     def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
@@ -122,42 +120,42 @@ class HttpStore:
             raise RemoteError(str(error)) from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """Web servers have no listing that programs can read."""
+        """Raise: web servers have no machine-readable listing."""
         raise self._cannot("list what it has")
 
     def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
-        """Web servers are read here."""
+        """Raise: web servers are read-only."""
         raise self._cannot("be written to")
 
     def upload(self, path: str, file: Path) -> None:
-        """Web servers are read here."""
+        """Raise: web servers are read-only."""
         raise self._cannot("be written to")
 
     def delete(self, path: str) -> None:
-        """Web servers are read here."""
+        """Raise: web servers are read-only."""
         raise self._cannot("be written to")
 
     def _cannot(self, what: str) -> RemoteError:
         return RemoteError(
-            f"{self.root} cannot {what}: a web server is read only. For a store that speaks S3 give "
+            f"{self.root} cannot {what}: a web server is read only. For a store that speaks S3 pass "
             f"s3://BUCKET and storage_options={{'endpoint_url': {str(self.root)!r}}}."
         )
 
 
-# ---- An object of a store as a file that can be read from any place, some of it ahead of its reader ---
+# ---- Objects as files ----
 
-_AHEAD = 2  # reads that are asked for before their turn, where each begins at the end of the one before
-_KEPT = 8  # answers that wait for their reader: what it jumps away from is dropped
+_AHEAD = 2  # reads fetched ahead, if each read begins where the one before ended
+_KEPT = 8  # answers that wait for their reader; those it jumps away from are dropped
 
 
 class RangeFile(io.RawIOBase):
-    """Reads become byte ranges. Whoever reads from one end to the other finds the next ones fetched; memory
-    holds a few reads, not the object.
+    """An object of a store as a file, read by byte ranges. Sequential reads are fetched ahead; memory holds
+    a few reads, not the object.
 
     Args:
-        store: what has the object.
-        path: of the object.
-        size: its bytes.
+        store: the store that has the object.
+        path: path of the object.
+        size: its size in bytes.
     """
 
     def __init__(self, store: Store, path: str, size: int) -> None:
@@ -175,7 +173,7 @@ class RangeFile(io.RawIOBase):
         return True
 
     def size(self) -> int:
-        """The object's bytes; asked by pyarrow."""
+        """Return the object's size in bytes; pyarrow calls it."""
         return self._size
 
     def tell(self) -> int:
@@ -186,24 +184,24 @@ class RangeFile(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """Bytes from here on, as many as were asked for if the object has them.
+        """Return the next ``size`` bytes, fewer only at the object's end.
 
         Raises:
-            RemoteError: the store does not give them.
+            RemoteError: the store does not return them.
         """
         begin = min(self._at, self._size)
         end = self._size if size is None or size < 0 else min(begin + size, self._size)
         if begin == end:
             return b""
         self._at = end
-        found = self._coming.pop((begin, end), None)
+        pending = self._coming.pop((begin, end), None)
         if begin in self._ends:
             del self._ends[begin]
             self._look_ahead(end, end - begin)
         self._ends[end] = None
         while len(self._ends) > _KEPT:
             self._ends.popitem(last=False)
-        return self._store.get(self._path, begin, end) if found is None else found.result()
+        return self._store.get(self._path, begin, end) if pending is None else pending.result()
 
     def readall(self) -> bytes:
         return self.read()
@@ -217,7 +215,7 @@ class RangeFile(io.RawIOBase):
             self._coming.popitem(last=False)[1].cancel()
 
     def close(self) -> None:
-        """End what is read ahead."""
+        """Cancel the reads ahead."""
         if not self.closed:
             self._pool.shutdown(wait=False, cancel_futures=True)
         super().close()

@@ -1,9 +1,8 @@
-"""``hf://datasets/OWNER/NAME``: files of the Hub, found by huggingface_hub; bytes are read by the core.
+"""``hf://datasets/OWNER/NAME``: files of the Hub, found by huggingface_hub; the core reads their bytes.
 
-The revision is that of the first look: a push while a job runs changes nothing. The Hub is asked once for
-each file, off the read path, where its bytes are (mostly on a CDN, at an address that is signed for an hour
-or so), and once more when that address has expired. So ranges cost no calls of the Hub, whose rate is
-limited.
+The revision is fixed at the first look, so a push while a job runs changes nothing. The Hub is asked once per
+file, off the read path, for the address of its bytes (mostly on a CDN, signed for about an hour), and again
+when that address has expired. So ranges need no calls to the Hub, whose rate is limited.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ except ImportError as error:
 _LEGAL = ("token", "endpoint", "anon")
 _ENDPOINT = "https://huggingface.co"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_TRIES, _PATIENCE = 6, 90.0  # seconds: as of the core's requests
+_TRIES, _PATIENCE = 6, 90.0  # tries, seconds: as for the core's requests
 _AGAIN = (429, 500, 502, 503, 504)
 _RATE = re.compile(r"\bt=(\d+)")  # seconds until the window of the header RateLimit ends
 _FAILURES: Any = (getattr(errors, "HTTPError"), errors.EntryNotFoundError, OSError, ValueError)  # noqa: B009
@@ -48,12 +47,12 @@ class HubStore:
 
     Args:
         root: ``hf://datasets/OWNER/NAME[@REVISION]``.
-        storage_options: ``token``; ``anon``, which sends none; ``endpoint``. What is not named is looked for
-            where huggingface_hub looks (``HF_TOKEN``, ``hf auth login``; ``HF_ENDPOINT``).
+        storage_options: ``token``; ``anon``, which sends none; ``endpoint``. Other settings come from where
+            huggingface_hub looks (``HF_TOKEN``, ``hf auth login``; ``HF_ENDPOINT``).
         commit: the revision, if it is known already.
 
     Raises:
-        LocationError: options that have no meaning.
+        LocationError: an option is unknown or has an invalid value.
     """
 
     def __init__(
@@ -91,19 +90,18 @@ class HubStore:
         """The revision that is read: 40 hex digits.
 
         Raises:
-            RemoteError: the Hub does not tell it.
+            RemoteError: the Hub does not answer.
         """
         with self._lock.held():
             if not self._commit:
-                check_reach(self._endpoint, str(self.root), "Look at HF_ENDPOINT, or at the network.")
+                check_reach(self._endpoint, str(self.root), "Check HF_ENDPOINT and the network.")
                 api = huggingface_hub.HfApi(self._endpoint, token=self._token)
                 ask = partial(api.dataset_info, self._repo, revision=self._revision or None)
                 self._commit = str(self._ask("opened", "", ask).sha)
             return self._commit
 
     def head(self, path: str) -> Facts | None:
-        """See :class:`~fastload.remote.store.Store`. A commit's files never change, so each is asked for
-        once."""
+        """See :class:`~fastload.remote.store.Store`. Each file is asked for once: a commit never changes."""
         if path not in self._found:
             try:
                 self._resolve(path)
@@ -123,18 +121,17 @@ class HubStore:
             raise RemoteError(str(error)) from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """See :class:`~fastload.remote.store.Store`. The Hub lists folders, so what begins otherwise is left
-        out here."""
+        """See :class:`~fastload.remote.store.Store`. The Hub lists folders; other paths are filtered out."""
         folder = prefix.rpartition("/")[0]
         if folder not in self._listed:
             commit = self.commit
             api = huggingface_hub.HfApi(self._endpoint, token=self._token)
 
             def tree() -> list[Listed]:
-                found = api.list_repo_tree(
+                entries = api.list_repo_tree(
                     self._repo, folder or None, recursive=True, revision=commit, repo_type="dataset"
                 )
-                return [Listed(each.path, int(each.size)) for each in found if hasattr(each, "size")]
+                return [Listed(each.path, int(each.size)) for each in entries if hasattr(each, "size")]
 
             try:
                 self._listed[folder] = sorted(self._ask("listed", prefix, tree), key=lambda each: each.path)
@@ -143,20 +140,19 @@ class HubStore:
         yield from (each for each in self._listed[folder] if each.path.startswith(prefix))
 
     def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
-        """The Hub is read here."""
+        """Raise: the Hub is read-only here."""
         raise self._read_only()
 
     def upload(self, path: str, file: Path) -> None:
-        """The Hub is read here."""
+        """Raise: the Hub is read-only here."""
         raise self._read_only()
 
     def delete(self, path: str) -> None:
-        """The Hub is read here."""
+        """Raise: the Hub is read-only here."""
         raise self._read_only()
 
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
-        """See :class:`~fastload.remote.store.Store`. Where a path's bytes are is asked when the first of them
-        is needed."""
+        """See :class:`~fastload.remote.store.Store`. Each path's address is requested at first use."""
         with self._lock.held():
             if self._made is None:
                 headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -171,24 +167,24 @@ class HubStore:
             return self._made
 
     def _resolve(self, path: str) -> None:
-        """Ask the Hub where a path's bytes are.
+        """Ask the Hub for the address of a path's bytes.
 
         Raises:
-            ObjectMissing: there is no such file.
-            RemoteError: the Hub does not tell.
+            ObjectMissing: the file does not exist.
+            RemoteError: the Hub does not answer.
         """
         url = huggingface_hub.hf_hub_url(
             self._repo, path, repo_type="dataset", revision=self.commit, endpoint=self._endpoint
         )
         ask = partial(huggingface_hub.get_hf_file_metadata, url, token=self._token)
-        found = self._ask("read", path, ask)
-        if found.size is None:
-            raise RemoteError(f"{self.root / path} cannot be read: the Hub does not say how long it is.")
-        self.core().set_urls({path: found.location})
-        self._found[path] = Facts(int(found.size), str(found.etag or ""))
+        facts = self._ask("read", path, ask)
+        if facts.size is None:
+            raise RemoteError(f"{self.root / path} cannot be read: the Hub does not report its size.")
+        self.core().set_urls({path: facts.location})
+        self._found[path] = Facts(int(facts.size), str(facts.etag or ""))
 
     def _ask(self, what: str, path: str, call: Callable[[], Result]) -> Result:
-        """A call of the Hub; what may pass is tried again, as the Hub says when."""
+        """Call the Hub; retry temporary failures, at the times that the Hub names."""
         began, tries = time.monotonic(), 0
         place = self.root / path if path else self.root
         while True:
@@ -202,18 +198,18 @@ class HubStore:
                 pause = _pause(error, tries)
                 spent = time.monotonic() - began
                 if pause is None or tries >= _TRIES or spent + pause > _PATIENCE:
-                    said = f"{_first_line(error)} ({tries} tries in {spent:.1f} s)" if tries > 1 else ""
+                    reason = f"{_first_line(error)} ({tries} tries in {spent:.1f} s)" if tries > 1 else ""
                     raise RemoteError(
-                        f"{place} cannot be {what}: {said or _first_line(error)}.{self._advice(error)}"
+                        f"{place} cannot be {what}: {reason or _first_line(error)}.{self._advice(error)}"
                     ) from error
                 time.sleep(pause)
 
     def _advice(self, error: Exception) -> str:
-        """What to do about an error of the Hub."""
+        """Return what to do about an error of the Hub."""
         page = f"{self._endpoint}/datasets/{self._repo}"
         token = "a token (HF_TOKEN, 'hf auth login', or storage_options={'token': ...})"
         if isinstance(error, errors.GatedRepoError):
-            return f" It is gated: accept its conditions on {page}, and give {token}."
+            return f" It is gated: accept its conditions on {page}, and pass {token}."
         if isinstance(error, errors.RepositoryNotFoundError):
             return f" There is no such dataset on the Hub, or it is private, and needs {token}."
         if isinstance(error, errors.RevisionNotFoundError):
@@ -221,7 +217,7 @@ class HubStore:
         if isinstance(error, errors.OfflineModeIsEnabled):
             return " Unset HF_HUB_OFFLINE."
         status = getattr(getattr(error, "response", None), "status_code", 0)
-        return f" Give {token} that may read it." if status in (401, 403) else ""
+        return f" Pass {token} that may read it." if status in (401, 403) else ""
 
     def _read_only(self) -> RemoteError:
         return RemoteError(
@@ -230,19 +226,19 @@ class HubStore:
         )
 
     def renew(self, path: str) -> None:
-        """Get a path's address, or a new one for one that has expired."""
+        """Get a path's address, or a new one if it has expired."""
         self._resolve(path)
 
 
 def _renew(store: weakref.ref[HubStore], path: str) -> None:
-    """The core's store has this one's addresses, but must not keep it."""
-    found = store()
-    if found is not None:
-        found.renew(path)
+    """Renew an address, without a reference from the core's store to this one, whose addresses it has."""
+    owner = store()
+    if owner is not None:
+        owner.renew(path)
 
 
 def _pause(error: Exception, tries: int) -> float | None:
-    """Seconds until a call may be made again; None: never."""
+    """Return the seconds until a call may be retried; None: never."""
     response = getattr(error, "response", None)
     if response is None:
         passes = isinstance(error, OSError) and not isinstance(error, errors.OfflineModeIsEnabled)
@@ -250,12 +246,12 @@ def _pause(error: Exception, tries: int) -> float | None:
         return float(min(0.25 * 2**tries, 5.0)) if passes else None
     if response.status_code not in _AGAIN:
         return None
-    said = str(response.headers.get("retry-after", ""))
+    wait = str(response.headers.get("retry-after", ""))
     rate = _RATE.search(str(response.headers.get("ratelimit", "")))
-    least = float(said) if said.isdigit() else float(rate[1]) if rate else 0.0
+    least = float(wait) if wait.isdigit() else float(rate[1]) if rate else 0.0
     return float(max(least, min(0.25 * 2**tries, 5.0)))
 
 
 def _first_line(error: BaseException) -> str:
-    """huggingface_hub's words go on for lines."""
+    """Return an error's first line: huggingface_hub's messages have many."""
     return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(".")

@@ -18,9 +18,10 @@ _TEMPORARY = ".tmp-"
 
 
 class LocalStore:
-    """The file system of this machine. Paths are absolute ones without their first slash.
+    """The file system of this machine. Paths are absolute, without their first slash.
 
-    A file is written under a temporary name beside its own, synced, and renamed: it is seen when it is whole.
+    A file is written under a temporary name in its folder, synced and renamed, so it appears complete or not
+    at all.
     """
 
     def __init__(self) -> None:
@@ -33,14 +34,14 @@ class LocalStore:
         return f"{type(self).__name__}()"
 
     def head(self, path: str) -> Facts | None:
-        """See :class:`~fastload.remote.store.Store`; the etag is made of inode, time and size."""
+        """See :class:`~fastload.remote.store.Store`; the etag combines inode, time and size."""
         try:
-            found = os.stat(_local(path))
+            status = os.stat(_local(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _failed(path, "looked at", error) from error
-        return Facts(found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}")
+        return Facts(status.st_size, f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}")
 
     def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
@@ -117,7 +118,7 @@ class LocalStore:
             raise _failed(path, "removed", error) from error
 
     def core(self, paths: Sequence[str] = ()) -> None:
-        """None: the core reads local files by their paths."""
+        """Return None: the core reads local files by their paths."""
 
 
 def _local(path: str) -> Path:
@@ -125,7 +126,7 @@ def _local(path: str) -> Path:
 
 
 def _temporary(final: Path) -> Path:
-    """A name of its own for each writer: two may write the same object."""
+    """Return a temporary name unique to this writer: two may write the same object."""
     return final.with_name(f"{_TEMPORARY}{secrets.token_hex(4)}-{final.name}")
 
 
@@ -133,7 +134,7 @@ def _publish(temporary: Path, final: Path, if_absent: bool) -> bool:
     _sync(temporary, os.O_RDONLY)
     try:
         if if_absent:
-            os.link(temporary, final)  # unlike a rename it fails where there is one
+            os.link(temporary, final)  # unlike a rename, it fails if the file exists
         else:
             os.replace(temporary, final)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""URLs of stores: parsed, joined, and written again."""
+"""URLs of stores: parsing, joining and formatting."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fastload.errors import LocationError
 SCHEMES = ("s3", "gs", "az", "https", "http", "file", "hf")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL | re.IGNORECASE)
 _CUT_URL = re.compile(rf"({'|'.join(SCHEMES)}):/[^/]")
-# A revision may have slashes in it if it is one of the Hub's own kinds.
+# A revision may contain slashes if it is one of the Hub's special refs.
 _HUB = re.compile(r"(datasets/[^/@]+/[^/@]+(?:@(?:refs/(?:convert|pr)/[^/]+|[^/]+))?)(/.*)?", re.DOTALL)
-_ENCODED = ("https", "http", "file")  # whose URLs have %20 for a space; object stores' have the key itself
+_ENCODED = ("https", "http", "file")  # their URLs have %20 for a space; object stores' have the raw key
 
 
 def is_url(text: object) -> bool:
-    """Whether ``text`` is meant as a URL: ``scheme://...`` of any scheme."""
+    """Return whether ``text`` looks like a URL: ``scheme://...`` with any scheme."""
     return isinstance(text, str) and _URL.match(text) is not None
 
 
 def url_of(given: Any) -> Location | None:
-    """The location that an argument names; None: it is a path, or no text at all.
+    """Return the location that an argument names; None: it is a path, or not text.
 
     Raises:
-        LocationError: a URL of which nothing can be read, or one that pathlib has cut.
+        LocationError: the URL is invalid, or pathlib has removed one of its slashes.
     """
     if isinstance(given, Location):
         return given
@@ -36,8 +36,8 @@ def url_of(given: Any) -> Location | None:
     text = given if isinstance(given, str) else getattr(given, "as_posix", str)()
     if _CUT_URL.match(text):
         raise LocationError(
-            f"A URL has two slashes behind its scheme; pathlib.Path takes one away. Found: {text!r}. Give "
-            "the URL as text."
+            f"A URL has two slashes after its scheme; pathlib.Path removes one. Found: {text!r}. Pass "
+            "the URL as a string."
         )
     return None
 
@@ -50,8 +50,8 @@ class Location:
         scheme: one of :data:`SCHEMES`.
         host: bucket, container or host with port; ``""`` for ``file``; for ``hf`` the repository,
             ``datasets/OWNER/NAME``, perhaps with ``@REVISION``.
-        path: in the store, without slashes at its ends; ``""``: the whole store. Of http(s) and file URLs
-            this is the decoded text.
+        path: path in the store, without slashes at its ends; ``""``: the whole store. For http(s) and file
+            URLs it is decoded.
     """
 
     scheme: str
@@ -60,10 +60,10 @@ class Location:
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """From a URL.
+        """Parse a URL.
 
         Raises:
-            LocationError: no URL of a scheme that can be read, without a bucket or host, or with a query or a
+            LocationError: the scheme is unknown, the bucket or host is missing, or the URL has a query or a
                 password.
         """
         match = _URL.fullmatch(text)
@@ -83,13 +83,13 @@ class Location:
         if "@" in host:
             raise LocationError(
                 f"A URL may not have a user or password in it, as it is shown in messages. Found: "
-                f"{_without_secret(text)!r}. Give them as storage_options=, or in the environment."
+                f"{_without_secret(text)!r}. Pass them as storage_options=, or in the environment."
             )
         if scheme in _ENCODED:
             if "?" in path or "#" in path:
                 raise LocationError(
                     f"The URL of a set may not have a query or fragment, as its files are found by joining "
-                    f"names to it. Found: {_without_secret(text)!r}. Give tokens as "
+                    f"names to it. Found: {_without_secret(text)!r}. Pass tokens as "
                     "storage_options={'headers': ...}."
                 )
             path = unquote(path)
@@ -97,10 +97,10 @@ class Location:
 
     @classmethod
     def _of_hub(cls, text: str, rest: str) -> Location:
-        found = _HUB.fullmatch(rest)
-        if found is None:
+        match = _HUB.fullmatch(rest)
+        if match is None:
             raise LocationError(f"hf:// takes datasets/OWNER/NAME and a path. Found: {text!r}.")
-        return cls("hf", found[1], (found[2] or "").strip("/"))
+        return cls("hf", match[1], (match[2] or "").strip("/"))
 
     @property
     def root(self) -> Location:
@@ -109,19 +109,19 @@ class Location:
 
     @property
     def name(self) -> str:
-        """The last part of the path; of a whole store its host."""
+        """The last part of the path; for a whole store, its host."""
         return self.path.rpartition("/")[2] or self.host
 
     @property
     def parent(self) -> Location:
-        """Without the last part of the path."""
+        """The location without the last part of its path."""
         return replace(self, path=self.path.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> Location:
-        """A file below, or beside it (``../name``), or by its URL.
+        """Join a file below, a file beside it (``../name``), or the file's own URL.
 
         Raises:
-            LocationError: an absolute path, or one that leads out of the store.
+            LocationError: the path is absolute, or leads out of the store.
         """
         if is_url(name):
             other = Location.parse(name)
@@ -145,5 +145,5 @@ def _host_word(scheme: str) -> str:
 
 
 def _without_secret(text: str) -> str:
-    """A URL for a message: no password, no query."""
+    """Return a URL for a message, without password and query."""
     return re.sub(r"\?.*", "?...", re.sub(r"//[^/@]*@", "//...@", text), flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""The folder in which a node keeps small files of stores: where it is, who writes there, whether they fit."""
+"""The folder in which a node keeps stores' small files: its path, its lock, its free space."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from fastload.errors import CacheError
 from fastload.machine.paths import absolute_folder
 from fastload.machine.sizes import human_bytes
 
-#: The environment variable that names another place.
+#: The environment variable that sets another folder.
 NODE_FOLDER = "FASTLOAD_SETS_DIR"
 _TEMPORARY = ".tmp-"
 _POLL_SECONDS = 0.05
-_SPARE = 16 << 20  # bytes of a file system that are left to others
+_SPARE = 16 << 20  # bytes left free on the file system
 _log = logging.getLogger("fastload")
 
 
 def node_root() -> Path:
-    """Where the folders of sets are: ``$FASTLOAD_SETS_DIR``, ``$XDG_CACHE_HOME/fastload/sets`` or
+    """Return the root of the sets' folders: ``$FASTLOAD_SETS_DIR``, ``$XDG_CACHE_HOME/fastload/sets`` or
     ``~/.cache/fastload/sets``.
 
     Raises:
-        CacheError: there is no home folder either.
+        CacheError: none of them is set, and there is no home folder.
     """
-    given = os.environ.get(NODE_FOLDER)
-    if given:
-        return absolute_folder(given)
+    folder = os.environ.get(NODE_FOLDER)
+    if folder:
+        return absolute_folder(folder)
     cache = os.environ.get("XDG_CACHE_HOME")
     try:
         base = Path(cache) if cache and os.path.isabs(cache) else Path.home() / ".cache"
@@ -47,15 +47,14 @@ def node_root() -> Path:
 
 
 class NodeFolder:
-    """One set's folder, which all processes of this user share. Files in it have their names when they are
-    whole.
+    """One set's folder, shared by all processes of this user. Files get their names when they are complete.
 
     Args:
         name: the set's id.
-        root: None: :func:`node_root`.
+        root: the folder of all sets (default :func:`node_root`).
 
     Raises:
-        CacheError: it cannot be made.
+        CacheError: the folder cannot be created.
     """
 
     def __init__(self, name: str, root: Path | None = None) -> None:
@@ -67,8 +66,8 @@ class NodeFolder:
 
     @contextlib.contextmanager
     def alone(self, what: str) -> Iterator[None]:
-        """Hold the folder's lock, so that one process of a node does the work; the system gives it back when
-        its holder is killed.
+        """Hold the folder's lock, so that one process per node does the work; the system releases it if its
+        holder is killed.
 
         Args:
             what: whose files they are, for the log.
@@ -84,18 +83,18 @@ class NodeFolder:
             os.close(lock)
 
     def _wait(self, lock: int, what: str) -> None:
-        told = False
+        has_logged = False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 pass
-            except OSError:  # a file system without locks: two processes fetch the same, which is no harm
+            except OSError:  # a file system without locks: two processes may fetch the same files
                 return
-            if not told:
+            if not has_logged:
                 _log.info("%s: another process fetches its index into %s", what, self.path)
-                told = True
+                has_logged = True
             time.sleep(_POLL_SECONDS)
 
     def require(self, needed: int, what: str) -> None:
@@ -109,23 +108,23 @@ class NodeFolder:
         if free < needed + _SPARE:
             raise CacheError(
                 f"{self.path} has no room for the index and other tables of {what}: {human_bytes(needed)} "
-                f"are needed, {human_bytes(free)} are free. Make room there, or set {NODE_FOLDER} to "
+                f"are needed, {human_bytes(free)} are free. Free some space there, or set {NODE_FOLDER} to "
                 "a folder on a local disk that has more."
             )
 
     def temporary(self, name: str) -> Path:
-        """A name of its own for each writer of a file."""
+        """Return a temporary name unique to this writer."""
         return self.path / f"{_TEMPORARY}{secrets.token_hex(4)}-{name}"
 
     def settle(self, names: Sequence[str], last: str, data: bytes, use: object) -> None:
-        """Bring files to the disk and then write a small one, in the background, because a disk takes some
-        round trips' time for it: where the last one is, a power cut has left all of the others.
+        """Sync files to the disk, then write a small last one, in the background because a disk takes longer
+        than a few round trips. If the last file exists after a power cut, so do all the others.
 
         Args:
-            names: files that are there; others do not matter.
-            last: the small one's name.
+            names: files to sync; missing ones are skipped.
+            last: the small file's name.
             data: its contents.
-            use: lives until that is done, so that nobody removes the folder meanwhile.
+            use: kept alive until then, so that nobody removes the folder.
         """
 
         def work(use: object = use) -> None:
@@ -133,14 +132,14 @@ class NodeFolder:
                 for name in names:
                     self._sync(self.path / name)
                 self.write(last, data)
-            except (OSError, CacheError) as error:  # whoever opens the set next looks at all of it
+            except (OSError, CacheError) as error:  # whoever opens the set next checks all of it
                 _log.info("%s: %s was not written: %s", self.path, last, error)
 
         with contextlib.suppress(OSError):
-            (self.path / last).unlink(missing_ok=True)  # of files that were fetched again
+            (self.path / last).unlink(missing_ok=True)  # may remain from before the files were fetched again
         try:
             threading.Thread(target=work, name="fastload-settle").start()
-        except RuntimeError:  # no more threads
+        except RuntimeError:  # no more threads can start
             work()
 
     @staticmethod
@@ -153,7 +152,7 @@ class NodeFolder:
                 os.close(descriptor)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file: after a power cut there is all of it, or nothing.
+        """Write a small file atomically: after a power cut it is complete or absent.
 
         Raises:
             CacheError: it cannot be written.
@@ -170,15 +169,15 @@ class NodeFolder:
                 temporary.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
-        """Remove what killed processes have left. The caller holds the lock."""
+        """Remove the files of killed processes. The caller holds the lock."""
         for path in self.path.glob(f"{_TEMPORARY}*"):
             with contextlib.suppress(OSError):
                 path.unlink()
 
     def failed(self, what: str, error: OSError) -> CacheError:
-        """The error about an error of the system."""
+        """Return a CacheError for an error of the system."""
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = "Make room there, or set" if full else "Set"
+        advice = "Free some space there, or set" if full else "Set"
         return CacheError(
             f"{self.path} {what}: {error.strerror or error}. {advice} {NODE_FOLDER} to a folder on a local "
             "disk where you may write."

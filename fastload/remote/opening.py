@@ -1,4 +1,4 @@
-"""From a location and its ``storage_options`` to its store."""
+"""Opening the store of a location with its ``storage_options``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastload.remote.local import LocalStore
 from fastload.remote.location import Location, url_of
 from fastload.remote.store import Store
 
-# ---- ``storage_options`` in the words of s3fs, boto3 and datasets -----------------------------------
+# ---- ``storage_options`` in the vocabulary of s3fs, boto3 and datasets ----
 
 _ALIASES = {
     "key": "key", "aws_access_key_id": "key", "access_key_id": "key",
@@ -33,15 +33,15 @@ _LEGAL = (
 
 
 def unknown_options(scheme: str, unknown: object, legal: object) -> LocationError:
-    """The error about an option that a store does not know. Values are not in it: they may be secrets."""
+    """Return the error about unknown options, without their values, which may be secrets."""
     return LocationError(f"storage_options of {scheme}:// has no {unknown!r}. Legal are: {legal}.")
 
 
 class StorageOptions(Mapping[str, Any]):
-    """``storage_options`` as they travel: pickled with all values, shown by their names only.
+    """``storage_options`` that pickle with their values but show only their names.
 
     Raises:
-        TypeError: no mapping of texts to something.
+        TypeError: not a mapping whose keys are strings.
     """
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:
@@ -66,7 +66,7 @@ class StorageOptions(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class S3Options:
-    """What is said about an S3-compatible store; what is None is looked for where botocore looks."""
+    """Options of an S3-compatible store; botocore finds those that are None."""
 
     key: str | None = field(default=None, repr=False)
     secret: str | None = field(default=None, repr=False)
@@ -76,14 +76,14 @@ class S3Options:
     endpoint_url: str | None = None
     anon: bool = False
     ca_file: str | None = None
-    addressing_style: str | None = None  # "path", "virtual"; None: by the endpoint
+    addressing_style: str | None = None  # "path", "virtual"; None: chosen by the endpoint
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> S3Options:
-        """From ``storage_options``.
+        """Parse ``storage_options``.
 
         Raises:
-            LocationError, TypeError: a word that has no meaning here, or values that cannot be.
+            LocationError, TypeError: an option is unknown or has an invalid value.
         """
         values: dict[str, Any] = {}
         for name, value in [*given.items(), *_nested(given)]:
@@ -98,7 +98,7 @@ class S3Options:
             if name == "verify" and isinstance(value, bool):
                 if not value:
                     raise LocationError(
-                        "verify=False is not possible: certificates are always checked. Give the CA's "
+                        "verify=False is not possible: certificates are always checked. Pass the CA's "
                         "certificates as ca_file=PATH, or an http:// endpoint."
                     )
                 continue
@@ -126,7 +126,7 @@ class S3Options:
 
 
 def _nested(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """s3fs has endpoint and region in a dict of their own."""
+    """Flatten the dict in which s3fs has endpoint and region."""
     nested = given.get("client_kwargs") or {}
     if not isinstance(nested, Mapping):
         raise TypeError(f"storage_options['client_kwargs'] must be a dict. Found: {type(nested).__name__}.")
@@ -134,11 +134,11 @@ def _nested(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def checked_headers(given: Any) -> dict[str, str]:
-    """``headers`` of requests.
+    """Return ``headers`` for requests, checked.
 
     Raises:
-        TypeError: no dict of texts.
-        LocationError: a line break in one, which would be another header.
+        TypeError: not a dict of strings.
+        LocationError: a header has a line break, which would begin another header.
     """
     if not isinstance(given, Mapping) or not all(
         isinstance(each, str) for pair in given.items() for each in pair
@@ -150,21 +150,21 @@ def checked_headers(given: Any) -> dict[str, str]:
     return dict(given)
 
 
-# ---- From a location and what the user says about it to its store -----------------------------------
+# ---- Opening ----
 
-_shared: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # stores that are in use, by what they are
+_shared: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # stores in use, by location and options
 
 
 def open_store(location: Location | str, storage_options: Mapping[str, Any] | None = None) -> Store:
-    """The store that a location is in.
+    """Open the store of a location.
 
     Args:
-        location: a URL; the store is the whole of its bucket or host.
-        storage_options: credentials, endpoint and so on; what is not named comes from where the scheme's
-            other programs find it.
+        location: a URL; the store is its whole bucket or host.
+        storage_options: credentials, endpoint and so on; the others come from where the scheme's other
+            programs find them.
 
     Raises:
-        LocationError: no URL that can be read, or options that its store does not know.
+        LocationError: the URL is invalid, or the store does not know an option.
         RemoteError: a library is missing.
     """
     root = (Location.parse(location) if isinstance(location, str) else location).root
@@ -190,10 +190,10 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
 
 
 def shared_store(location: Location, storage_options: Mapping[str, Any] | None = None) -> Store:
-    """As :func:`open_store`; sets of a bucket that are open at the same time share its connections."""
-    said = sorted(repr(pair) for pair in (storage_options or {}).items())
+    """Open a store as :func:`open_store` does; sets of a bucket open at the same time share connections."""
+    options = sorted(repr(pair) for pair in (storage_options or {}).items())
     around = sorted(pair for pair in os.environ.items() if pair[0].startswith(("AWS_", "HF_")))
-    key = (location.root, *said, *around)
+    key = (location.root, *options, *around)
     store: Store | None = _shared.get(key)
     if store is None:
         store = _shared.setdefault(key, open_store(location, storage_options))
@@ -203,15 +203,15 @@ def shared_store(location: Location, storage_options: Mapping[str, Any] | None =
 def place_of(
     given: str | os.PathLike[str], storage_options: Mapping[str, Any] | None
 ) -> tuple[str | os.PathLike[str], Location | None, StorageOptions]:
-    """What a user gave as a folder or a URL: the folder, or the URL in its place.
+    """Split a user's folder or URL into its parts.
 
     Returns:
-        The folder (of a URL what was given), the location (None: a folder of this machine; so is
+        The folder (or the URL as given), the location (None for a folder of this machine, also as
         ``file://``), and the options.
 
     Raises:
-        LocationError: a URL that cannot be read.
-        TypeError: options that are no dict.
+        LocationError: the URL is invalid.
+        TypeError: the options are not a dict.
     """
     location, options = url_of(given), StorageOptions(storage_options)
     if location is not None and location.scheme != "file":
@@ -220,7 +220,7 @@ def place_of(
 
 
 def refuse_options(folder: object, options: Mapping[str, Any] | None) -> None:
-    """Raise LocationError where there are options and nothing is in a store."""
+    """Raise LocationError if there are options although nothing is in a store."""
     if options:
         raise LocationError(
             f"storage_options are for URLs of stores, such as s3://BUCKET/SET. Found: "

@@ -1,4 +1,4 @@
-"""``s3://``: AWS and servers of its protocol, by botocore, with errors that say what to do."""
+"""``s3://``: AWS and compatible servers, through botocore, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from fastload.remote.location import Location
 from fastload.remote.opening import S3Options, StorageOptions
 from fastload.remote.store import Facts, Listed, warn_of_store
 
-# ---- What S3 and botocore say of a failure, in words that say what to do ----------------------------
+# ---- Messages for failures of S3 and botocore ----
 
-_KEYS = (
-    "Look at key and secret (storage_options, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile)."
-)
-_RIGHTS = "These credentials may not do that: look at the bucket's policy, or give others."
-_REGION = "The bucket is in another region: give it as storage_options={'region': ...}."
+_KEYS = "Check key and secret (storage_options, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile)."
+_RIGHTS = "These credentials do not permit that: check the bucket policy, or pass others."
+_REGION = "The bucket is in another region: pass it as storage_options={'region': ...}."
 _ADVICE = {
-    "NoSuchBucket": "There is no such bucket there: look at its name, region and endpoint_url.",
+    "NoSuchBucket": "No such bucket: check its name, region and endpoint_url.",
     "AccessDenied": _RIGHTS,
     "403": _RIGHTS,
     "Forbidden": _RIGHTS,
     "AllAccessDisabled": _RIGHTS,
     "InvalidAccessKeyId": _KEYS,
     "SignatureDoesNotMatch": _KEYS,
-    "ExpiredToken": "The credentials have expired: get new ones, or give a profile that renews them.",
-    "InvalidToken": "The session token is not valid: give the one that belongs to key and secret.",
+    "ExpiredToken": "The credentials have expired: get new ones, or pass a profile that renews them.",
+    "InvalidToken": "The session token is not valid: pass the one that belongs to key and secret.",
     "RequestTimeTooSkewed": "This machine's clock is wrong: set it (timedatectl).",
     "AuthorizationHeaderMalformed": _REGION,
     "PermanentRedirect": _REGION,
@@ -52,26 +50,26 @@ _MISSING = ("NoSuchKey", "404", "NotFound")
 
 
 def in_words(error: Exception, location: Location, what: str) -> RemoteError:
-    """botocore's error as ours.
+    """Return botocore's error as one of ours.
 
     Args:
-        location: of what.
-        what: what it cannot be: "read", "written".
+        location: what was accessed.
+        what: what failed: "read", "written".
     """
     response: dict[str, Any] = getattr(error, "response", None) or {}
-    said = response.get("Error", {})
-    code, region = str(said.get("Code", "")), _region(response)
+    details = response.get("Error", {})
+    code, region = str(details.get("Code", "")), _region(response)
     if code in _MISSING:
         return ObjectMissing(f"{location} does not exist.")
     if response:
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", "?")
         answer = f"the store answers {status} {code}".rstrip()
-        if said.get("Message") and said["Message"] != code:
-            answer += f" ({said['Message']})"
+        if details.get("Message") and details["Message"] != code:
+            answer += f" ({details['Message']})"
         advice = _ADVICE.get(code) or _ADVICE.get(str(status), "")
         if region and advice == _REGION:
             advice = (
-                f"The bucket is in region {region!r}: give it as storage_options={{'region': {region!r}}}."
+                f"The bucket is in region {region!r}: pass it as storage_options={{'region': {region!r}}}."
             )
     else:
         answer, advice = _of_botocore(error)
@@ -84,25 +82,24 @@ def _region(response: dict[str, Any]) -> str:
 
 
 def _of_botocore(error: Exception) -> tuple[str, str]:
-    """What happened before an answer came, and what to do."""
+    """Return what happened before an answer came, and what to do."""
     name, text = type(error).__name__, str(error).rstrip(".")
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
         return (
             f"{text} (looked in storage_options, the environment, the profile, SSO and the machine's role)",
-            "Give key and secret as storage_options=, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
-            "profile; storage_options={'anon': True} reads what is public.",
+            "Pass key and secret as storage_options=, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
+            "profile; storage_options={'anon': True} reads public data.",
         )
     if name == "ProfileNotFound":
-        return text, "Look into ~/.aws/config, or at storage_options['profile'] and AWS_PROFILE."
+        return text, "Check ~/.aws/config, storage_options['profile'] and AWS_PROFILE."
     if "SSO" in name or "Token" in name:
         return text, "Log in again: aws sso login."
     if name in ("EndpointConnectionError", "ConnectTimeoutError", "ConnectionClosedError"):
-        return text, "Look at endpoint_url, and whether this machine reaches it."
+        return text, "Check endpoint_url, and that this machine can reach it."
     return text, ""
 
 
-# ---- ``s3://`` --------------------------------------------------------------------------------------
-# AWS and what speaks its protocol, by botocore; bytes of records are read by the core.
+# ---- The store (the core reads records' bytes) ----
 
 try:
     import botocore.config
@@ -112,13 +109,13 @@ except ImportError as error:
     raise library_missing("botocore", "s3://", error) from error
 
 _ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)
-_LARGE = 64 << 20  # files from here on are uploaded in parts
-_PART = 16 << 20  # as many at once as there are threads are in memory
-_MOST_PARTS = 10_000  # of an object: S3's rule
+_LARGE = 64 << 20  # larger files are uploaded in parts
+_PART = 16 << 20  # each thread has one in memory
+_MOST_PARTS = 10_000  # per object: S3's limit
 _THREADS = 4
 _ATTEMPTS = 6
-_ANY = "any"  # an object's name
-_RENEWAL_SECONDS = 5.0  # credentials are looked for again at most so often
+_ANY = "any"  # a placeholder for an object's name
+_RENEWAL_SECONDS = 5.0  # minimum time between renewals of credentials
 Result = TypeVar("Result")
 
 
@@ -130,7 +127,7 @@ class S3Store:
         storage_options: see :class:`~fastload.remote.opening.S3Options`.
 
     Raises:
-        ValueError, TypeError: options that have no meaning.
+        ValueError, TypeError: an option is unknown or has an invalid value.
     """
 
     def __init__(self, root: Location, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -139,7 +136,7 @@ class S3Store:
         self._options = S3Options.parse(self._given)
         self._made: tuple[int, Any] | None = None  # process id, client
         self._core: tuple[int, _C.RemoteStore] | None = None
-        self._renewed = 0.0  # when other credentials were looked for
+        self._renewed = 0.0  # when credentials were last renewed
         self._lock = ForkSafeLock()
 
     def __reduce__(self) -> Any:
@@ -150,17 +147,17 @@ class S3Store:
 
     @property
     def _client(self) -> Any:
-        """botocore's, of this process: a forked child must not use its parent's connections."""
-        made = self._made
-        if made is None or made[0] != os.getpid():
+        """This process's botocore client: a forked child must not use its parent's connections."""
+        client = self._made
+        if client is None or client[0] != os.getpid():
             with self._lock.held():
-                made = self._made  # another thread's, perhaps: a client takes a while
-                if made is None or made[0] != os.getpid():
-                    made = self._made = os.getpid(), self._new_client()
-        return made[1]
+                client = self._made  # perhaps created by another thread: a client takes a while
+                if client is None or client[0] != os.getpid():
+                    client = self._made = os.getpid(), self._new_client()
+        return client[1]
 
     def _session(self) -> Any:
-        """Anew each time: a file of credentials that was changed meanwhile is read again."""
+        """Return a new session, which reads a credentials file that was changed meanwhile."""
         return botocore.session.Session(profile=self._options.profile)
 
     def _new_client(self, region: str | None = None) -> Any:
@@ -175,7 +172,7 @@ class S3Store:
                 connect_timeout=10,
                 read_timeout=60,
                 max_pool_connections=4 * _THREADS,
-                # Checksums in trailers, the default, are unknown to many a compatible store.
+                # Many compatible stores do not support checksums in trailers, the default.
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
             )
@@ -202,10 +199,10 @@ class S3Store:
         """See :class:`~fastload.remote.store.Store`."""
         core = self.core()
         try:
-            found = core.head(path)
+            facts = core.head(path)
         except ShardError as error:
             raise self._in_words(error, "looked at", path) from error
-        return None if found is None else Facts(*found)
+        return None if facts is None else Facts(*facts)
 
     def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
@@ -216,8 +213,8 @@ class S3Store:
             raise self._in_words(error, "read", path) from error
 
     def _in_words(self, error: ShardError, what: str, path: str) -> RemoteError:
-        """The core's error. Where the store has said no, what it says of the object now, as botocore
-        understands that; a store that has not answered for long is not asked once more."""
+        """Translate the core's error. If the store refused, botocore asks again for its reason; a store that
+        has not answered for long is not asked again."""
         if isinstance(error, RemoteError):
             asked = {"Bucket": self.root.host, "Key": path, "Range": "bytes=0-0"}
             try:
@@ -265,7 +262,7 @@ class S3Store:
             raise RemoteError(f"{file} cannot be uploaded to {self.root / path}: {error}.") from error
 
     def _upload_parts(self, path: str, descriptor: int, size: int) -> None:
-        """Several parts at once; what has been taken of them is removed if one fails."""
+        """Upload several parts at once; if one fails, remove those already uploaded."""
         to = {"Bucket": self.root.host, "Key": path}
         begun = self._ask("written", path, partial(self._client.create_multipart_upload, **to))
         to |= {"UploadId": begun["UploadId"]}
@@ -286,7 +283,7 @@ class S3Store:
             call = partial(self._client.complete_multipart_upload, MultipartUpload={"Parts": parts}, **to)
             self._ask("written", path, call)
         except BaseException:
-            # The first error says more than one here would.
+            # The first error says more than an error here.
             with contextlib.suppress(*_ERRORS):
                 self._client.abort_multipart_upload(**to)
             raise
@@ -297,18 +294,18 @@ class S3Store:
 
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`."""
-        made = self._core
-        if made is None or made[0] != os.getpid():
+        core = self._core
+        if core is None or core[0] != os.getpid():
             with self._lock.held():
-                made = self._core
-                if made is None or made[0] != os.getpid():
+                core = self._core
+                if core is None or core[0] != os.getpid():
                     base, region = self._base_and_region()
-                    check_reach(base, str(self.root), "Look at endpoint_url and region.")
-                    made = self._core = os.getpid(), self._new_core(base, region)
-        return made[1]
+                    check_reach(base, str(self.root), "Check endpoint_url and region.")
+                    core = self._core = os.getpid(), self._new_core(base, region)
+        return core[1]
 
     def _base_and_region(self) -> tuple[str, str]:
-        """The bucket's address, and what requests are signed for."""
+        """Return the bucket's address, and the region for which requests are signed."""
         options = self._options
         if options.endpoint_url and options.region and options.addressing_style != "virtual":
             return f"{options.endpoint_url.rstrip('/')}/{self.root.host}", options.region
@@ -339,35 +336,34 @@ class S3Store:
         )
 
     def _bucket_region(self, client: Any) -> str:
-        """AWS says it in every answer about a bucket, also in one that denies."""
+        """Return the bucket's region, which AWS names in every answer, even a refusal."""
         try:
-            found = client.head_bucket(Bucket=self.root.host)
+            response = client.head_bucket(Bucket=self.root.host)
         except botocore.exceptions.ClientError as error:
-            found = error.response
+            response = error.response
         except botocore.exceptions.BotoCoreError as error:
             raise in_words(error, self.root, "opened") from error
-        headers = found.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         return str(headers.get("x-amz-bucket-region") or client.meta.region_name)
 
     def _credentials(self) -> tuple[str, str, str]:
-        """Key, secret and token as they are found now."""
+        """Return the current key, secret and token."""
         options = self._options
         if options.anon:
             return "", "", ""
         if options.key is not None:
             return options.key, options.secret or "", options.token or ""
         try:
-            found = self._session().get_credentials()
-            if found is None:
+            credentials = self._session().get_credentials()
+            if credentials is None:
                 raise botocore.exceptions.NoCredentialsError
-            now = found.get_frozen_credentials()
+            now = credentials.get_frozen_credentials()
         except botocore.exceptions.BotoCoreError as error:
             raise in_words(error, self.root, "opened") from error
         return now.access_key, now.secret_key, now.token or ""
 
     def renew(self) -> None:
-        """Look for other credentials: a request was denied. Who reads at the same time waits, and needs no
-        others then."""
+        """Look for new credentials after a refusal. Threads that arrive meanwhile wait and share them."""
         with self._lock.held():
             if self._core is None or time.monotonic() - self._renewed < _RENEWAL_SECONDS:
                 return
@@ -376,19 +372,19 @@ class S3Store:
 
 
 def _renew(store: weakref.ref[S3Store], path: str) -> None:
-    """The core's store has this one's credentials, but must not keep it."""
-    found = store()
-    if found is not None:
-        found.renew()
+    """Renew credentials, without a reference from the core's store to this one, whose credentials it has."""
+    owner = store()
+    if owner is not None:
+        owner.renew()
 
 
 def _url_of_object(client: Any, bucket: str) -> str:
-    """The address of an object: host and path as botocore makes them of region, endpoint and style."""
+    """Return an object's address, as botocore makes it from region, endpoint and style."""
     named = {"Bucket": bucket, "Key": _ANY}
     return str(client.generate_presigned_url("get_object", Params=named))
 
 
 def _code(error: RemoteError) -> str:
-    """S3's own word for an error."""
+    """Return S3's code for an error."""
     response = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))

@@ -1,4 +1,4 @@
-"""What packing, opening and commands know of a store. ``opening.open_store`` makes one."""
+"""The interface of a store for packing, opening and commands. ``opening.open_store`` opens one."""
 
 from __future__ import annotations
 
@@ -15,108 +15,107 @@ if TYPE_CHECKING:
     from fastload.remote.location import Location
 
 
-#: How often what came with a wrong checksum is asked for again: the way here may have damaged it. As the core
-#: has it.
+#: How often data with a wrong checksum, perhaps damaged in transit, is fetched again; as in the core.
 MOST_AGAIN = 3
 _log = logging.getLogger("fastload")
 
 
 class Facts(NamedTuple):
-    """What a store says of an object without giving its bytes."""
+    """An object's size and etag."""
 
     size: int  # bytes
-    etag: str  # changes with the contents; "": the store has none
+    etag: str  # changes with the contents; "" if the store has none
 
 
 class Listed(NamedTuple):
     """An object in a listing."""
 
-    path: str  # in the store
+    path: str  # path in the store
     size: int  # bytes
 
 
 class Store(Protocol):
-    """A bucket, a host or the file system. Paths are keys in it, without a slash before them.
+    """A bucket, a host or the file system. Paths are keys in it, without a leading slash.
 
-    Safe to use from many threads. Pickles as its location and options; a ``repr`` and a message never have
-    secrets. Transient failures are asked again within, and then raised.
+    Safe to use from many threads. Pickles as its location and options; its ``repr`` and messages never have
+    secrets. Temporary failures are retried, then raised.
     """
 
     @property
     def root(self) -> Location:
-        """Where it is."""
+        """The store's location."""
         ...
 
     def head(self, path: str) -> Facts | None:
-        """Size and etag; None: there is no such object.
+        """Return size and etag; None: the object does not exist.
 
         Raises:
-            RemoteError: it cannot be told.
+            RemoteError: the store does not answer.
         """
         ...
 
     def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
-        """Bytes ``begin`` to before ``end`` of an object (None: to its end), exactly.
+        """Return exactly the bytes ``begin`` to before ``end`` of an object (None: to its end).
 
         Args:
-            most: bytes that may come where ``end`` is None (None: 4 GiB), whatever the store has.
+            most: the most bytes to accept if ``end`` is None (None: 4 GiB).
 
         Raises:
-            ObjectMissing: there is no such object.
-            RemoteError: they cannot be had, are not as many, or more than ``most``.
+            ObjectMissing: the object does not exist.
+            RemoteError: they cannot be read, are too few, or are more than ``most``.
         """
         ...
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """All objects whose paths begin with ``prefix``, in the order of their names.
+        """Yield all objects whose paths begin with ``prefix``, in the order of their names.
 
         Raises:
-            RemoteError: the store cannot tell.
+            RemoteError: the store does not answer.
         """
         ...
 
     def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
-        """Write an object; it is seen when it is whole.
+        """Write an object; it appears when it is complete.
 
         Args:
-            if_absent: leave one that is there as it is.
+            if_absent: leave an existing object as it is.
 
         Returns:
-            Whether it was written: False only where one was there, with ``if_absent``.
+            Whether it was written: False only if ``if_absent`` found one.
 
         Raises:
-            RemoteError: the store does not take it.
+            RemoteError: the store does not accept it.
         """
         ...
 
     def upload(self, path: str, file: Path) -> None:
-        """Write a local file as an object, in parts where it is large; it is seen when it is whole.
+        """Write a local file as an object, in parts if it is large; it appears when it is complete.
 
         Raises:
-            RemoteError: the store does not take it; nothing of it stays there.
+            RemoteError: the store does not accept it; nothing of it remains.
         """
         ...
 
     def delete(self, path: str) -> None:
-        """Remove an object; none there is fine.
+        """Remove an object; it need not exist.
 
         Raises:
-            RemoteError: the store does not do it.
+            RemoteError: the store fails to.
         """
         ...
 
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore | None:
-        """What the core reads by, a ``_C.RemoteStore``; None: these are local files.
+        """Return what the core reads through, a ``_C.RemoteStore``; None: these are local files.
 
         Args:
-            paths: what will be read, for stores whose every URL must be signed first.
+            paths: the paths to read, for stores that must sign every URL first.
         """
         ...
 
 
 def warn_of_store(text: str) -> None:
-    """A warning of the core's, on whichever thread waits for a store: nobody could catch it there, so where
-    warnings are errors it is a line of the log."""
+    """Warn for the core, on whichever thread waits for a store. Nobody could catch an error there, so if
+    warnings are errors, it is logged."""
     try:
         warnings.warn(harmless(text), stacklevel=2)
     except Warning:

@@ -1,12 +1,12 @@
 """The block shuffle: whole blocks of consecutive records, in random order, mixed within a window of many.
 
-A uniform shuffle reads each record by itself. Here ``block`` consecutive records come close to each other,
-so that storage is read in larger pieces: the blocks are permuted (as :mod:`fastload.sampler.order` permutes
-samples), and the positions of each window of ``window / block`` blocks are permuted again. All three are
-functions of (seed, epoch) alone, so this order is divided among ranks and resumed as any other.
+A uniform shuffle reads each record by itself. Here ``block`` consecutive records come close together, so that
+storage is read in larger pieces: the blocks are permuted (as :mod:`fastload.sampler.order` permutes samples),
+then the positions of each window of ``window / block`` blocks. All is a function of (seed, epoch) alone, so
+this order is divided among ranks and resumed like any other.
 
-Two things keep it apart from a uniform shuffle: samples that lie side by side on disk meet in a window, and
-a global batch is made of one window's blocks. ``fastload plan --shuffle block`` measures both.
+It differs from a uniform shuffle in two ways: samples that are neighbours on disk meet in a window, and a
+global batch comes from one window's blocks. ``fastload plan --shuffle block`` measures both.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from fastload.sampler.sampler import BatchIds, Sampler
 
 BLOCK_BYTES = 1 << 20
 WINDOW_BYTES = 256 << 20
-ARRANGE_LIMIT = 1 << 16  # samples of a global batch
+ARRANGE_LIMIT = 1 << 16  # samples per global batch
 
-_REST, _WINDOW, _BATCH = 1, 2, 3  # what keyed bits are for
+_REST, _WINDOW, _BATCH = 1, 2, 3  # purposes of keyed bits
 
 
 def default_blocks(n: int, data_bytes: int, block: int | None, window: int | None) -> tuple[int, int]:
-    """(records a block, records a window): by default about 1 MiB and 256 MiB.
+    """Return (records per block, records per window): by default about 1 MiB and 256 MiB.
 
-    Depends on the dataset alone, so that the order does.
+    They depend on the dataset alone, and so does the order.
 
     Raises:
         ValueError: out of range.
@@ -57,7 +57,7 @@ def _permutation(n: int, seed: int, epoch: int, window: int) -> IdArray:
 
 @dataclass(frozen=True)
 class BlockOrder:
-    """Each sample once an epoch; O(1) for a position, but for a sort of its window now and then."""
+    """An order with each sample once per epoch; O(1) per position, except that each new window is sorted."""
 
     n: int
     seed: int
@@ -68,18 +68,18 @@ class BlockOrder:
 
     @property
     def in_state(self) -> str:
-        """What a loader's state says of it."""
+        """The order as a loader's state names it."""
         return f"block:{self.block}:{self.window}"
 
     def total(self, epoch: int) -> int:
         return self.n
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        """Sample ids at ``positions``."""
+        """Return the sample ids at ``positions``."""
         return self._laid_out(self._mixed(positions, epoch), epoch)
 
     def _mixed(self, positions: IdArray, epoch: int) -> IdArray:
-        """Permutes the positions of each window."""
+        """Permute the positions within each window."""
         windows = positions // self.window
         mixed = np.empty_like(positions)
         for window in np.unique(windows):
@@ -90,12 +90,12 @@ class BlockOrder:
         return mixed
 
     def _laid_out(self, positions: IdArray, epoch: int) -> IdArray:
-        """Blocks in random order; the last, partial one stands somewhere among the whole ones."""
+        """Lay out the blocks in random order; the last, partial one is at a random place among them."""
         blocks, rest = divmod(self.n, self.block)
         if blocks == 0:
             return positions
         word = int(keyed_bits(np.zeros(1, np.uint64), self.seed, epoch, _REST, 0)[0])
-        begin = (word * (blocks + 1) >> 64) * self.block  # of the partial block
+        begin = (word * (blocks + 1) >> 64) * self.block  # where the partial block begins
         before, after = positions < begin, positions >= begin + rest
         whole = np.where(after, positions - rest, positions)
         number = np.where(before | after, whole // self.block, 0)
@@ -104,17 +104,17 @@ class BlockOrder:
 
 
 def order_name(order: object, shuffle: bool | str) -> bool | str:
-    """What a loader's state says of its order: ``shuffle``, or what the order says of itself."""
-    found: bool | str = getattr(order, "in_state", shuffle)
-    return found
+    """Return the order as a loader's state names it: ``shuffle``, or the order's own name."""
+    name: bool | str = getattr(order, "in_state", shuffle)
+    return name
 
 
 class BlockSampler(Sampler):
     """Batches of a block order: each rank gets whole blocks, as far as equal batches allow.
 
-    A global batch's samples are fixed by the order. Within it they are arranged by a random number of their
-    block that holds for the whole epoch, and a rank takes its part of that. So most of a block's records go
-    to one rank, for any number of ranks, and ranks joined give the batches of one rank.
+    The order fixes a global batch's samples. Within the batch they are sorted by a random number per block
+    and epoch, and each rank takes its part. So most of a block's records go to one rank, for any number of
+    ranks, and the ranks' batches together are the batches of a single rank.
     """
 
     def __init__(self, order: BlockOrder, partition: Partition) -> None:

@@ -1,10 +1,9 @@
-"""Batches of pictures of like shape: each batch has samples of one bucket of aspect ratios.
+"""Batches of pictures of similar shape: each batch has samples of one bucket of aspect ratios.
 
-Which bucket a picture belongs to follows from its size in the index. In each bucket samples have an order of
-their own, and are cut into global batches; what is left of a bucket is one smaller global batch. The global
-batches of all buckets come in an order of their own. All of it is a function of seed, epoch and the size of a
-global batch, so each sample comes once, any number of ranks share the same global batches, and going on in
-the middle is arithmetic.
+A picture's size in the index determines its bucket. Each bucket has its own order of samples and is cut into
+global batches; the rest of a bucket is one smaller global batch. The global batches of all buckets are then
+shuffled. All of it is a function of seed, epoch and the size of a global batch, so each sample comes once,
+any number of ranks share the same global batches, and resuming in the middle is arithmetic.
 """
 
 from __future__ import annotations
@@ -26,39 +25,39 @@ _MOST_BUCKETS = 1 << 15
 
 
 def buckets_of(pictures: npt.NDArray[Any], sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int16]:
-    """The bucket of each picture: whose aspect ratio is nearest, by its logarithm; of equals the first.
+    """Return the bucket of each picture: the nearest aspect ratio by logarithm; ties go to the first.
 
     Args:
         pictures: (n, 2) height and width.
         sizes: (height, width) of each bucket.
     """
     wanted = np.array(sizes, np.float64)
-    found = np.empty(len(pictures), np.int16)
+    buckets = np.empty(len(pictures), np.int16)
     for first in range(0, len(pictures), _AT_ONCE):
         part = pictures[first : first + _AT_ONCE].astype(np.float64)
-        # In place of logarithms a quotient of whole numbers, which the core has in the same bits.
+        # A quotient of integers replaces the logarithms, as the core gets exactly the same bits.
         a, b = part[:, 1:] * wanted[:, 0], part[:, :1] * wanted[:, 1]
-        found[first : first + _AT_ONCE] = (np.maximum(a, b) / np.minimum(a, b)).argmin(1)
-    return found
+        buckets[first : first + _AT_ONCE] = (np.maximum(a, b) / np.minimum(a, b)).argmin(1)
+    return buckets
 
 
 class BucketSampler(KeyedSampler):
-    """``DataLoader(sampler=BucketSampler(...))``: batches of pictures of like shape (docs/guide/samplers.md).
+    """``sampler=`` of a DataLoader for batches of pictures of similar shape (docs/guide/samplers.md).
 
     Args:
-        pictures: a packed dataset, whose index knows the sizes; or (n, 2) height and width of all samples.
+        pictures: a packed dataset, whose index has the sizes; or (n, 2) height and width of all samples.
         sizes: (height, width) of each bucket, of which only the aspect ratio matters here.
-        shuffle: False: buckets one behind the other, each in the order of its samples.
+        shuffle: False: one bucket after the other, each in the order of its samples.
 
     Raises:
-        TypeError, ValueError: no such sizes, or the index does not know that of a picture.
+        TypeError, ValueError: the sizes are invalid, or the index does not have that of a picture.
     """
 
     def __init__(self, pictures: Any, sizes: Sequence[tuple[int, int]], shuffle: bool = True) -> None:
         self.sizes = tuple((int(height), int(width)) for height, width in sizes)
         self.shuffle = shuffle
         if not 0 < len(self.sizes) <= _MOST_BUCKETS or min(map(min, self.sizes)) < 1:
-            raise ValueError(f"sizes must be some (height, width), 1 or more each. Found: {list(sizes)}.")
+            raise ValueError(f"sizes must be one or more (height, width), each >= 1. Found: {list(sizes)}.")
         known = _sizes_of(pictures)
         bad = np.flatnonzero((known < 1).any(1))
         if len(bad):
@@ -109,7 +108,7 @@ def _sizes_of(pictures: Any) -> npt.NDArray[Any]:
 
 
 class _Bucketed:
-    """The order of samples; positions count along the epoch's batches, so it needs to know their size."""
+    """The order of samples; positions count along the epoch's batches, so it depends on their size."""
 
     repeats = False
     is_drawn = False
@@ -125,7 +124,7 @@ class _Bucketed:
         self.cut(1, False)
 
     def cut(self, global_batch: int, drop_last: bool) -> None:
-        """Into batches of so many samples over all ranks."""
+        """Cut the buckets into batches of ``global_batch`` samples over all ranks."""
         self._global_batch, self._drop_last = global_batch, drop_last
         each = self.counts // global_batch if drop_last else -(-self.counts // global_batch)
         self._of_bucket = np.repeat(np.arange(len(each), dtype=np.int16), each)
@@ -139,11 +138,11 @@ class _Bucketed:
 
     @property
     def in_state(self) -> str:
-        """What a loader's state says of it: positions mean something for this size of a batch alone."""
+        """The order as a loader's state names it: positions are valid for one global batch size only."""
         return f"buckets:{len(self.counts)}:{self._global_batch}:{self.shuffle}"
 
     def _table(self, epoch: int) -> tuple[IdArray, IdArray]:
-        """Which batch comes when, and where each ends."""
+        """Return the epoch's order of batches, and where each ends."""
         order = np.arange(self.num_batches, dtype=np.int64)
         if self.shuffle and len(order):
             order = shuffled(order, len(order), derived_seed(self._seed, 0), epoch)
@@ -153,15 +152,15 @@ class _Bucketed:
         return self._total
 
     def number_at(self, position: int, epoch: int) -> int:
-        """Which batch of the epoch begins at or holds ``position``."""
+        """Return the number of the epoch's batch that begins at or contains ``position``."""
         return int(np.searchsorted(self._tables(epoch)[1], position, "right"))
 
     def end_of(self, number: int, epoch: int) -> int:
-        """The position behind the epoch's first ``number`` batches."""
+        """Return the position after the epoch's first ``number`` batches."""
         return int(self._tables(epoch)[1][min(number, self.num_batches) - 1]) if number > 0 else 0
 
     def batch(self, number: int, epoch: int) -> IdArray:
-        """The sample ids of a whole global batch."""
+        """Return the sample ids of a global batch."""
         which = int(self._tables(epoch)[0][number])
         first, size = int(self._firsts[which]), int(self._sizes[which])
         return self._of(int(self._of_bucket[which]), np.arange(first, first + size, dtype=np.int64), epoch)
@@ -185,7 +184,7 @@ class _Bucketed:
 
 
 class _BucketBatches(Sampler):
-    """This rank's part of each global batch, as an epoch's last one is divided where it is smaller."""
+    """This rank's part of each global batch; a smaller one is divided as an epoch's last batch is."""
 
     def __init__(self, order: _Bucketed, partition: Partition) -> None:
         order.cut(partition.global_batch, partition.drop_last)

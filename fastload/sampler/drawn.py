@@ -1,8 +1,8 @@
 """Orders that a user's own sampler draws.
 
-An epoch's draw begins under random states (torch's, Python's and NumPy's global ones, and those of the
-sampler's own generators) that follow from seed and epoch, so a restart sees the same draw. It goes on only
-as far as batches are asked for, as torch's loader does: a sampler may be infinite.
+An epoch's draw begins with random states (torch's, Python's and NumPy's global ones, and those of the
+sampler's own generators) derived from seed and epoch, so a restart repeats the same draw. It goes only as far
+as batches are requested, as in torch's loader: a sampler may be infinite.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from fastload._native import _C
 from fastload.sampler.order import IdArray
 
-_MOST = 1 << 27  # draws of an epoch that is asked for to its end
-_WINDOW = 1 << 20  # draws behind the last one that are kept
-_AHEAD = 1 << 16  # draws at once of samplers that only compute
+_MOST = 1 << 27  # the most draws of an epoch whose end is requested
+_WINDOW = 1 << 20  # last draws that are kept
+_AHEAD = 1 << 16  # draws at once from samplers that only compute
 _DRAW_TAG = 0x64726177  # "draw"
 
-#: A sample's substitutes and partners come from so many draws at an epoch's beginning.
+#: A sample's substitutes and partners come from this many draws at an epoch's beginning.
 POOL = 1 << 16
 _POOL_BATCHES = 1 << 10
 
@@ -47,7 +47,7 @@ class _States:
         self._python, self._numpy = random.getstate(), np.random.get_state()
 
     def restore(self, own: bool = True) -> None:
-        """Make them the current ones; ``own``: the generators', too."""
+        """Restore the states, including the generators' if ``own``."""
         import torch
 
         torch.set_rng_state(self._torch)
@@ -58,14 +58,14 @@ class _States:
 
 
 class _Pass:
-    """One epoch's draw, as far as anybody has asked for it.
+    """One epoch's draw, as far as it has been requested.
 
     Args:
-        begin: sets the random states of the epoch's beginning, and gives an iterator of the sampler.
+        begin: sets the random states of the epoch's beginning, and returns an iterator of the sampler.
         generators: the sampler's own.
-        kept: makes of a draw what is kept of it.
-        at_once: draws, at least, whenever there are any.
-        pool: draws at the beginning that stay known; of those behind the last ones do.
+        kept: returns what to keep of a draw.
+        at_once: minimum number of draws at a time.
+        pool: draws kept from the beginning; of the later ones, the last are kept.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _Pass:
         self._at_once = at_once
         self._pool = pool
         self._iterator: Iterator[Any] | None = None
-        self._states: _States | None = None  # with which the sampler goes on
+        self._states: _States | None = None  # the states in which the sampler continues
         self._head: list[Any] = []
         self._rest: list[Any] = []
         self._forgotten = 0
@@ -94,10 +94,10 @@ class _Pass:
         return len(self._head) + self._forgotten + len(self._rest)
 
     def reached(self, count: int) -> int:
-        """``count``, or the number of draws where the sampler ends before.
+        """Return ``count``, or the number of draws if the sampler ends earlier.
 
         Raises:
-            Exception: the sampler's own, each time that a draw behind it is asked for.
+            Exception: the sampler's own, whenever a draw after it is requested.
         """
         if count > self._count and not self._is_over:
             self._draw(max(count - self._count, self._at_once))
@@ -133,33 +133,33 @@ class _Pass:
             del self._rest[:-_WINDOW]
 
     def has(self, position: int) -> bool:
-        """Whether the draw at ``position``, which has come, is still known."""
+        """Return whether the draw at ``position``, already made, is still kept."""
         return position < len(self._head) or position >= len(self._head) + self._forgotten
 
     def at(self, position: int) -> Any:
-        """The draw at ``position``, which :meth:`reached` has reached."""
+        """Return the draw at ``position``, which :meth:`reached` has reached."""
         if position < len(self._head):
             return self._head[position]
         return self._rest[position - len(self._head) - self._forgotten]
 
 
 def _again(error: Exception) -> Exception:
-    """The error for one more raise: what is kept must not hold the frames that it was raised through."""
+    """Return a copy to raise again: the original must not keep the frames it was raised through."""
     try:
         return copy(error)
-    except Exception:  # one that cannot be made of its arguments
+    except Exception:  # one that cannot be created from its arguments
         return RuntimeError(f"The sampler failed with {type(error).__name__}: {error}")
 
 
 class _Draws:
-    """What one sampler draws; the passes of the last two epochs are kept.
+    """The draws of one sampler; the passes of the last two epochs are kept.
 
     Args:
         sampler: the user's.
-        n: the number of samples; None: the sampler may draw what it likes, as for a torch Dataset.
+        n: the number of samples; None: the sampler may draw anything, as for a torch Dataset.
         seed: the loader's.
         pool: see :class:`_Pass`.
-        kept: makes what makes of an epoch's draws what is kept of them.
+        kept: returns, for an epoch, the function that returns what to keep of a draw.
     """
 
     def __init__(
@@ -176,20 +176,20 @@ class _Draws:
         self._n = n
         self._seed = seed
         inner = getattr(sampler, "sampler", sampler)
-        # Whose epoch cannot be seen is left to the user, who may have set it.
+        # If its epoch cannot be read, setting it is left to the user, who may have set it.
         self._setters = [s for s in (sampler, inner) if hasattr(s, "set_epoch") and _epoch_of(s) is not None]
         generators = [getattr(s, "generator", None) for s in (sampler, inner)]
         self._generators = {id(g): (g, g.initial_seed()) for g in generators if g is not None}
         self._at_once = _AHEAD if _only_computes(sampler) and _only_computes(inner) else 0
         self._told = None if not self._setters else 0
-        self._noticed: int | None = None  # an epoch that the user set, which the loader does not know yet
+        self._noticed: int | None = None  # an epoch that the user set and the loader has not seen yet
         self._passes: dict[int, _Pass] = {}
 
     def _epoch_of_sampler(self) -> int | None:
         return _epoch_of(self._setters[-1]) if self._setters else None
 
     def set_by_user(self) -> int | None:
-        """The epoch that the user set on the sampler, as torch's training scripts do; None: nobody has."""
+        """Return the epoch that the user set on the sampler, as torch's scripts do; None: not set."""
         self._notice()
         found, self._noticed = self._noticed, None
         return found
@@ -226,25 +226,25 @@ class _Draws:
         return found
 
     def reached(self, epoch: int, count: int) -> int:
-        """``count``, or the number of draws in the epoch where that is less."""
+        """Return ``count``, or the epoch's number of draws if that is less."""
         return self._pass(epoch).reached(count)
 
     def total(self, epoch: int) -> int:
-        """Draws in the epoch.
+        """Return the epoch's number of draws.
 
         Raises:
-            ValueError: the sampler does not come to an end.
+            ValueError: the sampler does not end.
         """
         found = self.reached(epoch, _MOST)
         if found == _MOST:
             raise ValueError(
-                f"The sampler drew {_MOST} times in one epoch and has not come to an end. What was asked "
-                "for here needs a finite epoch: end it (itertools.islice), and iterate again for the next."
+                f"The sampler drew {_MOST} times in one epoch and has not come to an end. This call "
+                "needs a finite epoch: end it (itertools.islice), and iterate again for the next."
             )
         return found
 
     def at(self, epoch: int, positions: Iterable[int]) -> list[Any]:
-        """The draws at ``positions`` of the epoch."""
+        """Return the draws at ``positions`` of the epoch."""
         listed = list(positions)
         if not listed:
             return []
@@ -253,11 +253,11 @@ class _Draws:
         return [found.at(position) for position in listed]
 
     def checked(self, drawn: Iterable[Any]) -> IdArray:
-        """Sample ids as an array.
+        """Return sample ids as an array.
 
         Raises:
-            TypeError: something that is no integer.
-            IndexError: an id outside the dataset.
+            TypeError: a draw is not an integer.
+            IndexError: an id is outside the dataset.
         """
         listed = list(drawn)
         if self._n is None:
@@ -267,7 +267,7 @@ class _Draws:
         except TypeError:
             wrong = next(i for i in listed if _is_no_integer(i))
             raise TypeError(
-                f"A sampler must give sample ids, integers from 0 to {self._n - 1}. Found: {wrong!r}, of "
+                f"A sampler must yield sample ids, integers from 0 to {self._n - 1}. Found: {wrong!r}, of "
                 f"type {type(wrong).__name__}."
             ) from None
         if len(ids) and (ids.min() < 0 or ids.max() >= self._n):
@@ -286,13 +286,13 @@ def _epoch_of(sampler: Any) -> int | None:
 
 
 def _only_computes(sampler: Any) -> bool:
-    """Whether what a sampler draws depends on nothing that may happen meanwhile: lists, and torch's own."""
+    """Return whether a sampler's draws cannot depend on outside events: lists, and torch's own samplers."""
     of_torch = type(sampler).__module__.startswith("torch.utils.data.")
     return of_torch or isinstance(sampler, (list, tuple, range))
 
 
 def _as_id(drawn: Any) -> int:
-    """What stands for the draw where ids are compared; -2 for what is no number."""
+    """Return an integer for comparing draws; -2 for what is not a number."""
     try:
         return index(drawn)
     except (TypeError, ValueError):
@@ -315,7 +315,7 @@ class DrawnOrder:
 
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)
-        # What says nothing of itself is taken for shuffled.
+        # A sampler of unknown kind counts as shuffled.
         listed = isinstance(sampler, (list, tuple, range)) or type(sampler).__name__ == "SequentialSampler"
         self.shuffle = not listed and getattr(sampler, "shuffle", True) is not False
 
@@ -324,7 +324,7 @@ class DrawnOrder:
         return self._draws.set_by_user()
 
     def length(self) -> int:
-        """Positions of an epoch, as the sampler says.
+        """Return the positions in an epoch, according to the sampler.
 
         Raises:
             TypeError: it has no ``len()``.
@@ -332,11 +332,11 @@ class DrawnOrder:
         return len(self._draws.sampler)  # type: ignore[arg-type]
 
     def reached(self, epoch: int, position: int) -> int:
-        """``position``, or the epoch's end where that comes before."""
+        """Return ``position``, or the epoch's end if that comes first."""
         return self._draws.reached(epoch, position)
 
     def keys(self, positions: IdArray, epoch: int) -> list[Any]:
-        """What was drawn at ``positions``, as it was drawn."""
+        """Return the draws at ``positions``, unchanged."""
         return self._draws.at(epoch, positions.tolist())
 
     def total(self, epoch: int) -> int:
@@ -347,7 +347,7 @@ class DrawnOrder:
 
 
 def _listed(batch: Any) -> Iterable[Any]:
-    """A torch Dataset may be given anything for a batch, also one key."""
+    """Return a batch's keys: for a torch Dataset a batch may be anything, even one key."""
     return batch if isinstance(batch, Iterable) and not isinstance(batch, (str, bytes)) else [batch]
 
 
@@ -361,7 +361,7 @@ class DrawnBatches:
         self._draws = _Draws(sampler, n, seed, _POOL_BATCHES, self._counting)
 
     def _counting(self) -> Callable[[Any], Any]:
-        """For one epoch: what is kept of a batch, itself, its ids, and the position of its first one."""
+        """Return, for one epoch, a function that keeps a batch, its ids and the position of its first one."""
         position = 0
 
         def kept(batch: Any) -> tuple[Any, IdArray, int]:
@@ -377,7 +377,7 @@ class DrawnBatches:
         return self._draws.set_by_user()
 
     def length(self) -> int:
-        """Batches of an epoch, as the sampler says.
+        """Return the number of batches in an epoch, according to the sampler.
 
         Raises:
             TypeError: it has no ``len()``.
@@ -385,19 +385,19 @@ class DrawnBatches:
         return len(self._draws.sampler)  # type: ignore[arg-type]
 
     def reached(self, epoch: int, count: int) -> int:
-        """``count``, or the number of the epoch's batches where that is less."""
+        """Return ``count``, or the epoch's number of batches if that is less."""
         return self._draws.reached(epoch, count)
 
     def keys(self, number: int, epoch: int) -> Any:
-        """The batch as it was drawn."""
+        """Return the batch as it was drawn."""
         return self._draws.at(epoch, [number])[0][0]
 
     def count(self, epoch: int) -> int:
-        """Batches in the epoch, over all ranks."""
+        """Return the epoch's number of batches, over all ranks."""
         return self._draws.total(epoch)
 
     def batch(self, number: int, epoch: int) -> tuple[IdArray, int]:
-        """Ids of a batch, and the position of its first one in the epoch."""
+        """Return the ids of a batch, and the position of its first one in the epoch."""
         _, ids, first = self._draws.at(epoch, [number])[0]
         return ids, first
 
@@ -410,11 +410,11 @@ class DrawnBatches:
         return first + len(ids)
 
     def pool(self, epoch: int) -> int:
-        """Positions at the epoch's beginning, for :meth:`ids`."""
+        """Return the number of positions at the epoch's beginning for :meth:`ids`."""
         return self._end(self.reached(epoch, _POOL_BATCHES) - 1, epoch)
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        """The ids at positions of :meth:`pool`."""
+        """Return the ids at positions of :meth:`pool`."""
         count = self.reached(epoch, _POOL_BATCHES)
         batches = [ids for _, ids, _ in self._draws.at(epoch, range(count))]
         return np.concatenate([np.empty(0, np.int64), *batches])[positions]

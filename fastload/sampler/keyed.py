@@ -1,7 +1,7 @@
 """Samplers whose draws are a function of (seed, epoch, position): nothing is listed, every rank agrees.
 
-Given to a DataLoader as ``sampler=``. Unlike torch's, which are asked for a whole epoch's list, they
-answer for the positions that are asked for.
+A DataLoader takes them as ``sampler=``. Unlike torch's, which must list a whole epoch, they compute just the
+positions that are requested.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy.typing as npt
 from fastload.machine.sizes import counted
 from fastload.sampler.order import PADDING, IdArray, Partition, random_words, shuffled
 
-# ---- keyed ------------------------------------------------------------------------------------------
+# ---- Samplers ----
 
 
 class KeyedSampler:
-    """What the DataLoader asks for an order instead of a list."""
+    """The interface through which the DataLoader requests an order instead of a list."""
 
     def order(self, n: int, seed: int) -> Any:
-        """The :class:`~fastload.sampler.sampler.Order` over a dataset of ``n`` samples.
+        """Return the :class:`~fastload.sampler.sampler.Order` over a dataset of ``n`` samples.
 
         Raises:
             ValueError, IndexError: the sampler does not fit the dataset.
@@ -32,24 +32,24 @@ class KeyedSampler:
         raise NotImplementedError
 
     def divided(self, partition: Partition) -> Partition:
-        """How ranks share the order's positions, where the loader would do it by ``partition``."""
+        """Return how ranks share the order's positions; ``partition`` is the loader's default."""
         return partition
 
     def batches(self, order: Any, partition: Partition) -> Any:
-        """The :class:`~fastload.sampler.sampler.Sampler` that makes batches of the order; None: as ever."""
+        """Return the :class:`~fastload.sampler.sampler.Sampler` that batches the order; None: the default."""
         return None
 
 
 class WeightedSampler(KeyedSampler):
-    """Samples drawn in proportion to their weights: torch's ``WeightedRandomSampler`` for all ranks.
+    """A sampler that draws in proportion to weights: torch's ``WeightedRandomSampler`` for all ranks.
 
-    With replacement a position costs a binary search. Without, the epoch's order is made when it begins, in
-    O(n log n) time and 8 n bytes: the largest of the keys ``log(u) / weight`` (Efraimidis and Spirakis,
-    "Weighted random sampling with a reservoir", 2006).
+    With replacement a position costs a binary search. Without it, the epoch's order is computed when it
+    begins, in O(n log n) time and 8 n bytes: the largest of the keys ``log(u) / weight`` (Efraimidis and
+    Spirakis, "Weighted random sampling with a reservoir", 2006).
 
     Args:
-        weights: one for each sample, >= 0, finite, not all 0.
-        num_samples: positions of an epoch over all ranks.
+        weights: one per sample, >= 0, finite, not all 0.
+        num_samples: positions in an epoch over all ranks.
         replacement: whether a sample may come several times in an epoch; its augmentation differs each time.
 
     Raises:
@@ -109,7 +109,7 @@ class WeightedSampler(KeyedSampler):
 
 
 class SubsetSampler(KeyedSampler):
-    """Only these samples: torch's ``SubsetRandomSampler`` for all ranks.
+    """A sampler of some samples only: torch's ``SubsetRandomSampler`` for all ranks.
 
     Args:
         ids: sample ids; one that is listed twice comes twice.
@@ -156,7 +156,7 @@ class _Subset:
 
 
 def _uniform(positions: IdArray, seed: int, epoch: int) -> npt.NDArray[np.float64]:
-    """In (0, 1), 53 bits each."""
+    """Return 53-bit random numbers in (0, 1)."""
     bits = random_words(positions, seed, epoch) >> np.uint64(11)
     uniform: npt.NDArray[np.float64] = (bits.astype(np.float64) + 0.5) * 2.0**-53
     return uniform
@@ -167,7 +167,7 @@ class _WithReplacement:
     is_drawn = False
 
     def __init__(self, weights: npt.NDArray[np.float64], num_samples: int, seed: int) -> None:
-        # Zero weights are left out: no rounding can draw them.
+        # Zero weights are left out, so that no rounding can draw them.
         self._possible = np.flatnonzero(weights)
         self._ends = np.cumsum(weights[self._possible])
         self._num_samples = num_samples
@@ -206,25 +206,23 @@ class _WithoutReplacement:
         return self._drawn(epoch)[positions]
 
 
-# ---- Repeated augmentation --------------------------------------------------------------------------
-# Each sample several times, drawn anew each time, on different ranks.
+# ---- Repeated augmentation ----
 
 
 class RepeatedSampler(KeyedSampler):
-    """Each sample ``num_repeats`` times, one after the other over the ranks: DeiT's and torchvision's
+    """A sampler with each sample ``num_repeats`` times in a row over the ranks: DeiT's and torchvision's
     ``RASampler``.
 
     Hoffer et al., "Augment your batch: better training with larger batches" (2019); Touvron et al., DeiT
     (2021). Rank r of w takes positions r, r + w, r + 2w, ...: so a sample's copies, whose augmentations
-    differ, are in one step, on different ranks. An epoch is as long as ever, and so shows a part of the
-    samples only. Global batches are the same for any number of ranks.
+    differ, are in one step, on different ranks. An epoch has its usual length, and so contains only a part of
+    the samples. Global batches are the same for any number of ranks.
 
     Args:
-        num_repeats: times that a sample comes, at least 1.
+        num_repeats: copies of each sample, at least 1.
         shuffle: False: in the dataset's order.
-        num_samples: positions of an epoch over all ranks, at most ``num_repeats`` times the samples; None: as
-            many as there are samples, rounded down to a multiple of 256 where there are so many, as DeiT
-            does.
+        num_samples: positions in an epoch over all ranks, at most ``num_repeats`` times the samples; None:
+            the number of samples, rounded down to a multiple of 256 if it is at least that, as in DeiT.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -288,7 +286,7 @@ class _Repeated:
 
 @dataclass(frozen=True)
 class _Strided(Partition):
-    """Ranks take the positions of a global batch in turn."""
+    """A partition in which ranks take the positions of a global batch in turn."""
 
     def positions(self, total: int, start: int, step: int) -> IdArray:
         first = start + step * self.global_batch

@@ -1,9 +1,9 @@
 """The order of several datasets mixed by weights, position by position.
 
-An epoch is cut into blocks. How many samples of each part a block has is fixed beforehand, so that the
-shares are exact over the epoch and within two samples of it at the end of every block; which positions of the
-block they have is a shuffle keyed by (seed, epoch, block). Each part is walked in an order of its own, a new
-shuffle each time it has been gone through, however many of the mix's epochs that takes.
+An epoch is cut into blocks. How many samples of each part a block has is fixed in advance, so that the shares
+are exact over the epoch and within two samples of it at the end of every block; their positions in the block
+are a shuffle keyed by (seed, epoch, block). Each part is walked in its own order, newly shuffled for each
+pass, however many of the mix's epochs a pass takes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy.typing as npt
 from fastload.sampler.order import IdArray, derived_seed, shuffled
 
 _BLOCK = 4096
-_LONG = 1 << 26  # samples an epoch from which on blocks are larger, so that there are not too many
+_LONG = 1 << 26  # samples per epoch from which on blocks are larger, to limit their number
 _LONG_BLOCK = 1 << 16
 
 
 def shares(weights: npt.NDArray[np.float64], total: int) -> IdArray:
-    """``total`` samples divided in proportion to ``weights``, by largest remainders."""
+    """Divide ``total`` samples in proportion to ``weights``, by largest remainders."""
     ideal = weights / weights.sum() * total
     counts: IdArray = np.floor(ideal).astype(np.int64)
     rest = total - int(counts.sum())
@@ -30,7 +30,7 @@ def shares(weights: npt.NDArray[np.float64], total: int) -> IdArray:
 
 
 def block_ends(counts: IdArray, block: int) -> IdArray:
-    """How many samples of each part lie before the end of each block.
+    """Return how many samples of each part come before the end of each block.
 
     Returns:
         (blocks + 1, parts) int64, from 0 to ``counts``. Every row is ``counts`` in proportion, rounded; no
@@ -54,12 +54,12 @@ def block_ends(counts: IdArray, block: int) -> IdArray:
 
 
 class MixedOrder:
-    """Sample ids of a mix: those of a part follow those of the part before it.
+    """Sample ids of a mix: those of each part follow those of the part before it.
 
     Args:
         sizes: samples in each part, >= 1.
         counts: samples of each part in an epoch.
-        seed: of the whole order.
+        seed: seed of the whole order.
         shuffle: False: every epoch is the same, part after part, each from its beginning.
     """
 
@@ -79,7 +79,7 @@ class MixedOrder:
 
     @property
     def repeats(self) -> bool:
-        """A part that is not gone through exactly once an epoch may begin anew within one."""
+        """Whether a sample may repeat: a part not passed exactly once per epoch may restart within one."""
         return bool((self._counts != self._sizes).any())
 
     def total(self, epoch: int) -> int:
@@ -95,7 +95,7 @@ class MixedOrder:
         return found
 
     def _steps(self, positions: IdArray, block: int, epoch: int) -> tuple[IdArray, IdArray]:
-        """Part of each position, and the step in that part's walk."""
+        """Return the part of each position, and the step in that part's walk."""
         if self.shuffle:
             parts, steps = self._walk(epoch, block)
             inside = positions - block * self._block
@@ -105,7 +105,7 @@ class MixedOrder:
         return parts, positions - (ends - self._counts)[parts]
 
     def _make_walk(self, epoch: int, block: int) -> tuple[IdArray, IdArray]:
-        """The same for all positions of a block."""
+        """Return the parts and steps of all positions of a block."""
         before, after = self._ends[block], self._ends[block + 1]
         size = int((after - before).sum())
         number = epoch * (len(self._ends) - 1) + block

@@ -1,4 +1,4 @@
-"""Orders: which sample id stands at which position of an epoch, and which positions a rank's step covers.
+"""Orders: the sample id at each position of an epoch, and the positions of each of a rank's steps.
 
 Both are pure functions of their arguments: every rank computes the same from the same few integers.
 """
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 
-# ---- order ------------------------------------------------------------------------------------------
+# ---- Random orders ----
 
 EXACT_LIMIT = 1 << 16
 _ROUNDS = 12
@@ -35,7 +35,7 @@ def _words(key: int, counter: int, block: int) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _round_keys(n: int, seed: int, epoch: int) -> Words:
-    """One 64-bit key a round; other sizes get unrelated ones."""
+    """Return one 64-bit key per round; the keys for different sizes are unrelated."""
     first, second, *_ = _words(seed, n, 0xFFFFFFFF)
     words = [word for block in range(_ROUNDS // 2) for word in _words(first | second << 32, epoch, block)]
     pairs = np.array(words, dtype=np.uint64).reshape(_ROUNDS, 2)
@@ -52,7 +52,7 @@ def _mix(values: Words, key: np.uint64) -> Words:
 
 
 def _feistel(values: Words, bits: int, keys: Words) -> Words:
-    """A bijection of [0, 2**bits): rounds change the two parts of the bits in turn."""
+    """Apply a bijection of [0, 2**bits): rounds change the two parts of the bits in turn."""
     low_bits = np.uint64(bits // 2)
     low_mask = np.uint64((1 << (bits // 2)) - 1)
     high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
@@ -67,13 +67,13 @@ def _feistel(values: Words, bits: int, keys: Words) -> Words:
 
 
 def random_words(positions: IdArray, seed: int, epoch: int) -> Words:
-    """64 random bits for each position of an epoch, (k,) uint64."""
+    """Return 64 random bits for each position of an epoch, (k,) uint64."""
     keys = _round_keys(0, seed, epoch)
     return _mix(_mix(positions.astype(np.uint64), keys[0]), keys[1])
 
 
 def derived_seed(seed: int, part: int) -> int:
-    """A seed for the ``part``-th of several orders that one seed rules."""
+    """Return a seed for the ``part``-th of several orders with a common seed."""
     first, second, *_ = _words(seed, part, _PART_BLOCK)
     return first | second << 32
 
@@ -88,7 +88,7 @@ def _exact(n: int, seed: int, epoch: int) -> IdArray:
 
 
 def keyed_bits(values: Words, seed: int, epoch: int, purpose: int, number: int) -> Words:
-    """64 random bits for each of ``values`` (k,) uint64: a bijection keyed by all the other arguments."""
+    """Return 64 random bits for each of ``values`` (k,) uint64: a bijection keyed by the other arguments."""
     first, second, *_ = _words(seed, epoch, 0xFFFFFFF0 + purpose)
     words = np.array(_words(first | second << 32, number, purpose), dtype=np.uint64)
     keys = words[::2] << np.uint64(32) | words[1::2]
@@ -96,7 +96,7 @@ def keyed_bits(values: Words, seed: int, epoch: int, purpose: int, number: int) 
 
 
 def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
-    """Sample ids at ``positions`` of the uniform shuffle of ``range(n)`` for (seed, epoch).
+    """Return the sample ids at ``positions`` of the uniform shuffle of ``range(n)`` for (seed, epoch).
 
     Args:
         positions: (k,) int64 in [0, n).
@@ -120,12 +120,10 @@ def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
     return values.astype(np.int64)
 
 
-# ---- Batches and ranks by arithmetic ----------------------------------------------------------------
-# Which positions of an epoch's order a rank's step covers.
-#
+# ---- Partition into batches and ranks ----
 # Every rank computes the same number of batches from the same few integers, so none can run out first. A
 # global batch is ``world_size * batch_size`` consecutive positions; rank r takes the r-th part. Positions
-# count from the epoch's beginning; ``start`` is where a resumed epoch goes on.
+# count from the epoch's beginning; a resumed epoch continues at ``start``.
 
 PADDING = -1  # the position of a padded entry
 
@@ -134,14 +132,14 @@ PADDING = -1  # the position of a padded entry
 class Partition:
     """How an epoch is cut into batches.
 
-    ``padding`` rules the last, partial global batch of several ranks: "mark" spreads its samples as
+    ``padding`` determines the last, partial global batch of several ranks: "mark" spreads its samples as
     evenly as possible and fills up with marked entries (exact evaluation); "repeat" fills up with
     samples from the epoch's beginning, as ``torch.utils.data.DistributedSampler`` does; "end" leaves the
     marked entries to the last ranks, for frameworks that gather batches rank by rank and cut the end off;
-    "drop" spreads as "mark" does and fills up with nothing: the last batch of some ranks has one sample less.
+    "drop" spreads as "mark" does but does not fill up: the last batch of some ranks is one sample smaller.
     """
 
-    batch_size: int  # samples a rank
+    batch_size: int  # samples per rank
     rank: int = 0
     world_size: int = 1
     drop_last: bool = False
@@ -149,20 +147,20 @@ class Partition:
 
     @property
     def global_batch(self) -> int:
-        """Samples a step over all ranks."""
+        """Samples per step over all ranks."""
         return self.batch_size * self.world_size
 
     def num_batches(self, total: int, start: int = 0) -> int:
-        """Batches of each rank from position ``start`` of an epoch of ``total`` samples."""
+        """Return each rank's number of batches from position ``start`` of an epoch of ``total`` samples."""
         left = max(0, total - start)
         return left // self.global_batch if self.drop_last else -(-left // self.global_batch)
 
     def positions(self, total: int, start: int, step: int) -> IdArray:
-        """This rank's positions of the ``step``-th batch after ``start``; ``PADDING`` where padded.
+        """Return this rank's positions in the ``step``-th batch after ``start``; ``PADDING`` where padded.
 
         Returns:
-            (n,) int64 with n <= batch_size; n is the same on all ranks (but for "drop"), and is batch_size
-            but for an epoch's last batch.
+            (n,) int64 with n <= batch_size; n is equal on all ranks (except with "drop"), and batch_size
+            except for an epoch's last batch.
         """
         first = start + step * self.global_batch
         count = min(self.global_batch, total - first)
@@ -184,9 +182,9 @@ class Partition:
         return own
 
     def ranks_of(self, positions: IdArray) -> IdArray:
-        """The ranks that have positions of whole global batches."""
+        """Return the ranks that have these positions of complete global batches."""
         return positions % self.global_batch // self.batch_size
 
     def consumed(self, total: int, start: int, steps: int) -> int:
-        """The epoch's position after ``steps`` batches from ``start``; at most ``total``."""
+        """Return the epoch's position after ``steps`` batches from ``start``; at most ``total``."""
         return min(total, start + steps * self.global_batch)

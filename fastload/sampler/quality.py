@@ -1,4 +1,4 @@
-"""How well an order mixes, in numbers that a uniform shuffle can be compared by."""
+"""How well an order mixes, in numbers to compare with a uniform shuffle."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from fastload.sampler.sampler import Order, Sampler
 
-_BATCHES = 400  # looked at, spread over the epoch
+_BATCHES = 400  # measured, spread over the epoch
 _DISTANCES = 100_000  # positions
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Measures of one epoch's order; means over batches that are spread over the epoch."""
+    """Measures of one epoch's order: means over batches that are spread over the epoch."""
 
     classes: float  # distinct classes in a batch
     class_chi2: float  # Pearson's chi-square of a batch's classes over its mean under independent draws: 1
@@ -27,7 +27,7 @@ def measure(sampler: Sampler, labels: npt.NDArray[np.int64], epoch: int = 0) -> 
     """Measure ``epoch`` at the sampler's batch size.
 
     Args:
-        sampler: of rank 0 of one process.
+        sampler: rank 0's, with one process.
         labels: (n,) int64, the class of each sample.
     """
     n, total = len(labels), sampler.total(epoch)

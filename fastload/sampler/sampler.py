@@ -1,5 +1,4 @@
-"""Which sample ids each batch of this rank has, in every epoch; also for sets that grow, and for a choice
-of a set."""
+"""The sample ids of this rank's batches in every epoch, also for growing sets and subsets."""
 
 from __future__ import annotations
 
@@ -18,18 +17,17 @@ from fastload.sampler.drawn import POOL, DrawnBatches, DrawnOrder
 from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import PADDING, IdArray, Partition, shuffled
 
-# ---- The order of a dataset whose length may change between epochs ----------------------------------
-# It is asked when each epoch begins.
+# ---- The order of a dataset whose length may change between epochs ----
 
-_KEPT = 64  # epochs that may go on at the same time
+_KEPT = 64  # epochs that may be in progress at the same time
 
 
 class GrowingOrder:
-    """All samples once an epoch: of those that there were when the epoch began.
+    """An order of the samples that exist when an epoch begins, each once.
 
     Args:
-        length: of the dataset, now.
-        shuffle: a uniform shuffle, another one each epoch; else 0, 1, 2, ...
+        length: returns the dataset's current length.
+        shuffle: a uniform shuffle, different each epoch; else 0, 1, 2, ...
         seed: of the shuffle.
     """
 
@@ -43,33 +41,33 @@ class GrowingOrder:
         self.shuffle = shuffle
 
     def begin(self, epoch: int) -> None:
-        """The epoch begins: from now on it has as many samples as the dataset has now."""
+        """Begin the epoch: fix its number of samples at the dataset's current one."""
         self._lengths.pop(epoch, None)
         self._lengths[epoch] = self._length()
         if len(self._lengths) > _KEPT:
             del self._lengths[next(iter(self._lengths))]
 
     def total(self, epoch: int) -> int:
-        """Samples of an epoch that has begun, else of the dataset now."""
+        """Return the samples of an epoch that has begun, else the dataset's current number."""
         found = self._lengths.get(epoch)
         return self._length() if found is None else found
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        """Sample ids at ``positions``."""
+        """Return the sample ids at ``positions``."""
         return shuffled(positions, self.total(epoch), self._seed, epoch) if self.shuffle else positions
 
 
-# ---- sampler ----------------------------------------------------------------------------------------
+# ---- Batches ----
 
 
 @dataclass(frozen=True)
 class BatchIds:
-    """One batch to fill."""
+    """The samples of one batch."""
 
     ids: IdArray  # (n,) int64 sample ids; -1: padding
     draws: npt.NDArray[np.uint32] | None  # (n,), tells repeated draws of one sample apart; None: all 0
     positions: IdArray | None = (
-        None  # (n,), in the epoch's order; -1: padding; None: batches are not cut of it
+        None  # (n,), in the epoch's order; -1: padding; None: batches are not cut from it
     )
 
 
@@ -77,10 +75,10 @@ class Order(Protocol):
     """Sample ids of a whole epoch, over all ranks."""
 
     def total(self, epoch: int) -> int:
-        """Positions in the epoch."""
+        """Return the number of positions in the epoch."""
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        """Sample ids at ``positions``."""
+        """Return the sample ids at ``positions``."""
 
     @property
     def repeats(self) -> bool:
@@ -88,11 +86,11 @@ class Order(Protocol):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether a user's sampler is asked, which may depend on all that happens until its epoch begins."""
+        """Whether a user's sampler draws it, which may depend on anything until its epoch begins."""
 
 
 def is_shuffled(order: Order) -> bool:
-    """Whether each epoch has another order, as far as the order says."""
+    """Return whether the order differs between epochs, as far as it says."""
     return bool(getattr(order, "shuffle", not isinstance(order, SequentialOrder)))
 
 
@@ -113,7 +111,7 @@ class SequentialOrder:
 
 @dataclass(frozen=True)
 class ShuffledOrder:
-    """A uniform shuffle of all samples, another one each epoch."""
+    """A uniform shuffle of all samples, different each epoch."""
 
     n: int
     seed: int
@@ -128,32 +126,32 @@ class ShuffledOrder:
 
 
 class Sampler:
-    """This rank's batches of sample ids, and the epoch that comes next.
+    """This rank's batches of sample ids, and the number of the next epoch.
 
     Has what frameworks look for on ``loader.sampler``: ``set_epoch``, ``len()`` (samples of this rank in
     an epoch) and iteration over this rank's sample ids.
     """
 
-    has_positions: ClassVar[bool] = True  # batches say where in the epoch's order their samples stand
+    has_positions: ClassVar[bool] = True  # batches have their samples' positions in the epoch's order
 
     def __init__(self, order: Order, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         self.order = order
         self.partition = partition
-        self.share = share  # (rank, ranks) of the user's sampler, if it gives one rank's ids only
-        self.epoch = 0  # the epoch that the next iteration runs
-        #: An epoch that is gone on with, and the samples of a global batch of the run that began it.
+        self.share = share  # (rank, ranks) of the user's sampler, if it returns one rank's ids only
+        self.epoch = 0  # the epoch of the next iteration
+        #: A resumed epoch, and the global batch size of the run that began it.
         self.begun: tuple[int, int] | None = None
 
     def draws(self, positions: IdArray) -> npt.NDArray[np.uint32]:
-        """What tells the samples at ``positions`` apart from others with the same id, on all ranks.
+        """Return what distinguishes the samples at ``positions`` from others with the same id, on all ranks.
 
-        Repeated augmentation gives copies of one sample to several ranks, which shall be cropped differently.
+        Repeated augmentation sends copies of a sample to several ranks, which must crop them differently.
         """
         rank, ranks = self.share
         return (positions * ranks + rank).astype(np.uint32)
 
     def set_epoch(self, epoch: int) -> None:
-        """Run ``epoch`` next. Needed by nobody: epochs advance by themselves."""
+        """Run ``epoch`` next. Rarely needed: epochs advance by themselves."""
         try:
             number = index(epoch)
         except TypeError:
@@ -163,39 +161,39 @@ class Sampler:
         self.epoch = number
 
     def total(self, epoch: int) -> int:
-        """Positions of the epoch over all ranks."""
+        """Return the epoch's number of positions over all ranks."""
         return self.order.total(epoch)
 
     def num_batches(self, epoch: int, start: int = 0) -> int:
-        """Batches of every rank from position ``start`` on.
+        """Return every rank's number of batches from position ``start`` on.
 
         Raises:
-            TypeError: a user's sampler that does not say.
+            TypeError: a user's sampler has no ``len()``.
         """
         return self.partition.num_batches(self.total(epoch), start)
 
     def has_batch(self, epoch: int, start: int, step: int) -> bool:
-        """Whether there is a ``step``-th batch after position ``start``."""
+        """Return whether there is a ``step``-th batch after position ``start``."""
         return step < self.num_batches(epoch, start)
 
     def is_ready(self, epoch: int, start: int, step: int) -> bool:
-        """Whether there is such a batch, and it can be made now."""
+        """Return whether that batch exists and can be made now."""
         return self.has_batch(epoch, start, step)
 
     def pool(self, epoch: int) -> int:
-        """Positions at an epoch's beginning from which substitutes and partners are chosen: all."""
+        """Return the number of positions at an epoch's beginning for substitutes and partners: all."""
         return self.total(epoch)
 
     def reached(self, epoch: int, position: int) -> int:
-        """``position``, or the epoch's end where that comes before."""
+        """Return ``position``, or the epoch's end if that comes first."""
         return min(position, self.total(epoch))
 
     def _known(self, epoch: int, start: int, step: int) -> int:
-        """The epoch's end, or more than enough for a batch that lies before it."""
+        """Return the epoch's end, or a position after this batch if the end is later."""
         return self.total(epoch)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
-        """The ``step``-th batch after position ``start``."""
+        """Return the ``step``-th batch after position ``start``."""
         positions = self.partition.positions(self._known(epoch, start, step), start, step)
         padded = positions == PADDING
         ids = self.order.ids(np.where(padded, 0, positions), epoch)
@@ -203,20 +201,20 @@ class Sampler:
         return BatchIds(np.where(padded, np.int64(-1), ids), draws, positions)
 
     def global_batch(self, epoch: int) -> int:
-        """Samples of a global batch of the run that began the epoch."""
+        """Return the global batch size of the run that began the epoch."""
         begun = self.begun
         return begun[1] if begun is not None and begun[0] == epoch else self.partition.global_batch
 
     def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
-        """Sample ids at positions of an epoch."""
+        """Return the sample ids at positions of an epoch."""
         return self.order.ids(positions, epoch)
 
     def ranks_at(self, positions: IdArray, epoch: int) -> IdArray:
-        """The ranks that have positions of an epoch; near its end they may be others."""
+        """Return the ranks that have positions of an epoch; near its end they may differ."""
         return self.partition.ranks_of(positions)
 
     def keys(self, epoch: int, start: int, step: int) -> Any:
-        """What a torch Dataset is asked for in a batch: sample ids, or what a user's sampler drew."""
+        """Return a batch's keys for a torch Dataset: sample ids, or the draws of a user's sampler."""
         drawn = getattr(self.order, "keys", None)
         if drawn is None:
             return self.batch(epoch, start, step).ids.tolist()
@@ -224,20 +222,20 @@ class Sampler:
         return drawn(positions[positions != PADDING], epoch)
 
     def substitute(self, epoch: int, word: int) -> int:
-        """The sample id at a position of this epoch's order chosen by a random 64-bit ``word``."""
+        """Return the sample id at a position of this epoch's order chosen by a random 64-bit ``word``."""
         places = self.pool(epoch)
         return int(self.order.ids(np.array([word * places >> 64], dtype=np.int64), epoch)[0])
 
     def consumed(self, epoch: int, start: int, steps: int) -> int:
-        """The epoch's position after ``steps`` batches from ``start``."""
+        """Return the epoch's position after ``steps`` batches from ``start``."""
         return self.reached(epoch, start + steps * self.partition.global_batch)
 
     def remainder(self, epoch: int) -> int:
-        """Samples of the epoch's last, partial batch over all ranks; 0: there is none, or it is left out."""
+        """Return the samples of the epoch's last, partial batch over all ranks; 0: none, or it is dropped."""
         return 0 if self.partition.drop_last else self.total(epoch) % self.partition.global_batch
 
     def _share(self, total: int) -> int:
-        """Samples of this rank in an epoch of ``total``."""
+        """Return this rank's number of samples in an epoch of ``total``."""
         whole, rest = divmod(total, self.partition.global_batch)
         partial = 0 if self.partition.drop_last else -(-rest // self.partition.world_size)
         return whole * self.partition.batch_size + partial
@@ -253,7 +251,7 @@ class Sampler:
 
 
 class DrawnSampler(Sampler):
-    """Batches of the ids that a user's sampler draws, as far as they are asked for."""
+    """Batches of the ids that a user's sampler draws, as far as they are requested."""
 
     def __init__(self, drawn: DrawnOrder, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         super().__init__(drawn, partition, share)
@@ -284,7 +282,7 @@ class DrawnSampler(Sampler):
 
 
 def _can_draw(drawn: DrawnOrder | DrawnBatches, epoch: int, count: int) -> bool:
-    """Whether the user's sampler draws so far without an error."""
+    """Return whether the user's sampler makes that many draws without an error."""
     try:
         drawn.reached(epoch, count)
     except Exception:
@@ -293,7 +291,7 @@ def _can_draw(drawn: DrawnOrder | DrawnBatches, epoch: int, count: int) -> bool:
 
 
 def _there(drawn: DrawnOrder | DrawnBatches, epoch: int, count: int) -> bool:
-    """Whether there are so many draws. Where the sampler fails the batch exists, and making it raises."""
+    """Return whether that many draws exist. If the sampler fails, the batch exists, and making it raises."""
     return not _can_draw(drawn, epoch, count) or drawn.reached(epoch, count) == count
 
 
@@ -331,7 +329,7 @@ class ListedSampler(Sampler):
         return self._drawn.keys(self._number(epoch, start, step), epoch)
 
     def _number(self, epoch: int, start: int, step: int) -> int:
-        """Which of the epoch's batches: those at the end are filled up from its beginning."""
+        """Return the number of the batch in the epoch; the end is filled up from the beginning."""
         wanted = start + step * self.partition.world_size + self.partition.rank
         known = self._drawn.reached(epoch, wanted + 1)
         return wanted if known > wanted else wanted % known
@@ -353,7 +351,7 @@ class ListedSampler(Sampler):
 
 
 def check_position(sampler: Sampler, epoch: int, position: int) -> None:
-    """Refuse to go on behind an epoch's end, where an empty epoch would follow.
+    """Refuse to resume beyond an epoch's end, where an empty epoch would follow.
 
     Raises:
         StateError: ``position`` is more than the epoch has.
@@ -377,12 +375,12 @@ def make_sampler(
     own_order: Callable[[int, bool], Order] | None = None,
     length: Callable[[], int] | None = None,
 ) -> Sampler:
-    """The sampler for ``n`` samples by torch's arguments; ``own_order(seed, shuffle)`` is the dataset's.
+    """Return the sampler for torch's arguments; ``own_order(seed, shuffle)`` is the dataset's.
 
-    For a torch Dataset ``n`` is None, and ``length`` gives the number of samples when an epoch begins; a
-    sampler may draw whatever the dataset takes.
+    For a torch Dataset ``n`` is None, and ``length`` returns the number of samples when an epoch begins; a
+    sampler may draw anything that the dataset accepts.
 
-    A sampler that already is one rank's share (it has ``num_replicas``, as ``DistributedSampler``) is not
+    A sampler that already is one rank's share (it has ``num_replicas``, like ``DistributedSampler``) is not
     divided again.
 
     Raises:
@@ -415,17 +413,17 @@ def make_sampler(
     return Sampler(ShuffledOrder(n, seed) if shuffle else SequentialOrder(n), partition)
 
 
-# ---- A sampler's places turned into sample ids, for datasets that are a choice of others' samples ---
+# ---- Samplers of datasets that choose samples of others ----
 
 
 class MappedSampler:
-    """Stands in for a :class:`Sampler` over places of a dataset, and gives ids of the samples there.
+    """A :class:`Sampler` over places of a dataset that returns the ids of the samples there.
 
     Args:
         sampler: over places.
         ids: (n,) int64, the sample id at each place.
-        repeats: a sample id stands at several places. Then its draws are told apart by the place,
-            unless the sampler's order already tells them apart.
+        repeats: a sample id has several places. Then the place distinguishes its draws, unless the
+            sampler's order already does.
     """
 
     def __init__(self, sampler: Sampler, ids: IdArray, repeats: bool) -> None:
@@ -442,7 +440,7 @@ class MappedSampler:
         return len(self._sampler)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
-        """As :meth:`Sampler.batch`, in sample ids; -1: padding."""
+        """Return a batch like :meth:`Sampler.batch`, in sample ids; -1: padding."""
         found = self._sampler.batch(epoch, start, step)
         padded = found.ids < 0
         places = np.where(padded, 0, found.ids)
@@ -452,9 +450,9 @@ class MappedSampler:
         return BatchIds(np.where(padded, np.int64(-1), self._ids[places]), draws, found.positions)
 
     def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
-        """As :meth:`Sampler.ids_at`: sample ids."""
+        """Return sample ids like :meth:`Sampler.ids_at`."""
         return self._ids[self._sampler.ids_at(positions, epoch)]
 
     def substitute(self, epoch: int, word: int) -> int:
-        """As :meth:`Sampler.substitute`: a sample id."""
+        """Return a sample id like :meth:`Sampler.substitute`."""
         return int(self._ids[self._sampler.substitute(epoch, word)])

@@ -1,4 +1,4 @@
-"""When each sample is needed in an epoch, at one node: what a tier on disk drops by."""
+"""When this node first needs each sample in an epoch: the basis on which a disk tier drops records."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Levels = npt.NDArray[np.uint16]
 
 
 def level_of(position: Any, total: int) -> Any:
-    """How far in an epoch of ``total`` positions one of them is: [0, 65534]."""
+    """Return how far in an epoch of ``total`` positions a position is: [0, 65534]."""
     return position * (NOT_NEEDED - 1) // max(1, total)
 
 
 def needs_all(sampler: Sampler, ranks: range, count: int) -> bool:
-    """Whether these ranks need each of ``count`` samples once in every epoch."""
+    """Return whether these ranks need each of ``count`` samples once in every epoch."""
     is_whole = isinstance(sampler.order, (BlockOrder, SequentialOrder, ShuffledOrder))
     return is_whole and sampler.order.total(0) == count and len(ranks) == sampler.partition.world_size
 
@@ -31,19 +31,19 @@ def needs_all(sampler: Sampler, ranks: range, count: int) -> bool:
 def use_levels(
     sampler: Sampler, epoch: int, ranks: range, count: int, is_over: Callable[[], bool]
 ) -> Levels | None:
-    """The level at which some ranks first need each sample, (count,); NOT_NEEDED: not in this epoch.
+    """Return the level at which these ranks first need each sample, (count,); NOT_NEEDED: not this epoch.
 
-    O(n) time, most of it without the GIL. Padding counts as nothing.
+    Takes O(n) time, mostly without the GIL. Padding is ignored.
 
     Args:
-        sampler: whose order is not a user's sampler's: that may be asked once, and when its epoch begins.
+        sampler: not a user's: that may be read only once, when its epoch begins.
         ranks: those of a node.
-        is_over: whether nobody needs the answer any more; then it is None.
+        is_over: returns whether the answer is no longer needed; then it is None.
     """
     levels = np.full(count, NOT_NEEDED, np.uint16)
     total, part = sampler.total(epoch), sampler.partition
     chunk = max(1, _CHUNK // part.global_batch) * part.global_batch
-    for first in reversed(range(0, total, chunk)):  # the first use of a sample is the last to be written
+    for first in reversed(range(0, total, chunk)):  # a sample's first use is written last
         if is_over():
             return None
         positions = np.arange(first, min(first + chunk, total), dtype=np.int64)[::-1]

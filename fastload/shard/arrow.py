@@ -1,4 +1,4 @@
-"""Arrow shards: IPC streams as HF ``datasets`` writes them, so that it opens them as images."""
+"""Arrow shards: IPC streams written as HF ``datasets`` writes them, so that it opens them as images."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fastload.sample.values import NO_TEXT, mixed_parts
 from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
-# ---- Messages of Arrow IPC files, looked at before pyarrow makes anything of them -------------------
-# A compressed batch says itself how large it gets, which may be more than there is memory. It can never be
-# indexed, so it is refused before it is unpacked. Layout: Arrow's Message.fbs, and FlatBuffers' tables.
+# ---- Messages of Arrow IPC files, checked before pyarrow reads them ----
+# A compressed batch states its unpacked size, which may exceed the memory. It can never be indexed, so it is
+# refused before it is unpacked. Layout: Arrow's Message.fbs, and FlatBuffers' tables.
 
 _HEADER_TYPE, _HEADER = 1, 2  # fields of Message
 _DICTIONARY, _RECORDS = 2, 3  # its header's types
@@ -32,11 +32,11 @@ _COMPRESSION = 3  # of RecordBatch
 
 
 def has_compression(file: pa.NativeFile) -> bool:
-    """Whether one of the batches from here on is compressed; moves to where the messages end.
+    """Return whether any batch from here on is compressed; moves to where the messages end.
 
     Raises:
-        ValueError, OSError: pyarrow's, of what are no messages.
-        struct.error: a message whose tables lie outside of it.
+        ValueError, OSError: pyarrow's, if these are not messages.
+        struct.error: the tables of a message are outside it.
     """
     while True:
         try:
@@ -59,7 +59,7 @@ def _is_compressed(data: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Where a field of a table lies; None: it has its default."""
+    """Return where a field of a table is; None: it has its default."""
     slots = table - int(struct.unpack_from("<i", data, table)[0])
     if slots < 0 or 4 + 2 * number >= struct.unpack_from("<H", data, slots)[0]:
         return None
@@ -71,7 +71,7 @@ def _followed(data: bytes, place: int | None) -> int | None:
     return None if place is None else place + int(struct.unpack_from("<I", data, place)[0])
 
 
-# ---- arrow ------------------------------------------------------------------------------------------
+# ---- Shards ----
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _MAPPED_AT_ONCE = 16 << 20
@@ -79,17 +79,17 @@ _COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "data")
 
 
 def data_file(path: Path) -> Path:
-    """The shard is one file."""
+    """Return the path: the shard is one file."""
     return path
 
 
 def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
-    """Payload, and about 256 bytes a record for offsets, names, labels and padding."""
+    """Estimate the payload, and about 256 bytes per record for offsets, names, labels and padding."""
     return int(lengths.sum()) + 256 * len(lengths) + (1 << 16)
 
 
 def schema_of(spec: ShardSpec) -> pa.Schema:
-    """The schema with its ``huggingface`` metadata."""
+    """Return the schema with its ``huggingface`` metadata."""
     if spec.schema is not None:
         found = [pa.field(field.name, type_of(field, spec.raw)) for field in spec.schema]
         shown = {field.name: feature_of(field, spec.raw) for field in spec.schema}
@@ -111,7 +111,7 @@ _RAW_FEATURES = (("bytes", "binary"), ("path", "string"))
 
 
 class Writer:
-    """One record batch a group; the image column points into the group's buffer, nothing is copied."""
+    """A writer of one record batch per group; the image column points into the group's buffer: no copy."""
 
     def __init__(self, path: Path, spec: ShardSpec) -> None:
         self._raw = spec.raw
@@ -167,12 +167,12 @@ class Writer:
 
 
 def _integers(kind: pa.DataType, values: npt.NDArray[np.signedinteger]) -> pa.Array:
-    # Not pa.array: where pandas is installed that imports it, which takes longer than packing 200 MB.
+    # Not pa.array: it imports pandas if installed, which takes longer than packing 200 MB.
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 class _Mapped:
-    """An Arrow file in memory, and where the buffers of its batches lie in it."""
+    """An Arrow file in memory, and where the buffers of its batches are in it."""
 
     batches: list[pa.RecordBatch]
     schema: pa.Schema
@@ -210,7 +210,7 @@ class _Mapped:
         )
 
     def ranges(self, array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """File offsets and lengths of a binary array's values."""
+        """Return file offsets and lengths of a binary array's values."""
         wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
         kind = np.dtype(np.int64 if wide else np.int32)
         _, offsets, data = array.buffers()
@@ -225,8 +225,8 @@ class _Mapped:
 
 
 class _MappedPart(_Mapped):
-    """Some batches of a stream, from ``begin`` on (0: the first): what is mapped and looked at counts as this
-    process's memory until it is let go of."""
+    """Some batches of a stream, from ``begin`` on (0: the first): whatever is mapped and read counts as this
+    process's memory until it is released."""
 
     def __init__(self, path: Path, begin: int, schema: pa.Schema | None) -> None:
         self.begin = self.end = begin
@@ -247,7 +247,7 @@ class _MappedPart(_Mapped):
 
 
 def _parts_of(path: Path) -> Iterator[_MappedPart]:
-    """A stream from its beginning to its end."""
+    """Yield the parts of a stream from its beginning to its end."""
     part = _MappedPart(path, 0, None)
     while part.batches:
         yield part
@@ -275,7 +275,7 @@ def _locate(mapped: _Mapped, column: str) -> Located:
 
 
 def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
-    """Where the pictures of a shard of our own lie, by the addresses of its buffers in a memory map."""
+    """Locate the pictures of one of our shards, by the addresses of its buffers in a memory map."""
     with damage_reported(path, "Arrow IPC stream"):
         found = [[_locate(mapped, name) for name in names] for mapped in _parts_of(path)]
     none = np.zeros(0, np.uint64)
@@ -287,7 +287,7 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
 
 
 def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
-    """Byte ranges, labels, names and classes of an Arrow file that others wrote.
+    """Read byte ranges, labels, names and classes of an Arrow file that others wrote.
 
     Raises:
         FormatError: no image column, compressed batches, rows without bytes.
@@ -305,7 +305,7 @@ def _read_foreign(mapped: _Mapped, column: str | None) -> Foreign:
 
 
 def _path_keys(columns: Sequence[pa.Array]) -> list[str] | None:
-    """The names beside pictures in all parts of a column; None: there are none, or not everywhere."""
+    """Return the names beside pictures in all parts of a column; None: they are missing in some."""
     structs = [part for part in columns if pa.types.is_struct(part.type) and _has_path(part.type)]
     paths = [part.field("path") for part in structs]
     if not columns or len(paths) != len(columns) or any(part.null_count for part in paths):
@@ -325,7 +325,7 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _image_column(path: Path, schema: pa.Schema, column: str | None) -> str:
-    """The column of a file's pictures: ``column``, or by what ``datasets`` has written, name and type.
+    """Return the column of a file's pictures: ``column``, or by the metadata of ``datasets``, name and type.
 
     Raises:
         FormatError: none, or several.
@@ -354,9 +354,9 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Integers as int64, null as -1."""
+    """Return integers as int64, null as -1."""
     if column.type == pa.int64() and not column.null_count:
-        # Not by pyarrow's functions: where pandas is installed they import it.
+        # Not by pyarrow's functions: they import pandas if it is installed.
         values = np.frombuffer(column.buffers()[1] or b"", np.int64)
         return values[column.offset : column.offset + len(column)]
     converted: npt.NDArray[np.int64] = column.fill_null(-1).cast(pa.int64()).to_numpy()
@@ -379,22 +379,19 @@ def _labels(
     return None, ()
 
 
-# ---- arrow fields -----------------------------------------------------------------------------------
-# Arrow columns of natural types for the fields of a sample, and what HF ``datasets`` calls those types.
-#
-# Where a field's bytes are Arrow's own layout (numbers, lists of numbers, texts), the column points at
-# them.
+# ---- Columns of natural types for a sample's fields, and their names in HF ``datasets`` ----
+# If a field's bytes have Arrow's own layout (numbers, lists of numbers, texts), the column points at them.
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
 _RLE = pa.struct([("size", pa.list_(pa.int32())), ("counts", pa.list_(pa.int64()))])
 _MIXED = pa.struct([("outlines", pa.list_(pa.list_(pa.float64()))), *_RLE])
-_NO_OBJECTS = np.zeros(8, np.uint8)  # their count, and what fills up
-_OUTLINES = pa.list_(pa.list_(pa.float32()))  # of an object: its polygons, each x, y, x, y, ...
+_NO_OBJECTS = np.zeros(8, np.uint8)  # their count, and padding
+_OUTLINES = pa.list_(pa.list_(pa.float32()))  # per object: its polygons, each x, y, x, y, ...
 
 
 def type_of(field: Field, raw: bool = False) -> pa.DataType:
-    """The type of a field's column; ``raw``: images are pixels."""
+    """Return the type of a field's column; ``raw``: images are pixels."""
     kind = field.kind
     if kind.storage == "record":
         return PICTURE if is_file(field, raw) else RAW_PICTURE
@@ -417,7 +414,7 @@ def type_of(field: Field, raw: bool = False) -> pa.DataType:
 
 
 def feature_of(field: Field, raw: bool = False) -> Any:
-    """What the ``huggingface`` metadata says about a field; ``raw``: images are pixels."""
+    """Return a field's entry in the ``huggingface`` metadata; ``raw``: images are pixels."""
     kind = field.kind
     if kind.storage == "record" and is_file(field, raw):
         return {"_type": "Image"}
@@ -438,7 +435,7 @@ def _feature(kind: pa.DataType) -> Any:
 
 
 def dtype_of(kind: pa.DataType) -> str:
-    """NumPy's name of a kind of numbers; another kind's is Arrow's own.
+    """Return NumPy's name for a type of numbers, or Arrow's own for any other type.
 
     ``to_pandas_dtype`` needs pandas in some versions of pyarrow.
     """
@@ -462,7 +459,7 @@ _TYPES: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 
 def type_named(words: str) -> Any:
-    """The type of Arrow's that ``str`` gives these words for; None: one that they do not tell enough of."""
+    """Return the Arrow type that ``str`` formats as these words; None: they are ambiguous."""
     for pattern, made in _TYPES:
         match = re.fullmatch(pattern, words)
         if match is not None:
@@ -477,12 +474,12 @@ def type_named(words: str) -> Any:
 
 
 def _types_named(words: str) -> list[Any]:
-    """The types of a map's keys and values."""
+    """Return the types of a map's keys and values."""
     return [part.type for part in _parts_named(f"key: {words}", "value: ")]
 
 
 def _parts_named(words: str, second: str = "") -> list[Any]:
-    """The fields that a nested type's words list; ``second``: what the second one's lack in front.
+    """Parse the fields that a nested type's words list; ``second``: the missing prefix of the second one.
 
     Raises:
         ValueError: they list none.
@@ -504,7 +501,7 @@ def _parts_named(words: str, second: str = "") -> list[Any]:
 
 
 def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: bool = False) -> pa.Array:
-    """The column of some samples; ``keys``: the records' names, where the field has the index's records.
+    """Return the column of some samples; ``keys``: the records' names, if it is the index's field.
 
     ``raw``: images are pixels.
     """
@@ -540,8 +537,8 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
 
 
 def _mixed(field: Field, chunk: Chunk) -> pa.Array:
-    """Objects of either form as structs of both, one of them empty."""
-    there = [mixed_parts(_NO_OBJECTS)]  # so that there is something to join
+    """Return objects of either form as structs of both, one of them empty."""
+    there = [mixed_parts(_NO_OBJECTS)]  # never empty, for the joining below
     objects = np.zeros(len(chunk), np.int64)
     begin = 0
     for sample, length in enumerate(chunk.lengths.tolist()):
@@ -571,8 +568,8 @@ def _depth(field: Field) -> int:
 
 
 def numbers(values: npt.NDArray[Any]) -> pa.Array:
-    """A column of numbers; their memory is shared, but for booleans."""
-    # Not pa.array: where pandas is installed that imports it, which takes longer than packing 200 MB.
+    """Return a column of numbers; their memory is shared, except for booleans."""
+    # Not pa.array: it imports pandas if installed, which takes longer than packing 200 MB.
     kind = pa.from_numpy_dtype(values.dtype)
     bits = values.dtype == np.bool_
     held = np.packbits(values, bitorder="little") if bits else np.ascontiguousarray(values)
@@ -591,7 +588,7 @@ def _lists(values: pa.Array, ends: npt.NDArray[Any]) -> pa.Array:
 
 
 def _there(field: Field, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
-    """Which values are not null; None: all."""
+    """Return which values are not null; None: all."""
     if isinstance(field.kind, Json):
         return chunk.lengths > 0
     if not isinstance(field.kind, Text) or not field.kind.null:
@@ -602,7 +599,7 @@ def _there(field: Field, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
 
 
 def _texts(kind: pa.DataType, chunk: Chunk, there: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Strings or binaries; ``there``: which are not null."""
+    """Return strings or binaries; ``there``: which are not null."""
     valid = None
     if there is not None and not there.all():
         valid = pa.py_buffer(np.packbits(there, bitorder="little"))

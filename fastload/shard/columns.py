@@ -18,10 +18,10 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.index import RECORD, size_of, write_paged
 from fastload.shard.manifest import ColumnFile, Entries, column_file
 
-# ---- columns ----------------------------------------------------------------------------------------
+# ---- Column files ----
 
 MAGIC = b"FLFIELD1"
-# A shuffled batch uses one value of a page. With 16 KiB the page table of a file of 1.2 GB has 0.3 MB.
+# A shuffled batch uses one value per page. With 16 KiB the page table of a file of 1.2 GB has 0.3 MB.
 PAGE_BYTES = 16384
 
 
@@ -33,24 +33,24 @@ def write_column(
     lengths: Iterable[npt.NDArray[Any]] = (),
     chunks: Iterable[bytes] = (),
 ) -> ColumnFile:
-    """Write the values of a field; the file has its name when it is whole and on the device.
+    """Write the values of a field; the file gets its name when it is complete and on the device.
 
-    Memory does not grow with the number of samples, only with the parts that are handed in.
+    Memory does not grow with the number of samples, only with the parts that are passed.
 
     Args:
         path: the file, ``field-NN.fli`` of the dataset's folder.
-        field: whose values they are.
+        field: the field of the values.
         count: samples of the dataset.
-        fixed: of a record field :data:`~fastload.shard.index.RECORD` entries (label -1), of a fixed one
+        fixed: for a record field :data:`~fastload.shard.index.RECORD` entries (label -1), for a fixed one
             values (k, \\*item_shape) of its ``item_dtype``, in sample-id order, in any number of parts.
-        lengths: of a ragged field the bytes of each sample's value, in any number of arrays.
-        chunks: those bytes as :meth:`Field.encode` gives them, back to back, in any number of pieces.
+        lengths: for a ragged field the bytes of each sample's value, in any number of arrays.
+        chunks: those bytes as :meth:`Field.encode` returns them, back to back, in any number of pieces.
 
     Returns:
-        What the manifest says about the file.
+        The manifest's entry for the file.
 
     Raises:
-        ValueError: parts that do not fit the field or come to another number of values; no file is left.
+        ValueError: the parts do not fit the field or have another number of values; no file is left.
     """
     temporary = path.with_name(f".tmp-{path.name}")
     check = _Check(field, count)
@@ -70,7 +70,7 @@ def write_column(
 
 
 class _Check:
-    """Whether the parts of a column come to what it must have."""
+    """A check that the parts of a column add up."""
 
     def __init__(self, field: Field, count: int) -> None:
         self._field, self._count = field, count
@@ -111,7 +111,7 @@ class _Check:
     def end(self) -> None:
         if self._values != self._count:
             raise ValueError(
-                f"Field {self._field.name!r} must have {self._count} values, one a sample. "
+                f"Field {self._field.name!r} must have {self._count} values, one per sample. "
                 f"Found: {self._values}."
             )
         if self._said != self._bytes:
@@ -121,16 +121,16 @@ class _Check:
 
 
 def open_column(path: Path, field: Field) -> _C.Column:
-    """``_C.Column`` of a field's file.
+    """Open a field's file as ``_C.Column``.
 
     Raises:
-        FormatError, ChecksumError, ShardError: it is none, damaged, or cannot be read.
+        FormatError, ChecksumError, ShardError: it is not one, is damaged, or cannot be read.
     """
     return _C.Column(str(path), field.storage, field.item_bytes if field.storage != "record" else 1)
 
 
 def column_wrong(column: _C.Column, file: ColumnFile, count: int) -> str:
-    """Why a column is not the manifest's; "": it is."""
+    """Return why a column is not the manifest's; "": it is."""
     if column.digest == file.digest and len(column) == count:
         return ""
     return (
@@ -140,8 +140,7 @@ def column_wrong(column: _C.Column, file: ColumnFile, count: int) -> str:
 
 
 class Columns(Mapping[str, _C.Column]):
-    """The fields of a dataset that have files of their own: by name a ``_C.Column``, opened when it is first
-    asked for.
+    """The fields of a dataset that have their own files: a ``_C.Column`` by name, opened at first use.
 
     Args:
         folder: the dataset's.
@@ -167,7 +166,7 @@ class Columns(Mapping[str, _C.Column]):
                 )
 
     def __getitem__(self, name: str) -> _C.Column:
-        """The column of a field.
+        """Return the column of a field.
 
         Raises:
             KeyError: no field of that name has a file.
@@ -184,7 +183,7 @@ class Columns(Mapping[str, _C.Column]):
         return self._opened[name]
 
     def path(self, name: str) -> Path:
-        """The file of a field."""
+        """Return the file of a field."""
         return self._folder / self._fields[name][1].file
 
     def __iter__(self) -> Iterator[str]:
@@ -195,17 +194,17 @@ class Columns(Mapping[str, _C.Column]):
 
 
 def read_record(path: Path, size: int, record: np.void, what: str) -> bytes:
-    """The bytes that an entry of a record column names, read from a shard and checked.
+    """Read the bytes that an entry of a record column names from a shard, and check them.
 
     Args:
         path: the shard's file.
-        size: its bytes, as the manifest says.
+        size: its bytes, according to the manifest.
         record: the entry.
         what: names them, for messages.
 
     Raises:
         FormatError: it names no bytes of the shard.
-        ShardError, ShardTruncated, ChecksumError: they are not there, or others.
+        ShardError, ShardTruncated, ChecksumError: they are missing or wrong.
     """
     offset, length = int(record["offset"]), int(record["length"])
     if not length or offset + length > size:
@@ -229,15 +228,15 @@ def read_record(path: Path, size: int, record: np.void, what: str) -> bytes:
     return data
 
 
-# ---- Some samples' values of one field, as the writers of shards take them and as packing keeps them ---
+# ---- Some samples' values of one field, for packing and the shards' writers ----
 
 
 @dataclass(frozen=True)
 class Chunk:
     """The values of samples, back to back.
 
-    Pictures have index entries, whose offsets count from the start of ``data``; other values are in the bytes
-    that FORMAT.md gives them.
+    Pictures have index entries, whose offsets count from the start of ``data``; other values are the bytes
+    that FORMAT.md defines.
     """
 
     data: npt.NDArray[np.uint8]
@@ -246,7 +245,7 @@ class Chunk:
 
     @classmethod
     def of(cls, pieces: Sequence[bytes]) -> Chunk:
-        """The values given one by one."""
+        """Join the values given one by one."""
         return cls(
             np.frombuffer(b"".join(pieces), np.uint8), np.array([len(piece) for piece in pieces], np.uint64)
         )
@@ -255,7 +254,7 @@ class Chunk:
         return len(self.lengths)
 
     def slice(self, start: int, stop: int) -> Chunk:
-        """The samples ``[start, stop)``; the bytes are shared."""
+        """Return the samples ``[start, stop)``; the bytes are shared."""
         begin = int(self.lengths[:start].sum())
         lengths = self.lengths[start:stop]
         data = self.data[begin : begin + int(lengths.sum())]
@@ -263,14 +262,14 @@ class Chunk:
         return Chunk(data, lengths, self._placed(lengths, records))
 
     def keep(self, good: npt.NDArray[np.bool_]) -> Chunk:
-        """The samples for which ``good`` is true."""
+        """Return the samples for which ``good`` is true."""
         if good.all():
             return self
         return Chunk.join([self.slice(i, i + 1) for i in np.flatnonzero(good).tolist()], like=self)
 
     @staticmethod
     def join(chunks: Sequence[Chunk], like: Chunk | None = None) -> Chunk:
-        """The samples of all, one after another; ``like`` says of what kind they are where there are none."""
+        """Join the samples of all chunks; ``like`` determines their kind if there are no chunks."""
         first = chunks[0] if chunks else like
         assert first is not None
         if len(chunks) == 1:

@@ -28,15 +28,14 @@ if TYPE_CHECKING:
     from fastload.shard.columns import Columns
 
 
-# ---- What opening a packed dataset checks beside its manifest ---------------------------------------
-# Sample ids, whose an index is, entry points.
+# ---- Checks besides the manifest's: sample ids, the index's owner, entry points ----
 
 
 def checked_id(sample: Any, count: int) -> int:
-    """A sample id as an int.
+    """Return a sample id as an int.
 
     Raises:
-        TypeError: not an integer (a bool is none).
+        TypeError: not an integer (nor is a bool).
         IndexError: not in ``[0, count)``.
     """
     number = as_integer(sample)
@@ -47,10 +46,10 @@ def checked_id(sample: Any, count: int) -> int:
 
 
 def as_integer(index: Any) -> int:
-    """An int of Python's or NumPy's, or an integer tensor of one element, as an int.
+    """Return an int of Python's or NumPy's, or an integer tensor of one element, as an int.
 
     Raises:
-        TypeError: something else; also a bool, which Python counts as an integer.
+        TypeError: anything else, including a bool, which Python counts as an integer.
     """
     if not isinstance(index, (bool, np.bool_)) and "bool" not in str(getattr(index, "dtype", "")):
         try:
@@ -64,22 +63,22 @@ def check_fields(path: Path, wanted: bytes) -> None:
     """Raise FormatError unless the index at ``path``, whose header is checked, has this digest of fields."""
     with open(path, "rb") as file:
         header = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]
-        found = header["fields_digest"].tobytes()
-        if wanted == found:
+        digest = header["fields_digest"].tobytes()
+        if wanted == digest:
             file.seek(int(header["pages_offset"]) - ALIGN)
-            found = file.read(len(found))
-    if found != (wanted or bytes(len(found))):
+            digest = file.read(len(digest))
+    if digest != (wanted or bytes(len(digest))):
         raise FormatError(
             f"{path} does not belong to this manifest: the manifest's 'fields' have digest "
-            f"{wanted.hex() or 'none'}, the index has {found.hex()}. Restore both files from the same pack."
+            f"{wanted.hex() or 'none'}, the index has {digest.hex()}. Restore both files from the same pack."
         )
 
 
-_warned: set[Path] = set()  # entry points that were left out, said once each
+_warned: set[Path] = set()  # unusable files of entry points, to warn once each
 
 
 def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
-    """The JPEGs' entry points (``_C.Entries``). None without, and, with a warning, if the file is no use."""
+    """Open the JPEGs' entry points (``_C.Entries``). None: no file, or, with a warning, an unusable one."""
     path = folder / ENTRIES_NAME
     if not exists(path):
         return None
@@ -90,15 +89,15 @@ def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
             _warned.add(path)
             warnings.warn(
                 f"{error} The entry points are left out: pixels are the same, decoding takes longer. "
-                f"'fastload index {folder} --entries' makes them anew.",
+                f"'fastload index {folder} --entries' makes them again.",
                 stacklevel=4,
             )
         return None
 
 
-# ---- dataset ----------------------------------------------------------------------------------------
+# ---- The dataset ----
 
-# What opening makes, and what is computed from it: not pickled.
+# Attributes that opening sets, and those computed from them: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
     "columns", "_readers", "store", "_kept_fields", "_node_use",
@@ -109,27 +108,27 @@ class PackedFiles:
     """The records of a packed folder as bytes, by sample id in ``[0, len(dataset))``; needs no torch.
 
     Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
-    as its folder or URL, which is opened anew.
+    as its folder or URL, which is opened again.
 
     Args:
-        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it; or its URL
-            in a store (docs/guide/remote.md).
-        entries: open the JPEGs' entry points, too, where there are any; a damaged file of them is left out,
+        folder: a folder made by ``fastload pack`` or ``fastload index``, or the ``dataset.json`` in it; or
+            its URL in a store (docs/guide/remote.md).
+        entries: also open the JPEGs' entry points, if there are any; a damaged file of them is ignored,
             with a warning.
         storage_options: for a URL, or an index of files in a store: credentials, endpoint and so on.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
-        ShardError: a file cannot be opened. RemoteError: the store says no, or does not answer.
-        ValueError: storage_options without a URL; a URL or options that have no meaning.
+        ShardError: a file cannot be opened. RemoteError: the store refuses or does not answer.
+        ValueError: storage_options without a URL; an invalid URL or option.
     """
 
-    #: Of a set in a store its URL; ``folder`` is where the node keeps its index then. Of an index in a folder
-    #: over files in a store: that store.
+    #: The URL of a set in a store, whose index the node keeps in ``folder``. For an index in a folder over
+    #: files in a store: that store.
     location: Location | None = None
-    #: That store.
+    #: The store at ``location``.
     store: Store | None = None
-    _url: Location | None = None  # what was given, unless a folder
+    _url: Location | None = None  # the URL that was passed, if any
     _storage_options: Mapping[str, Any] | None = None
 
     def __init__(
@@ -187,11 +186,11 @@ class PackedFiles:
             self.columns = self._columns()
         self._readers: dict[str, Any] = {}
         self.entries = opened_entries(self.folder, self.index) if self._wants_entries else None
-        #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
+        #: The node cache's file for records (``_C.CacheFile``), or None; see with_caches().
         self.cache: _C.CacheFile | None = None
-        #: The same of further pictures' records, by the name of their field.
+        #: The files for further pictures' records, by the name of their field.
         self.field_caches: Mapping[str, _C.CacheFile] = {}
-        self._kept_fields: set[str] = set()  # those, and fields with a disk tier
+        self._kept_fields: set[str] = set()  # those fields, and those with a disk tier
 
     def _new_reader(self, shards: list[tuple[str, int]]) -> _C.Reader:
         core = None if self.store is None else self.store.core([path for path, _ in shards])
@@ -210,7 +209,7 @@ class PackedFiles:
         if self.id != packed_as and packed_as not in self.manifest.same_as:
             raise FormatError(
                 f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
-                "it was packed anew. Open it anew, too."
+                "it was packed again. Open it again."
             )
 
     def __len__(self) -> int:
@@ -228,14 +227,14 @@ class PackedFiles:
         field_caches: Sequence[Mapping[str, _C.CacheFile]] = ({},),
         tiers: Sequence[Mapping[str | None, _C.DiskTier]] = ({},),
     ) -> PackedFiles:
-        """This dataset for one user of cache files: its records come from there, if they are there, and
-        those that are read are put there. Files, and what has been checked of them, are shared. Where there
-        are none it is the dataset itself.
+        """Return this dataset for one user of cache files: its records come from there if they are stored,
+        and those that are read are stored there. Files and what has been checked of them are shared. Without
+        any cache the result is the dataset itself.
 
         Args:
             caches: one ``_C.CacheFile`` of this very dataset, or None; in use as long as the result lives.
-            field_caches: one mapping: the same of further pictures' records, by the name of their field.
-            tiers: one mapping: what lies below them on disk, by field; None: the index's records.
+            field_caches: one mapping: the files for further pictures' records, by the name of their field.
+            tiers: one mapping: the tiers below them on disk, by field; None: the index's records.
 
         Raises:
             ValueError: one is another dataset's.
@@ -272,22 +271,22 @@ class PackedFiles:
         return (self,)
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
-        """The packed folder that holds a sample, and its id there."""
+        """Return the packed folder that holds a sample, and its id there."""
         return self, sample
 
     @property
     def sources(self) -> list[tuple[_C.Reader, _C.Entries | None, list[int]]]:
-        """What ``_C.Engine`` reads: reader, entry points, and what stands for each label ([]: itself)."""
+        """What ``_C.Engine`` reads: reader, entry points, and the replacement for each label ([]: itself)."""
         return [(self.reader, self.entries, [])]
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: the same data give the same id."""
+        """Dataset id, 32 hex digits: equal data give equal ids."""
         return self.manifest.id
 
     @property
     def schema(self) -> Schema:
-        """The fields of its samples; an image and a label where the manifest names none."""
+        """The fields of its samples; an image and a label if the manifest names none."""
         return self.manifest.schema
 
     @property
@@ -297,7 +296,7 @@ class PackedFiles:
 
     @cached_property
     def columns(self) -> Columns:
-        """The fields that have files of their own, ``_C.Column`` by name; opened when first asked for."""
+        """The fields that have their own files, ``_C.Column`` by name; opened at first use."""
         return self._columns()
 
     def _columns(self) -> Columns:
@@ -307,8 +306,8 @@ class PackedFiles:
 
     @property
     def classes(self) -> list[str]:
-        """Class names; a label is an index into this list. Where samples have no label and objects have, as
-        in COCO's sets, the names of the objects' classes."""
+        """Class names; a label is an index into this list. If samples have no label and objects have, as in
+        COCO's sets, the names of the objects' classes."""
         names = self.manifest.classes
         if not names and not self.is_plain and self.schema.label_field is None:
             of_objects = (field.kind for field in self.schema if field.kind.name == "labels")
@@ -326,16 +325,16 @@ class PackedFiles:
         return self.index.records().view(RECORD)[:, 0]
 
     def field_records(self, field: str) -> npt.NDArray[np.void]:
-        """As :attr:`records`, of a further picture's field.
+        """Return :attr:`records` of a further picture's field.
 
         Raises:
-            KeyError: there is no such field with records of its own.
+            KeyError: there is no such field with its own records.
         """
         entries: npt.NDArray[np.void] = self.columns[field].records().view(RECORD)[:, 0]
         return entries
 
     def record(self, sample: int, field: str | None = None) -> np.void:
-        """One index entry (``fastload.shard.index.RECORD``), or that of a further picture's field.
+        """Return one index entry (``fastload.shard.index.RECORD``), or that of a further picture's field.
 
         Raises:
             IndexError: see :func:`checked_id`.
@@ -350,34 +349,34 @@ class PackedFiles:
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
-        """Label of every sample, (n,) int64; -1 where there is none."""
+        """Label of every sample, (n,) int64; -1: none."""
         return self.records["label"].astype(np.int64)
 
     def label(self, sample: int) -> int:
-        """One sample's label; -1 where there is none."""
+        """Return one sample's label; -1: none."""
         return int(self.record(sample)["label"])
 
     def key(self, sample: int) -> str:
-        """The record's path in the source folder.
+        """Return the record's path in the source folder.
 
         Raises:
-            TypeError, IndexError: no sample id in ``[0, len(dataset))``.
+            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
         """
         return str(self.index.key(checked_id(sample, len(self))).decode("utf-8", "replace"))
 
     def read(self, sample: int) -> bytes:
-        """The bytes of the picture's file: the record, and of a coefficient record the identical JPEG.
+        """Return the bytes of the picture's file: the record, or for a coefficient record the identical JPEG.
 
         Raises:
-            TypeError, IndexError: no sample id in ``[0, len(dataset))``.
+            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
             ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
-            DecodeError: a coefficient record that is none.
+            DecodeError: an invalid coefficient record.
         """
         return file_of(int(self.record(sample)["codec"]), self.stored(sample))
 
     def stored(self, sample: int, field: str | None = None) -> bytes:
-        """A record's bytes as they lie in the shard, checked against their CRC-32C: the index's, or those of
-        a further picture's field.
+        """Return a record's bytes as stored in the shard, checked against their CRC-32C: the index's, or
+        those of a further picture's field.
 
         Raises:
             As :meth:`read`.
@@ -390,13 +389,13 @@ class PackedFiles:
         return self._read_record(field, number)
 
     def value_bytes(self, field: str, sample: int) -> bytes:
-        """The bytes of a field's value, of a picture those of its file, as they were packed and checked.
+        """Return the bytes of a field's value, or for a picture those of its file, as packed and checked.
 
         Raises:
             KeyError: there is no such field.
-            TypeError, IndexError: no sample id in ``[0, len(dataset))``.
-            ChecksumError, FormatError, ShardError: the bytes on disk are others, or cannot be read.
-            DecodeError: a coefficient record that is none.
+            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
+            ChecksumError, FormatError, ShardError: the bytes on disk are wrong, or cannot be read.
+            DecodeError: an invalid coefficient record.
         """
         number, kind = checked_id(sample, len(self)), self.schema[field]
         if kind == self.schema.index_field:
@@ -408,7 +407,7 @@ class PackedFiles:
         return bytes(self.columns[field].value(number))
 
     def value(self, field: str, sample: int) -> Any:
-        """A field's value, of a picture the bytes of its file; see :func:`fastload.sample.values.decode`.
+        """Return a field's value, or a picture's file as bytes; see :func:`fastload.sample.values.decode`.
 
         Raises:
             As :meth:`value_bytes`.
@@ -416,7 +415,7 @@ class PackedFiles:
         return self.schema[field].decode(self.value_bytes(field, sample))
 
     def record_reader(self, field: str) -> Any:
-        """The ``_C.Reader`` of a further picture's records."""
+        """Return the ``_C.Reader`` of a further picture's records."""
         if field not in self._readers:
             self._readers[field] = _C.Reader(self.reader, self.columns[field])
         return self._readers[field]

@@ -1,4 +1,4 @@
-"""The shard formats behind one interface; a format's library is imported when it is used."""
+"""The interface of the shard formats; a format's library is imported at first use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fastload.sample.fields import Kind
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import Chunk
 
-#: Kinds that users gave to fields of files that others wrote; None: leave it out.
+#: Kinds that users set for fields of files that others wrote; None: leave it out.
 Kinds: TypeAlias = Mapping[str, Kind | None]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a format before its module and library are imported."""
+    """The facts about a format before its module and library are imported."""
 
     suffix: str  # of its shards
     library: str  # that writes them
@@ -42,7 +42,7 @@ FORMATS = {
 #: Formats that others write and ``fastload index`` reads, each a module of this package: whether their
 #: further values become fields.
 INDEXED = {"arrow": True, "lmdb": False, "hdf5": False, "tar": True, "mds": True}
-# What says nothing about the file's contents.
+# Errors that say nothing about the file's contents.
 _NO_DAMAGE = (
     errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOMEM, errno.EPERM,
     errno.ESTALE,
@@ -54,11 +54,11 @@ class ShardSpec:
     """What a writer may know before the first record."""
 
     classes: Sequence[str]
-    records: int  # at most
-    data_bytes: int  # about
+    records: int  # maximum
+    data_bytes: int  # approximate
     raw: bool = False  # records are pixels: readers need each one's width and height
     size: tuple[int, int] | None = None  # raw: width and height of every record
-    schema: Schema | None = None  # None: an image and a label, and nothing else
+    schema: Schema | None = None  # None: only an image and a label
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ class Located:
 
 @dataclass(frozen=True)
 class Values:
-    """A further field of somebody else's file."""
+    """A further field of a file that others wrote."""
 
     field: Field
-    chunk: Chunk  # a value a record; of pictures lengths, and entries of which offset and label are known
+    chunk: Chunk  # one value per record; for pictures lengths, and entries with known offset and label
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """What a file that others wrote says about its records."""
+    """The contents of a file that others wrote."""
 
     located: Located
     labels: npt.NDArray[np.int64] | None = None
@@ -87,16 +87,16 @@ class Foreign:
     classes: tuple[str, ...] = ()
     picture: tuple[int, int] | None = None  # width and height of raw uint8 RGB records
     fields: Mapping[str, Values] = field(default_factory=dict)  # besides the pictures and the label
-    bad: Mapping[int, str] = field(default_factory=dict)  # records that are none, and why
-    left_out: Sequence[tuple[str, str]] = ()  # what is in no record: name, reason
+    bad: Mapping[int, str] = field(default_factory=dict)  # invalid records, and why
+    left_out: Sequence[tuple[str, str]] = ()  # values in no record: name, reason
     lessened: Mapping[int, Sequence[tuple[str, str]]] = field(default_factory=dict)
-    # of records: annotations that they cannot have, which and why
+    # by record: the annotations dropped from it, and why
     name: str = "image"  # of the pictures' field
-    kind: Kind | None = None  # likewise; None: Image()
+    kind: Kind | None = None  # of the pictures' field; None: Image()
 
 
 class Writer(Protocol):
-    """Writes one shard. The caller gives a temporary path, syncs and renames."""
+    """A writer of one shard. The caller passes a temporary path, syncs and renames."""
 
     def append(
         self,
@@ -112,11 +112,11 @@ class Writer(Protocol):
         """Finish the file (not synced)."""
 
     def abort(self) -> None:
-        """Let go of the file after an error."""
+        """Close the file after an error."""
 
 
 class Format(Protocol):
-    """What a module of this package has that is a format."""
+    """The interface of a module of this package that is a format."""
 
     @staticmethod
     def Writer(path: Path, spec: ShardSpec) -> Writer:
@@ -124,37 +124,37 @@ class Format(Protocol):
 
     @staticmethod
     def data_file(path: Path) -> Path:
-        """The file of the shard ``path`` that holds the records' bytes."""
+        """Return the file of the shard ``path`` that holds the records' bytes."""
 
     @staticmethod
     def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
-        """About how large the data file of records of these lengths becomes."""
+        """Estimate the size of the data file for records of these lengths."""
 
     @staticmethod
     def locate(path: Path, names: Sequence[str] = ...) -> list[Located]:
-        """Where the pictures of a shard of our own lie, for each field of ``names``, the index's first."""
+        """Locate the pictures of one of our shards, for each field of ``names``, the index's first."""
 
 
 class Readable(Protocol):
-    """What a module of this package has that reads files that others wrote."""
+    """The interface of a module of this package that reads files that others wrote."""
 
     @staticmethod
     def data_file(path: Path) -> Path:
-        """The file of ``path`` that holds the records' bytes."""
+        """Return the file of ``path`` that holds the records' bytes."""
 
     @staticmethod
     def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
-        """Where the records of somebody else's file lie, and what it says about them; ``column`` is that of
-        the pictures (None: to be found)."""
+        """Locate the records of a file that others wrote, and read their facts; ``column`` is that of the
+        pictures (None: find it)."""
 
 
 @contextmanager
 def damage_reported(path: Path, kind: str) -> Iterator[None]:
-    """Turns whatever a format's library raises on a damaged file into a FormatError.
+    """Turn whatever a format's library raises on a damaged file into a FormatError.
 
     Raises:
         FormatError: damage.
-        ShardError: the system could not open or read the file, whole as it may be.
+        ShardError: the system could not open or read the file, which may be intact.
     """
     try:
         yield
@@ -168,15 +168,15 @@ def damage_reported(path: Path, kind: str) -> Iterator[None]:
 
 
 def _system_error(error: Exception) -> int | None:
-    """The errno of a system call that failed; h5py has it in the text of any exception."""
+    """Return the errno of a failed system call; h5py has it in the text of any exception."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    found = re.search(r"\berrno = (\d+)", str(error))
-    return int(found[1]) if found else None
+    match = re.search(r"\berrno = (\d+)", str(error))
+    return int(match[1]) if match else None
 
 
 def format_of(name: str) -> Format:
-    """The module of a format, and with it its library.
+    """Import and return the module of a format, and with it its library.
 
     Raises:
         FastloadError: the library cannot be imported.
@@ -185,7 +185,7 @@ def format_of(name: str) -> Format:
 
 
 def readable_of(name: str) -> Readable:
-    """The module that reads a format of :data:`INDEXED`, and with it its library.
+    """Import and return the module that reads a format of :data:`INDEXED`, and with it its library.
 
     Raises:
         FastloadError: the library cannot be imported.

@@ -1,5 +1,4 @@
-"""HDF5 shards: ``image`` (one variable-length uint8 row a record), ``label`` and ``path``, all of length
-N."""
+"""HDF5 shards: ``image`` (one variable-length uint8 row per record), ``label`` and ``path``, of length N."""
 
 from __future__ import annotations
 
@@ -22,17 +21,17 @@ from fastload.sample.values import NO_TEXT
 from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
-# ---- HDF5 datasets of natural types for the further fields of a sample ------------------------------
-# Numbers of one shape are one dataset of shape (N, ...); what has rows of numbers is a variable-length row
-# of them, flat, with the shape of one in the attribute ``row``; texts are strings.
+# ---- Datasets of natural types for a sample's further fields ----
+# Numbers of one shape are one dataset of shape (N, ...); rows of numbers are one flat variable-length row,
+# with the shape of one row in the attribute ``row``; texts are strings.
 
-_CHUNK = 1024  # references (16 bytes each) a chunk
+_CHUNK = 1024  # references (16 bytes each) per chunk
 _AS_JSON = ("polygons", "texts")
 _STRINGS = ("text", "json", *_AS_JSON)
 
 
 def free_name(schema: Schema | None, name: str) -> str:
-    """``name``, with ``_`` appended until no field has that name."""
+    """Return ``name``, with ``_`` appended until no field has that name."""
     taken = {field.name for field in schema} if schema is not None else set()
     while name in taken:
         name += "_"
@@ -40,10 +39,10 @@ def free_name(schema: Schema | None, name: str) -> str:
 
 
 def append_rows(dataset: h5py.Dataset, start: int, rows: npt.NDArray[Any]) -> None:
-    """Write variable-length rows from row ``start`` on; the dataset grows where it has to."""
+    """Write variable-length rows from row ``start`` on; the dataset grows if necessary."""
     if start + len(rows) > len(dataset):
         dataset.resize((start + len(rows),))
-    # Not by slicing: h5py would take rows of equal length for a two-dimensional array.
+    # Not by slicing: h5py would treat rows of equal length as a two-dimensional array.
     target = dataset.id.get_space()
     target.select_hyperslab((start,), (len(rows),))
     dataset.id.write(h5py.h5s.create_simple((len(rows),)), target, rows)
@@ -55,7 +54,7 @@ class FieldDatasets:
     Args:
         file: the shard.
         schema: its fields.
-        check: called after each field of each call, so that a failed write is seen before the next one.
+        check: called after each field of each call, so that a failed write is noticed before the next one.
         raw: whether images are pixels.
     """
 
@@ -82,7 +81,7 @@ class FieldDatasets:
             dataset.attrs["row"] = np.array(field.kind.item_shape, np.int64)
 
     def append(self, start: int, chunks: Sequence[Chunk]) -> None:
-        """The values of samples ``[start, start + n)``, for each field."""
+        """Append the values of samples ``[start, start + n)``, for each field."""
         for field, chunk in zip(self._fields, chunks, strict=True):
             if field.name in self._fixed:
                 values = chunk.data.view(np.dtype(field.kind.item_dtype))
@@ -131,24 +130,23 @@ def _text(field: Field, data: bytes) -> bytes:
     return b"" if isinstance(field.kind, Text) and field.kind.null and data == NO_TEXT else data
 
 
-# ---- The file that libhdf5 writes a shard through, because libhdf5 does not survive a failing write ---
-# Where a write fails, libhdf5 (seen with 2.0) keeps the bytes, tries again when the file is closed, fails
-# anew, and crashes the process with SIGSEGV in one case of three, there or later. So it never hears of a
-# failure: the first one is kept here, for the caller to raise, and what is written after it is kept in
-# memory, so that what libhdf5 reads back is what it wrote. No slower than its own driver, and without a
-# copy of the records.
+# ---- A file that shields libhdf5 from failing writes ----
+# When a write fails, libhdf5 (seen with 2.0) keeps the bytes, retries when the file is closed, fails again,
+# and crashes the process with SIGSEGV in one case of three, at once or later. So it never learns of a
+# failure: the first one is kept here, for the caller to raise, and later writes are kept in memory, so that
+# libhdf5 reads back what it wrote. This is as fast as its own driver, and copies no records.
 
 _Buffer = memoryview | bytes | bytearray
 
 
 class WrittenFile:
-    """A new file at ``path``, as h5py's "fileobj" driver uses one: nothing of it raises but the constructor.
+    """A new file at ``path``, for h5py's "fileobj" driver: only its constructor raises.
 
     Attributes:
-        error: the first call that failed; the file is of no use from then on.
+        error: the first failure; the file is unusable from then on.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -158,7 +156,7 @@ class WrittenFile:
         self.error: OSError | None = None
 
     def close(self) -> None:
-        """Let go of the file; not synced."""
+        """Close the file; it is not synced."""
         descriptor, self._descriptor = self._descriptor, -1
         self._unwritten.clear()
         if descriptor >= 0:
@@ -184,7 +182,7 @@ class WrittenFile:
         pass
 
     def write(self, data: _Buffer) -> int:
-        """All of it: to the file, or after a failure to memory."""
+        """Write all of it: to the file, or after a failure to memory."""
         view = memoryview(data).cast("B")
         done = 0
         try:
@@ -199,7 +197,7 @@ class WrittenFile:
         return len(view)
 
     def readinto(self, data: _Buffer) -> int:
-        """What was written there; zeros where nothing was, or where it cannot be read."""
+        """Read what was written there; zeros if nothing was, or if it cannot be read."""
         view = memoryview(data).cast("B")
         start, done = self._position, 0
         try:
@@ -216,12 +214,12 @@ class WrittenFile:
         return len(view)
 
     def read(self, size: int = -1) -> bytes:
-        """h5py asks for it to be there, and uses :meth:`readinto`."""
+        """Exist for h5py, which requires it but uses :meth:`readinto`."""
         data = bytearray(self._size - self._position if size < 0 else size)
         return bytes(data[: self.readinto(data)])
 
     def truncate(self, size: int) -> int:
-        """Make the file ``size`` bytes long."""
+        """Resize the file to ``size`` bytes."""
         try:
             if self.error is None:
                 os.ftruncate(self._descriptor, size)
@@ -231,9 +229,7 @@ class WrittenFile:
         return size
 
 
-# ---- hdf5 heap --------------------------------------------------------------------------------------
-# Where HDF5 keeps the bytes of variable-length rows (HDF5 File Format Specification 3.0, III.E and IV.A).
-#
+# ---- The heap of variable-length rows (HDF5 File Format Specification 3.0, III.E, IV.A) ----
 # A row is stored as a 16-byte reference: length (u32), address of a global heap collection (u64), object
 # number in it (u32). A collection is ``GCOL``, version 1, its size (u64), then objects: number (u16),
 # reference count (u16), 4 reserved bytes, size (u64), and the data padded to 8 bytes.
@@ -243,10 +239,10 @@ _HEADER = 16  # of a collection, and of an object in it
 
 
 def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:
-    """The raw references of a one-dimensional variable-length dataset, (N,) :data:`REFERENCE`.
+    """Read the raw references of a one-dimensional variable-length dataset, (N,) :data:`REFERENCE`.
 
     Raises:
-        FormatError: the dataset has filters, or a file whose addresses are not 8 bytes.
+        FormatError: the dataset has filters, or the file's addresses are not 8 bytes.
     """
     create = dataset.id.get_create_plist()
     if create.get_nfilters():
@@ -260,7 +256,7 @@ def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:
             f"{path}: files with addresses other than 8 bytes or a user block cannot be indexed."
         )
     count = len(dataset)
-    if count * REFERENCE.itemsize > path.stat().st_size:  # what was never written has no pictures either
+    if count * REFERENCE.itemsize > path.stat().st_size:  # a dataset never written has no pictures
         raise FormatError(
             f"{path}: dataset '{dataset.name}' says it has {count} rows, more than the file has room for. "
             "Copy those that have pictures first."
@@ -287,9 +283,9 @@ def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:
 def heap_ranges(
     path: Path, references: npt.NDArray[np.void]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """File offsets and lengths of the rows, by walking each row's collection up to its object.
+    """Return file offsets and lengths of the rows, by walking each row's collection up to its object.
 
-    All rows walk at once, one object a step, so the steps are as many as the objects of the fullest
+    All rows walk at once, one object per step, so there are as many steps as objects in the fullest
     collection, not as many as rows.
 
     Raises:
@@ -329,7 +325,7 @@ def heap_ranges(
 def _gather(
     data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64], kind: str
 ) -> npt.NDArray[np.unsignedinteger]:
-    """Little-endian integers at arbitrary offsets; the caller has checked the range."""
+    """Return little-endian integers at arbitrary offsets; the caller has checked the range."""
     width = np.dtype(kind).itemsize
     rows = np.ascontiguousarray(data[offsets[:, None] + np.arange(width, dtype=np.uint64)])
     values: npt.NDArray[np.unsignedinteger] = rows.view(kind)[:, 0]
@@ -339,7 +335,7 @@ def _gather(
 def _fits(
     offsets: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint64] | int, size: int
 ) -> npt.NDArray[np.bool_]:
-    """offset + length <= size, without overflow."""
+    """Return offset + length <= size, without overflow."""
     room = np.uint64(size) - np.minimum(offsets, np.uint64(size))
     inside: npt.NDArray[np.bool_] = (offsets <= np.uint64(size)) & (np.asarray(lengths, np.uint64) <= room)
     return inside
@@ -352,7 +348,7 @@ def _check(path: Path, good: npt.NDArray[np.bool_]) -> None:
         )
 
 
-# ---- hdf5 -------------------------------------------------------------------------------------------
+# ---- Shards ----
 
 _MAX_CLASS_ARRAY = 4000
 _IMAGES = ("image", "images", "img", "x", "data")
@@ -361,22 +357,22 @@ _OFFSETS = ("offset", "offsets", "indptr")
 
 
 def data_file(path: Path) -> Path:
-    """The shard is one file."""
+    """Return the path: the shard is one file."""
     return path
 
 
 def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
-    """Payload, a heap header and alignment, and about 256 bytes a record for label, path and reference."""
+    """Estimate payload, a heap header and alignment, and about 256 bytes per record for the rest."""
     return int(lengths.sum()) + 352 * len(lengths) + (1 << 20)
 
 
 class Writer:
-    """Rows are appended a group at a time; the chunked dataset is cut to the records that came."""
+    """A writer that appends rows by group; the chunked dataset is cut to the records that came."""
 
     def __init__(self, path: Path, spec: ShardSpec) -> None:
         self._under = WrittenFile(path)
         try:
-            # 1.8's format: the oldest that stock readers still have, and the one hdf5_heap knows.
+            # 1.8's format: the oldest that stock readers still have, and the one read above.
             self._file = h5py.File(self._under, "w", libver=("earliest", "v108"))
         except BaseException:
             self._under.close()
@@ -413,7 +409,7 @@ class Writer:
             self._images = self._create(self._names[0], (spec.records,), h5py.vlen_dtype(np.uint8))
 
     def _write_classes(self, classes: list[str]) -> None:
-        # An attribute's array must fit into a 64 KB object header, 16 bytes a string; one string need not.
+        # An attribute's array must fit into a 64 KB object header, 16 bytes per string; one string need not.
         value = classes if len(classes) <= _MAX_CLASS_ARRAY else json.dumps(classes, ensure_ascii=False)
         self._file.attrs.create("classes", value, dtype=h5py.string_dtype("utf-8"))
 
@@ -479,7 +475,7 @@ class Writer:
         self._file.create_dataset(name, data=values, track_times=False)
 
     def _drop_unused_rows(self) -> None:
-        """Skipped files leave rows over, and a contiguous dataset cannot shrink: move the others."""
+        """Move the others: skipped files leave rows unused, and a contiguous dataset cannot shrink."""
         self._file.move("image", "all")
         kept = self._create("image", (self._count, *self._images.shape[1:]), np.uint8)
         for row in range(self._count):
@@ -489,14 +485,14 @@ class Writer:
 
 
 def _open(path: Path) -> h5py.File:
-    """HDF5 itself takes a signal that comes while it opens a file for a failure."""
+    """Open the file despite signals, which HDF5 itself treats as failures."""
     while True:
         with suppress(InterruptedError):
             return h5py.File(path, "r", locking=False)
 
 
 def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
-    """Where the rows of a shard of our own lie."""
+    """Locate the rows of one of our shards."""
     with damage_reported(path, "HDF5 file"), _open(path) as file:
         return [_locate(path, file, file[name]) for name in names]
 
@@ -520,7 +516,7 @@ def _locate(path: Path, file: h5py.File, images: h5py.Dataset) -> Located:
 
 
 def _contiguous(path: Path, dataset: h5py.Dataset) -> int:
-    """File offset of a dataset that lies there in one piece."""
+    """Return the file offset of a contiguous dataset."""
     base = dataset.id.get_offset()
     if base is not None and dataset.external is None:
         return int(base)
@@ -533,7 +529,7 @@ def _contiguous(path: Path, dataset: h5py.Dataset) -> int:
 
 
 def _flat(path: Path, file: h5py.File, data: h5py.Dataset, base: int) -> Located:
-    """Encoded images back to back, with a dataset of N + 1 (or N) offsets beside them."""
+    """Locate encoded images back to back, with a dataset of N + 1 (or N) offsets beside them."""
     name = next((name for name in _OFFSETS if name in file), None)
     if name is None:
         raise FormatError(f"{path}: dataset '{data.name}' is flat, and there is no {' or '.join(_OFFSETS)}.")
@@ -550,7 +546,7 @@ def _flat(path: Path, file: h5py.File, data: h5py.Dataset, base: int) -> Located
 
 
 def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
-    """Byte ranges, labels, names and classes of an HDF5 file that others wrote.
+    """Read byte ranges, labels, names and classes of an HDF5 file that others wrote.
 
     Raises:
         FormatError: no dataset of images, or one that is chunked, filtered or external.

@@ -1,4 +1,4 @@
-"""``index.fli``: one 32-byte entry a record, and its key; and the checksummed pages of all table files."""
+"""``index.fli``: one 32-byte entry per record, and its key; and the checksummed pages of all table files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import ShardError, ShardTruncated
 
-# ---- Writing the checksummed table files ------------------------------------------------------------
-# ``index.fli``, ``entries.fli``, ``field-NN.fli`` (layout: FORMAT.md).
-#
-# Reading is the core's (``csrc/core/shard/paged_file.h``), which checks the CRC-32C of every page before it
-# uses a value from it.
+# ---- Writing the checksummed table files ``index.fli``, ``entries.fli``, ``field-NN.fli`` (FORMAT.md) ----
+# The core reads them (``csrc/core/shard/paged_file.h``); it checks the CRC-32C of every page before it uses a
+# value from it.
 
 VERSION = (1, 0)
 VERSION_WITH_PARTS = (1, 1)
@@ -37,9 +35,9 @@ HEADER = np.dtype(
         ("data_offset", "<u8"),  # the data region: fixed-size entries, table, variable-size bytes
         ("data_size", "<u8"),
         ("page_bytes", "<u8"),
-        ("table_offset", "<u8"),  # file offset of num_records + 1 uint64: where each one's bytes begin
+        ("table_offset", "<u8"),  # file offset of num_records + 1 uint64: where each record's bytes begin
         ("bytes_offset", "<u8"),  # file offset of those bytes: keys, or packed entry points
-        ("pages_offset", "<u8"),  # file offset of one uint32 CRC-32C a page of the data region
+        ("pages_offset", "<u8"),  # file offset of one uint32 CRC-32C per page of the data region
         ("file_size", "<u8"),
         (
             "spacing",
@@ -47,7 +45,7 @@ HEADER = np.dtype(
         ),  # entries.fli: pixels between entry points; field-NN.fli: bytes of a value
         ("index_digest", "<u4"),  # entries.fli: digest of the index it belongs to; index.fli: 0
         ("fields_digest", "V16"),  # index.fli of version 1.1: of the manifest's fields
-        ("parts_offset", "<u8"),  # entries.fli of version 1.1: file offset of the parts' table, 0: none
+        ("parts_offset", "<u8"),  # entries.fli of version 1.1: file offset of the parts' table; 0: none
         ("part_bytes", "<u4"),  # of a part
         ("reserved", "V4"),
         ("pages_crc", "<u4"),  # CRC-32C of the page table
@@ -59,15 +57,15 @@ assert HEADER.itemsize == 128
 
 @dataclass(frozen=True)
 class Parts:
-    """The second table of ``entries.fli``: what is stored of the parts of large records."""
+    """The second table of ``entries.fli``: what is stored about the parts of large records."""
 
-    lengths: Iterable[npt.NDArray[np.uint64]]  # bytes of each record's, in any number of arrays
+    lengths: Iterable[npt.NDArray[np.uint64]]  # bytes per record, in any number of arrays
     chunks: Iterable[bytes]  # those bytes, back to back
     part_bytes: int
 
 
 class _Region:
-    """Writes the data region and collects one CRC a page."""
+    """A writer of the data region that collects one CRC per page."""
 
     def __init__(self, file: IO[bytes], page_bytes: int) -> None:
         self._file, self._page_bytes = file, page_bytes
@@ -77,7 +75,7 @@ class _Region:
 
     @property
     def end(self) -> int:
-        """File offset behind what was written."""
+        """The file offset after what was written."""
         return DATA_OFFSET + self.size
 
     def write(self, data: bytes | memoryview) -> None:
@@ -101,7 +99,7 @@ class _Region:
 
 
 def _write_table(region: _Region, lengths: Iterable[npt.NDArray[np.uint64]]) -> int:
-    """Returns how many lengths there were."""
+    """Write the table; return the number of lengths."""
     position, count = np.uint64(0), 0
     region.write(position.tobytes())
     for chunk in lengths:
@@ -124,19 +122,19 @@ def write_paged(
     page_bytes: int = PAGE_BYTES,
     parts: Parts | None = None,
 ) -> None:
-    """Write such a file at ``path`` and fsync it (not atomically: give it a temporary name).
+    """Write such a file at ``path`` and fsync it (not atomically: pass a temporary name).
 
     Args:
         path: the file to write.
         magic: its first 8 bytes.
         fixed: the fixed-size entries, in sample-id order, in any number of parts.
-        lengths: the lengths in bytes of the variable-size parts, one a record, in any number of arrays; None:
-            there are none, and no table.
+        lengths: the lengths in bytes of the variable-size parts, one per record, in any number of arrays;
+            None: there are none, and no table.
         chunks: those bytes, back to back, in any number of pieces.
         spacing: header field.
         index_digest: header field of ``entries.fli``.
         fields_digest: header field of ``index.fli``, and the end of its data region.
-        page_bytes: how much is read and checked where one value is used.
+        page_bytes: how much is read and checked to use one value.
         parts: of ``entries.fli``; None: there are none.
     """
     header = np.zeros((), HEADER)
@@ -190,7 +188,7 @@ def write_paged(
 
 
 def size_of(path: str | Path) -> int | None:
-    """Bytes of a file; None: it is not there."""
+    """Return the bytes of a file; None: it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -200,7 +198,7 @@ def size_of(path: str | Path) -> int | None:
 
 
 def check_sizes(shards: Sequence[tuple[str, int]]) -> None:
-    """Raise ShardTruncated unless files, given with their bytes, are there and have as many."""
+    """Raise ShardTruncated unless all files, passed with their sizes, exist and have those sizes."""
     for name, size in shards:
         found = size_of(name)
         if found != size:
@@ -208,8 +206,7 @@ def check_sizes(shards: Sequence[tuple[str, int]]) -> None:
             raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
 
 
-# ---- ``index.fli`` ----------------------------------------------------------------------------------
-# One 32-byte entry a record, and its key. The layout is normative in FORMAT.md.
+# ---- ``index.fli`` (layout: FORMAT.md) ----
 
 MAGIC = b"FLINDEX1"
 
@@ -237,7 +234,7 @@ def write_index(
     keys: Iterable[list[bytes]],
     fields_digest: bytes = b"",
 ) -> None:
-    """Write ``index.fli`` at ``path`` (not atomically: give it a temporary name).
+    """Write ``index.fli`` at ``path`` (not atomically: pass a temporary name).
 
     Args:
         path: the file to write.

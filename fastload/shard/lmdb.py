@@ -1,6 +1,6 @@
-"""LMDB shards: keys ``%08d``, values the encoded bytes, so that any LMDB reader is at home.
+"""LMDB shards: keys ``%08d``, values the encoded bytes, readable by any LMDB reader.
 
-Nothing else, unless samples have further fields: those are at ``%08d/NAME``.
+Further fields of samples, if any, are at ``%08d/NAME``.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SLACK = 1 << 20  # branch and leaf pages of the keys, and the copies that commi
 
 
 def data_file(path: Path) -> Path:
-    """LMDB's own name inside the shard's folder."""
+    """Return LMDB's own file in the shard's folder."""
     return path / "data.mdb"
 
 
 def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
-    """Large values fill whole pages of 4096 bytes behind a 16-byte header; small ones share leaves."""
+    """Estimate: large values fill whole 4096-byte pages after a 16-byte header; small ones share leaves."""
     pages = (lengths + np.uint64(16 + _PAGE - 1)) // np.uint64(_PAGE)
     return int(pages.sum()) * _PAGE + 128 * len(lengths) + _SLACK
 
 
 @contextmanager
 def _failures_reported() -> Iterator[None]:
-    """LMDB's own exceptions, which are no OSError even where a system call has failed, as OSErrors."""
+    """Turn LMDB's exceptions, which are not OSErrors even if a system call failed, into OSErrors."""
     try:
         yield
     except lmdb.Error as error:
@@ -49,7 +49,7 @@ def _failures_reported() -> Iterator[None]:
 
 
 def _opened(path: Path, **options: Any) -> lmdb.Environment:
-    """LMDB itself takes a signal that comes while it opens a file for a failure."""
+    """Open the database despite signals, which LMDB itself treats as failures."""
     while True:
         try:
             return lmdb.open(str(path), **options)
@@ -59,7 +59,7 @@ def _opened(path: Path, **options: Any) -> lmdb.Environment:
 
 
 class Writer:
-    """Appends in key order, so that pages are filled; one transaction a group bounds the memory."""
+    """A writer in key order, so that pages are filled; one transaction per group bounds the memory."""
 
     def __init__(self, path: Path, spec: ShardSpec) -> None:
         path.mkdir()
@@ -96,7 +96,7 @@ class Writer:
     def _named(
         self, records: npt.NDArray[np.void], further: Sequence[Chunk]
     ) -> list[list[tuple[bytes, memoryview]]]:
-        """Keys and values of each field but the index's, in the order of their keys."""
+        """Return keys and values of each field but the index's, in the order of their keys."""
         assert self._fields is not None
         chunks = {field.name: chunk for (_, field), chunk in zip(self._fields.columns, further, strict=True)}
         if self._fields.label_field is not None:
@@ -116,7 +116,7 @@ class Writer:
         return found
 
     def _put(self, items: list[tuple[bytes, memoryview]]) -> bool:
-        """False if the map is full; the transaction is undone then."""
+        """Put the items; return False if the map is full, and undo the transaction."""
         try:
             with self._env.begin(write=True) as txn:
                 txn.cursor().putmulti(items, append=True)
@@ -132,7 +132,7 @@ class Writer:
 
 
 def _map_base(file: Path) -> tuple[int, int]:
-    """Address and size of this process's one mapping of ``file``."""
+    """Return address and size of this process's only mapping of ``file``."""
     status = os.stat(file)
     with open("/proc/self/maps", "rb") as maps:
         for line in maps:
@@ -149,17 +149,17 @@ def _map_base(file: Path) -> tuple[int, int]:
 
 
 def _walk(path: Path) -> tuple[Located, list[bytes]]:
-    """Byte ranges and keys of all values, in key order."""
+    """Return byte ranges and keys of all values, in key order."""
     offsets: list[int] = []
     lengths: list[int] = []
     keys: list[bytes] = []
     try:
-        # The walk touches a page of every value. A new map now and then gives them back, so that the
-        # memory does not grow with the shard.
+        # The walk touches a page of every value. A new map now and then releases them, so that the memory
+        # does not grow with the shard.
         while _walk_slice(path, offsets, lengths, keys):
             pass
     except lmdb.Error as error:
-        # Damage has classes of its own; the base class is for what a system call said.
+        # Damage has its own classes; the base class is for failed system calls.
         if type(error) is lmdb.Error or isinstance(error, _BY_THE_SYSTEM):
             raise ShardError(f"{path} cannot be read: {error}") from None
         raise FormatError(f"{path} is not a whole LMDB database: {error}") from None
@@ -167,7 +167,7 @@ def _walk(path: Path) -> tuple[Located, list[bytes]]:
 
 
 def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[bytes]) -> bool:
-    """Add the next :data:`_SLICE` values; False if there were no more."""
+    """Add the next :data:`_SLICE` values; return False if there were no more."""
     folder = is_dir(path)
     env = _opened(path, subdir=folder, readonly=True, lock=False, readahead=False, create=False)
     try:
@@ -175,7 +175,7 @@ def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[b
         file = (data_file(path) if folder else path).resolve()
         base, size = _map_base(file)
         pages, there = (env.info()["last_pgno"] + 1) * env.stat()["psize"], file.stat().st_size
-        if there < pages:  # LMDB would touch them, and the process end
+        if there < pages:  # LMDB would touch the missing pages, and the process would die
             raise FormatError(
                 f"{path} is not a whole LMDB database: it has {there} bytes, its pages take {pages}. Restore "
                 "it, or if its own tools read it, copy it with 'mdb_copy -c'."
@@ -200,9 +200,9 @@ def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[b
 
 
 def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
-    """Where the pictures of a shard of our own lie, by their addresses in LMDB's memory map.
+    """Locate the pictures of one of our shards, by their addresses in LMDB's memory map.
 
-    The first name's have the records' own keys, the others' theirs, with the name.
+    The first field has the records' plain keys, the others have keys with their name.
     """
     located, keys = _walk(path)
     plain = np.array([b"/" not in key for key in keys], np.bool_)
@@ -218,7 +218,7 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
 
 
 def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
-    """Byte ranges and keys of an LMDB whose values are image files.
+    """Read byte ranges and keys of an LMDB whose values are image files.
 
     Raises:
         FormatError: not a database, one that ``lmdb.verify`` refuses, or one of named databases.
@@ -236,7 +236,7 @@ def _verify(path: Path) -> None:
         from lmdb import verify
     except ImportError:
         return
-    file = data_file(path) if is_dir(path) else path  # it would take any failure here for no folder
+    file = data_file(path) if is_dir(path) else path  # any failure here would read "no folder"
     try:
         problems = verify.verify(str(file))  # type: ignore[no-untyped-call]
     except (verify.VerifyError, FileNotFoundError) as error:

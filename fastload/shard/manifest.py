@@ -1,5 +1,4 @@
-"""``dataset.json``: the manifest of a packed dataset, and the schema in it. Its presence makes a pack
-complete."""
+"""``dataset.json``: the manifest of a packed dataset, with its schema; written last, it completes a pack."""
 
 from __future__ import annotations
 
@@ -23,13 +22,12 @@ if TYPE_CHECKING:
     from fastload.sample.schema import Field, Schema
 
 
-# ---- The manifest's ``fields`` ----------------------------------------------------------------------
-# The schema, and where each field's values lie (FORMAT.md, "Fields").
+# ---- The manifest's ``fields``: the schema, and where each field's values are (FORMAT.md, "Fields") ----
 
-#: Behind the names of a set's files that stand beside others until the manifest names them: of one that was
-#: recoded in place.
+#: The mark on names of files that coexist with a set's current ones until the manifest names them, during
+#: recoding in place.
 SECOND = "-2"
-#: One JSON object a field.
+#: One JSON object per field.
 Entries = Sequence[Mapping[str, Any]]
 
 
@@ -43,12 +41,12 @@ class ColumnFile:
 
 
 def column_name(position: int, mark: str = "") -> str:
-    """The file of the field that stands at ``position`` of the schema; ``mark``: "" or :data:`SECOND`."""
+    """Return the file of the field at ``position`` of the schema; ``mark``: "" or :data:`SECOND`."""
     return f"field-{position:02}{mark}.fli"
 
 
 def entries_of(schema: Schema, files: Mapping[str, ColumnFile]) -> list[dict[str, Any]]:
-    """What a manifest says about fields; nothing where version 1.0 says it all.
+    """Return the manifest's entries for fields; none if version 1.0 suffices.
 
     Args:
         schema: the dataset's.
@@ -72,7 +70,7 @@ def entries_of(schema: Schema, files: Mapping[str, ColumnFile]) -> list[dict[str
 
 
 def minor_of(entries: Entries) -> int:
-    """The format's minor version that has all that is said of fields; older readers would miss some."""
+    """Return the format's lowest minor version with all of these entries; older readers would miss some."""
     if not entries:
         return 0
     if any(entry.get("null") for entry in entries):
@@ -89,7 +87,7 @@ def _is_of_version_2(entry: Mapping[str, Any]) -> bool:
 
 
 def fields_digest(entries: Entries) -> bytes:
-    """What the index's header has about them: BLAKE2b of 16 bytes over their canonical JSON; b"": none."""
+    """Return the fields' digest for the index's header: 16-byte BLAKE2b of canonical JSON; b"": no fields."""
     if not entries:
         return b""
     text = json.dumps(list(entries), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
@@ -97,10 +95,10 @@ def fields_digest(entries: Entries) -> bytes:
 
 
 def schema_of(entries: Entries, classes: Sequence[str]) -> Schema:
-    """The schema that a manifest's ``fields`` and ``classes`` describe.
+    """Return the schema that a manifest's ``fields`` and ``classes`` describe.
 
     Raises:
-        ValueError, TypeError: they break a rule of FORMAT.md, in words.
+        ValueError, TypeError: they break a rule of FORMAT.md, which the message names.
     """
     from fastload.sample.schema import Schema
 
@@ -123,10 +121,10 @@ def schema_of(entries: Entries, classes: Sequence[str]) -> Schema:
 
 
 def column_file(number: int, entry: Mapping[str, Any]) -> ColumnFile:
-    """The file of a field that has one.
+    """Return the file of a field that has one.
 
     Raises:
-        ValueError: its entry breaks a rule of FORMAT.md, in words.
+        ValueError: its entry breaks a rule of FORMAT.md, which the message names.
     """
     names, found = [column_name(number, mark) for mark in ("", SECOND)], entry.get("file")
     if found not in names:
@@ -152,12 +150,11 @@ def _field(number: int, entry: Any, classes: Sequence[str]) -> Field:
     try:
         kind = Label(tuple(classes)) if is_label else Kind.from_json(entry)
         return Field(entry["name"], kind, entry.get("of"), entry.get("source"))
-    except TypeError as error:  # a setting of another type than any legal one
+    except TypeError as error:  # a setting whose type is never legal
         raise ValueError(f"field {number} has settings that are wrong: {error}.") from None
 
 
-# ---- ``dataset.json`` -------------------------------------------------------------------------------
-# The manifest of a packed dataset. Written last; its presence makes a pack complete.
+# ---- ``dataset.json`` ----
 
 MANIFEST_NAME = "dataset.json"
 INDEX_NAME = "index.fli"
@@ -165,14 +162,14 @@ SECOND_INDEX = f"index{SECOND}.fli"
 ENTRIES_NAME = "entries.fli"
 MAJOR = 1
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
-MAX_VALUES = 4_000_000  # of which JSON's parser makes an object each, of up to 64 bytes and more
+MAX_VALUES = 4_000_000  # JSON's parser makes an object of each, of 64 bytes or more
 _HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
 _MOST_NAME = 4096  # bytes of a path, Linux's PATH_MAX
-MAX_NUMBERED = 1_000_000  # integer labels from here on get no class names, which would be their numbers
+MAX_NUMBERED = 1_000_000  # more integer labels get no class names, which would be their numbers
 
 
 def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = ()) -> str | None:
-    """None if a manifest of these classes, shard files and fields can be read again, else what is wrong."""
+    """Return None if a manifest of these classes, shards and fields can be read again, else what is wrong."""
     told = json.dumps(list(fields), ensure_ascii=False, indent=1)
     text = sum(len(json.dumps(name, ensure_ascii=False).encode()) + 4 for name in classes)
     needed = text + len(told.encode()) + sum(len(name.encode()) + 80 for name in shards) + (1 << 16)
@@ -192,14 +189,14 @@ def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = (
 
 
 def _marks(text: str | bytes) -> int:
-    """How many values a JSON text has at most: one more."""
+    """Return the most values that a JSON text may have, less one."""
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     return sum(text.count(mark) for mark in marks)  # type: ignore[arg-type,misc]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard file: its path relative to the manifest (or of foreign files absolute, or their URL)."""
+    """One shard file: its path relative to the manifest, or for foreign files the absolute path or URL."""
 
     file: str
     size: int  # bytes
@@ -208,7 +205,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a packed dataset is, but for its records (those are in ``index.fli``)."""
+    """The description of a packed dataset, except its records (those are in ``index.fli``)."""
 
     format: str  # "arrow", "lmdb" or "hdf5"
     num_records: int
@@ -217,17 +214,17 @@ class Manifest:
     shards: tuple[Shard, ...]
     index_size: int  # bytes of index.fli
     index_crc: int  # CRC-32C of its header and page table
-    codecs: Mapping[str, int] = dataclasses.field(default_factory=dict)  # records a codec
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what pack was asked to do
+    codecs: Mapping[str, int] = dataclasses.field(default_factory=dict)  # records per codec
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # pack's options
     skipped: int = 0
     writer: str = ""
     fields: Entries = ()  # version 1.1: the fields; (): an image and a label, version 1.0
     left_out: int = 0
     ignored: Mapping[str, Any] = dataclasses.field(
         default_factory=dict
-    )  # what lay in the source and is no image, or hidden
+    )  # hidden files, and those in the source that are not images
     index: str = ""  # the index's file, unless it is index.fli
-    same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: of before recoding
+    same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: from before recoding
 
     @property
     def index_name(self) -> str:
@@ -246,7 +243,7 @@ class Manifest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether samples are an image and a label; what follows from the schema, without making one."""
+        """Whether samples are an image and a label; derived from the entries, without making a schema."""
         return not self.fields or self.schema.is_plain
 
     @property
@@ -257,8 +254,8 @@ class Manifest:
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: a hash of index (which has the fields' digest), shards and classes; the
-        same data give the same id."""
+        """Dataset id, 32 hex digits: a hash of index (which has the fields' digest), shards and classes;
+        equal data give equal ids."""
         facts = [
             self.num_records,
             self.index_size,
@@ -273,7 +270,7 @@ class Manifest:
         """Publish atomically as ``folder/dataset.json``: temporary name, fsync, rename, fsync of folder.
 
         Raises:
-            FormatError: it would be larger than a reader takes; see :func:`names_fit`.
+            FormatError: it would be larger than a reader accepts; see :func:`names_fit`.
         """
         wrong = names_fit(self.classes, [shard.file for shard in self.shards], self.fields)
         if wrong:
@@ -317,7 +314,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, path: Path | str, data: bytes) -> Manifest:
-        """From the file's bytes; ``path`` is its name for messages.
+        """Parse the file's bytes; ``path`` is its name for messages.
 
         Raises:
             FormatError, FormatVersionError: as :meth:`read`.
@@ -341,7 +338,7 @@ class Manifest:
         try:
             major = _whole(body["fastload"][0])
             if major != MAJOR:
-                # There never was a version before the first.
+                # No version precedes the first.
                 advice = "Upgrade fastload" if major > MAJOR else "No fastload has written it: pack again"
                 raise FormatVersionError(
                     f"{path} has format version {major}; this fastload reads {MAJOR}. {advice}."
@@ -386,14 +383,14 @@ class Manifest:
         return manifest
 
     def check_fields(self) -> None:
-        """Raise ValueError, in words, where ``fields`` breaks a rule of FORMAT.md."""
+        """Raise ValueError, naming the rule, if ``fields`` breaks one of FORMAT.md."""
         fields_digest(self.fields)
         if self.fields and self.schema.label_field is None and self.classes:
             raise ValueError("'classes' has names, and there is no label that they could be of.")
 
 
 def _page_words(path: str) -> str:
-    """What an HTML page in place of a manifest is, and what to do."""
+    """Return that the file is an HTML page and no manifest, and what to do."""
     if "://" in path:
         return (
             "an HTML page, not a manifest: the server answers with a login page, or with a page about an "
@@ -411,7 +408,7 @@ def _whole(value: Any) -> int:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Class names: a list of texts that UTF-8 can write."""
+    """Return class names: a list of texts that UTF-8 can encode."""
     if not isinstance(value, list) or not all(type(name) is str for name in value):
         raise TypeError(f"'classes' must be a list of texts. Found: {value!r:.80}")
     "".join(value).encode()
@@ -419,7 +416,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _path(value: Any) -> str:
-    """A shard's path or URL."""
+    """Return a shard's path or URL."""
     if type(value) is not str or not 0 < len(value.encode()) < _MOST_NAME or "\0" in value:
         raise ValueError(
             f"a shard's 'file' must be a path of 1 to {_MOST_NAME - 1} bytes. Found: {value!r:.80}"
@@ -428,21 +425,21 @@ def _path(value: Any) -> str:
 
 
 def _missing(folder: Path) -> str:
-    """Why ``folder`` has no manifest, and what to do."""
+    """Return why ``folder`` has no manifest, and what to do."""
     if is_file(folder):
-        return "it is a file. Give the folder that 'fastload pack' made."
+        return "it is a file. Pass the folder that 'fastload pack' made."
     if not is_dir(folder):
         return f"there is no such folder. Make it with 'fastload pack SOURCE {folder}'."
     packed = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST_NAME}"))
     if packed:
         return (
             f"it has no {MANIFEST_NAME}, but folders in it are packed datasets ({', '.join(packed[:5])}"
-            f"{', ...' if len(packed) > 5 else ''}). Give one of them: {str(folder / packed[0])!r}."
+            f"{', ...' if len(packed) > 5 else ''}). Pass one of them: {str(folder / packed[0])!r}."
         )
     if _has_images(folder):
         return (
             f"it is a folder of images, and has no {MANIFEST_NAME}. Pack it into another folder, with "
-            f"'fastload pack {folder} OUTPUT', and give OUTPUT."
+            f"'fastload pack {folder} OUTPUT', and pass OUTPUT."
         )
     return (
         f"it has no {MANIFEST_NAME}. Make one with 'fastload pack SOURCE {folder}'; an interrupted pack goes "
@@ -454,7 +451,7 @@ _LOOKED_AT = 1000  # names in a folder, and its first folders
 
 
 def _has_images(folder: Path) -> bool:
-    """Whether there are images in a folder or in its folders, for a message."""
+    """Return whether there are images in a folder or its subfolders, for a message."""
     try:
         with os.scandir(folder) as entries:
             some = [*islice(entries, _LOOKED_AT)]

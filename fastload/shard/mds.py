@@ -1,7 +1,7 @@
-"""MosaicML Streaming's shards (MDS): where their samples' pictures lie, and the values beside them.
+"""MosaicML Streaming's shards (MDS): where their samples' pictures are, and the values beside them.
 
 A shard is a count n, n + 1 offsets (all u32), its settings as JSON, and the samples; a sample is the sizes of
-the columns that have no fixed one (u32), then the columns' bytes. ``index.json`` beside it names the columns.
+its variable-size columns (u32), then the columns' bytes. ``index.json`` beside it names the columns.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _NAMES = ("image", "img", "jpg", "jpeg", "png", "webp", "x", "bytes", "data")
 _LABELS = ("label", "labels", "class", "cls", "target", "y")
 _TEXTS = ("str", "str_int", "str_float", "str_decimal")
 _SIZES = {"int": 8, **{name: np.dtype(name).itemsize for name in DTYPES if name != "bool"}}
-_OPEN = (Image, Mask, Text, Json, Bytes)  # what a column of no fixed size may be said to be
+_OPEN = (Image, Mask, Text, Json, Bytes)  # legal kinds for a column of no fixed size
 
 
 @dataclass(frozen=True)
 class _Column:
     name: str
     encoding: str
-    size: int | None  # None: each sample's own
+    size: int | None  # None: it varies by sample
 
 
 def data_file(path: Path) -> Path:
-    """The shard itself."""
+    """Return the shard itself."""
     return path
 
 
 def shards_of(folder: Path) -> list[Path]:
-    """The shards that a folder's ``index.json`` names, in their order.
+    """Return the shards that a folder's ``index.json`` names, in its order.
 
     Raises:
         FormatError: a damaged index, shards of another format, or compressed ones.
@@ -57,7 +57,7 @@ def shards_of(folder: Path) -> list[Path]:
 
 
 def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
-    """Byte ranges of a shard's pictures, and the values of its other columns.
+    """Read byte ranges of a shard's pictures, and the values of its other columns.
 
     Raises:
         FormatError: a shard that is damaged or not in the index; no column of pictures, or several.
@@ -147,10 +147,10 @@ class _Reader:
         )  # fmt: skip
 
     def _ranges(self, descriptor: int) -> tuple[list[npt.NDArray[np.uint64]], list[npt.NDArray[np.uint64]]]:
-        """Offset and length of each column's bytes in each sample.
+        """Return offset and length of each column's bytes in each sample.
 
         Raises:
-            FormatError: they do not come to the samples' bytes.
+            FormatError: they do not add up to the samples' bytes.
         """
         count = int.from_bytes(read_at(descriptor, 4, 0), "little")
         if count != self._count or 8 + 4 * count > self._size:
@@ -212,7 +212,7 @@ class _Reader:
         return next(iter(asked + found), None)
 
     def _kind(self, column: _Column) -> Kind | None:
-        """What a column holds; None: it is left out."""
+        """Return a column's kind; None: it is left out."""
         kind = _kind_of(column)
         if column.name in self._kinds:
             asked = self._kinds[column.name]
@@ -277,7 +277,7 @@ def _columns(path: Path, shard: Mapping[str, Any]) -> list[_Column]:
 
 
 def _array_of(encoding: str) -> Array | None:
-    """The kind of an array whose dtype and shape are the same in all samples."""
+    """Return the kind of an array whose dtype and shape are the same in all samples."""
     parts = encoding.split(":")
     if parts[0] != "ndarray" or len(parts) != 3 or parts[1] not in DTYPES:
         return None

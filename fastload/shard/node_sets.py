@@ -1,5 +1,4 @@
-"""Sets in stores, as the node keeps them: copies of manifest, index, entry points and columns, and who
-uses them."""
+"""The node's copies of sets in stores: manifest, index, entry points and columns, and their users."""
 
 from __future__ import annotations
 
@@ -25,19 +24,18 @@ from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 
-# ---- The indexes of sets in stores that the node keeps ----------------------------------------------
-# Who uses them, which there are, removed.
+# ---- Users, list and removal of copies ----
 
 _USE, _SOURCE = ".use", ".source"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NodeUse:
-    """A set's folder, in use as long as this lives: a shared lock, which the system gives back when its
+    """A set's folder, in use as long as this lives: a shared lock, which the system releases when its
     process is killed.
 
     Raises:
-        CacheError: the folder cannot be made.
+        CacheError: the folder cannot be created.
     """
 
     def __init__(self, name: str) -> None:
@@ -52,11 +50,11 @@ class NodeUse:
                 fcntl.flock(found, fcntl.LOCK_SH)
             if _is_at(found, self.folder.path / _USE):
                 self._file = found
-            else:  # removed while this waited
+            else:  # removed during the wait
                 os.close(found)
                 self.folder = NodeFolder(name)
 
-    # The defaults: where the interpreter ends, its modules have ended before.
+    # The defaults bind functions early: at exit, the modules are gone first.
     def __del__(
         self,
         close: Callable[[int], None] = os.close,
@@ -76,7 +74,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def write_source(folder: NodeFolder, source: str) -> None:
-    """Note where a set came from, for who lists them."""
+    """Record a set's source, for listings."""
     with contextlib.suppress(OSError):
         (folder.path / _SOURCE).write_text(source, encoding="utf-8")
 
@@ -86,13 +84,13 @@ class NodeSet:
     """One set's folder on the node."""
 
     path: Path
-    source: str  # where it was fetched from; "": not known
+    source: str  # where it was fetched from; "": unknown
     bytes: int  # on the disk
     in_use: bool
 
 
 def node_sets() -> list[NodeSet]:
-    """All sets whose indexes this user's node keeps, by their ids.
+    """Return all sets whose indexes this user's node keeps, by their ids.
 
     Raises:
         CacheError: there is no place for them.
@@ -105,7 +103,7 @@ def node_sets() -> list[NodeSet]:
 
 
 def _look(path: Path) -> NodeSet | None:
-    """What a folder holds; None: somebody has just removed it."""
+    """Return a folder's contents; None: somebody has just removed it."""
     with contextlib.suppress(FileNotFoundError):
         return _facts(path)
     return None
@@ -127,7 +125,7 @@ def _facts(path: Path) -> NodeSet:
 
 
 def _alone(path: Path) -> int | None:
-    """The lock of a folder that nobody uses; None: it is in use, or nobody can tell."""
+    """Lock a folder that nobody uses; None: it is in use, or nobody can tell."""
     descriptor = os.open(path / _USE, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +136,7 @@ def _alone(path: Path) -> int | None:
 
 
 def remove_node_set(found: NodeSet) -> bool:
-    """Remove a set's folder; False: somebody uses it.
+    """Remove a set's folder; return False if it is in use.
 
     Raises:
         OSError: it cannot be removed.
@@ -153,21 +151,20 @@ def remove_node_set(found: NodeSet) -> bool:
         for file in found.path.iterdir():
             if file.name != _USE:
                 file.unlink(missing_ok=True)
-        (found.path / _USE).unlink(missing_ok=True)  # last: who opens the set meanwhile waits at it
-        with contextlib.suppress(OSError):  # somebody has begun to fetch it anew
+        (found.path / _USE).unlink(missing_ok=True)  # last: whoever opens the set meanwhile waits for it
+        with contextlib.suppress(OSError):  # somebody has begun to fetch it again
             found.path.rmdir()
     finally:
         os.close(lock)
     return True
 
 
-# ---- A set in a store -------------------------------------------------------------------------------
-# Its manifest, index, entry points and columns, kept in a folder of the node.
-#
-# The folder's name is the set's id, so that a set that was packed anew has another one, and all processes
-# of the node find what one of them has fetched. Records stay in the store.
+# ---- Copying a set in a store ----
+# Its manifest, index, entry points and columns are kept in a folder of the node; records stay in the store.
+# The folder's name is the set's id, so that a set that was packed again has another folder, and all processes
+# of the node find what one of them has fetched.
 
-_PART = 8 << 20  # bytes a request
+_PART = 8 << 20  # bytes per request
 _AT_ONCE = 16  # requests
 
 
@@ -180,7 +177,7 @@ class NodeCopy:
     manifest: Manifest
     store: Store
     shards: list[tuple[str, int]]  # path in the store, bytes
-    use: NodeUse | None = None  # keeps the folder; None: it is the caller's own
+    use: NodeUse | None = None  # keeps the folder; None: the caller does
 
 
 @dataclass(frozen=True)
@@ -188,23 +185,23 @@ class _Table:
     """A file that is kept on the node."""
 
     name: str
-    size: int | None  # bytes; None: the manifest does not say, and there need not be one
-    check: Callable[[Path, bool], None]  # raises an error if it is not the set's; with True all of it
+    size: int | None  # bytes; None: not in the manifest, and the file is optional
+    check: Callable[[Path, bool], None]  # raises if it is not the set's; with True it reads all of it
 
 
 def read_manifest(location: Location, store: Store) -> Manifest:
-    """The manifest of a set in a store.
+    """Read the manifest of a set in a store.
 
     Raises:
-        FormatError: there is none, or a damaged one.
-        RemoteError: the store does not give it.
+        FormatError: it is missing or damaged.
+        RemoteError: the store does not return it.
     """
     return _manifest_of(location, store)[0]
 
 
 def _manifest_of(location: Location, store: Store) -> tuple[Manifest, bytes]:
-    """The manifest, and its bytes. One that is damaged may be so by its way here, and is fetched again until
-    it is whole, or comes a second time."""
+    """Return the manifest, and its bytes. A damaged one may be so from transit: it is fetched again until it
+    is intact, or arrives a second time unchanged."""
     place = location / MANIFEST_NAME
     seen: list[bytes] = []
     while True:
@@ -222,7 +219,7 @@ def _manifest_bytes(place: Location, store: Store) -> bytes:
         return store.get(place.path, most=MAX_BYTES)
     except ObjectMissing as error:
         raise FormatError(
-            f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Look at the URL; it must be "
+            f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Check the URL; it must be "
             "that of the folder that 'fastload pack' made, copied there as it is."
         ) from error
 
@@ -232,16 +229,16 @@ def copy_to_node(
 ) -> NodeCopy:
     """Open a set in a store: fetch its manifest, and what the node does not have yet.
 
-    Every file is checked before it gets its name. One process of a node fetches, the others wait for it.
+    Every file is checked before it gets its name. One process per node fetches, the others wait for it.
 
     Args:
         location: the set's, or its ``dataset.json``'s.
         storage_options: see :func:`~fastload.remote.opening.open_store`.
-        entries: the entry points, too, where there are any.
+        entries: also fetch the entry points, if there are any.
 
     Raises:
         FormatError: no packed dataset, or one whose files do not belong together.
-        RemoteError, ChecksumError: the store does not give its files, or damaged ones.
+        RemoteError, ChecksumError: the store does not return its files, or damaged ones.
         CacheError: the node has no place for them.
     """
     if location.name == MANIFEST_NAME:
@@ -255,9 +252,9 @@ def copy_to_node(
     if not _is_complete(location, store, folder.path, tables):
         with folder.alone(str(location)):
             folder.remove_leftovers()
-            # Without a manifest nobody knows whether what is there came to the disk as a whole.
-            whole = not exists(folder.path / MANIFEST_NAME)
-            missing = [table for table in tables if not _is_there(folder.path, table, whole)]
+            # Without a manifest it is unknown whether the existing files are completely on the disk.
+            is_doubtful = not exists(folder.path / MANIFEST_NAME)
+            missing = [table for table in tables if not _is_there(folder.path, table, is_doubtful)]
             _fetch(location, store, folder, missing)
             write_source(folder, str(location))
             folder.settle([table.name for table in tables], MANIFEST_NAME, body, use)
@@ -265,12 +262,12 @@ def copy_to_node(
 
 
 def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None, root: Path) -> NodeCopy:
-    """A set's manifest and tables in a new folder below ``root``, neither checked nor complete: for who looks
-    what is wrong with them.
+    """Copy a set's manifest and tables into a new folder below ``root``, neither checked nor complete, to
+    examine what is wrong with them.
 
     Raises:
-        FormatError: there is no manifest, or a damaged one.
-        RemoteError: the store does not give them.
+        FormatError: the manifest is missing or damaged.
+        RemoteError: the store does not return them.
     """
     if location.name == MANIFEST_NAME:
         location = location.parent
@@ -286,7 +283,7 @@ def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None,
 def shards_in_store(
     folder: Path, manifest: Manifest, storage_options: Mapping[str, Any] | None
 ) -> tuple[Location, Store, list[tuple[str, int]]]:
-    """Where the shards of an index in a folder are: the store's root, the store, path and bytes of each.
+    """Locate the shards of an index in a folder: the store's root, the store, path and bytes of each.
 
     Raises:
         FormatError: they are not all in one store.
@@ -299,7 +296,7 @@ def shards_in_store(
 
 
 def _take(path: Path, whole: bool) -> None:
-    """No check."""
+    """Accept the file without a check."""
 
 
 def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:
@@ -313,7 +310,7 @@ def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:
 
 
 def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
-    """The files of a set that are not its shards; the index first, which the others are checked against."""
+    """Return a set's files other than shards; the index first, against which the others are checked."""
     found = [_Table(manifest.index_name, manifest.index_size, partial(_check_index, manifest))]
     if manifest.fields:
         from fastload.shard.columns import column_wrong, open_column
@@ -355,7 +352,7 @@ def _check_entries(index: Path, path: Path, whole: bool) -> None:
 
 
 def _is_there(folder: Path, table: _Table, whole: bool = False) -> bool:
-    """Whether the node has the file; one that was damaged since is fetched again."""
+    """Return whether the node has the file; one that was damaged since is fetched again."""
     path = folder / table.name
     try:
         if path.stat().st_size != (table.size if table.size is not None else path.stat().st_size):
@@ -367,7 +364,7 @@ def _is_there(folder: Path, table: _Table, whole: bool = False) -> bool:
 
 
 def _is_complete(location: Location, store: Store, folder: Path, tables: Sequence[_Table]) -> bool:
-    """Whether the node has all that there is; for entry points that it has not, the store is asked."""
+    """Return whether the node has all that exists; the store is asked about missing entry points."""
     if not exists(folder / MANIFEST_NAME):
         return False
     missing = [table for table in tables if not _is_there(folder, table)]
@@ -377,7 +374,7 @@ def _is_complete(location: Location, store: Store, folder: Path, tables: Sequenc
 
 
 def _fetch(location: Location, store: Store, folder: NodeFolder, tables: Sequence[_Table]) -> None:
-    """Fetch files, by many requests at once, check them, and give them their names in this order."""
+    """Fetch files by many concurrent requests, check them, and rename them in this order."""
     temporaries = {table.name: folder.temporary(table.name) for table in tables}
     try:
         with started_pool(_AT_ONCE, "copy") as pool:
@@ -403,7 +400,7 @@ def _fetch(location: Location, store: Store, folder: NodeFolder, tables: Sequenc
 
 @dataclass
 class _Fetching:
-    """Files of a set that are on their way, each to a temporary file."""
+    """Files of a set that are being fetched, each to a temporary file."""
 
     location: Location
     store: Store
@@ -414,7 +411,7 @@ class _Fetching:
     _parts: dict[str, list[Future[None]]] = field(default_factory=dict)
 
     def begin(self, tables: Sequence[_Table]) -> None:
-        """Ask for each file; for none that the store does not have."""
+        """Request each file that the store has."""
         known = {table.name: table.size for table in tables if table.size is not None}
         self.folder.require(sum(known.values()), str(self.location))
         looks = {
@@ -422,7 +419,7 @@ class _Fetching:
             for table in tables
             if table.size is None
         }
-        for name, size in known.items():  # while the store says how long the others are
+        for name, size in known.items():  # meanwhile the store reports the others' sizes
             self.ask(name, size)
         for name, look in looks.items():
             facts = look.result()
@@ -431,7 +428,7 @@ class _Fetching:
                 self.ask(name, facts.size)
 
     def ask(self, name: str, size: int) -> None:
-        """Ask for a file."""
+        """Request a file."""
         file, path = self.temporaries[name], (self.location / name).path
         file.touch()
         self._sizes[name] = size
@@ -441,13 +438,13 @@ class _Fetching:
         ]
 
     def wait(self, name: str) -> bool:
-        """Until a file is there; False: it was not asked for."""
+        """Wait until a file has arrived; return False if it was not requested."""
         for part in self._parts.get(name, ()):
             part.result()
         return name in self._parts
 
     def fetch_again(self, name: str) -> None:
-        """Ask for a file once more, and wait for it."""
+        """Request a file once more, and wait for it."""
         self.ask(name, self._sizes[name])
         self.wait(name)
 
@@ -460,8 +457,7 @@ def _copy_part(store: Store, path: str, begin: int, end: int, file: Path) -> Non
 
 
 def _finish(fetching: _Fetching, table: _Table) -> None:
-    """Check a file, and give it its name. One that is wrong may have been damaged on its way here, and is
-    fetched again."""
+    """Check a file, and rename it. A wrong one may have been damaged in transit, and is fetched again."""
     place, temporary = fetching.location / table.name, fetching.temporaries[table.name]
     try:
         for again in reversed(range(MOST_AGAIN + 1)):

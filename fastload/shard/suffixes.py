@@ -1,4 +1,4 @@
-"""How names of files end, by what is in them; lower case."""
+"""File name suffixes by content, in lower case."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".we
 TABLES = (".parquet", ".arrow")
 #: Tables of text.
 TEXT_TABLES = (".csv", ".jsonl")
-#: Tars that are no plain ranges of bytes.
+#: Tars that are not plain ranges of bytes.
 COMPRESSED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-#: Files that ``fastload index`` reads where they lie.
+#: Files that ``fastload index`` reads in place.
 INDEXED = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds")
 _IMAGES = tuple(suffix.encode() for suffix in IMAGES)
 
 
 def is_image(name: str | bytes) -> bool:
-    """Whether a file of this name is an image, as ImageFolder decides."""
+    """Return whether a file of this name is an image, as ImageFolder decides."""
     return name.lower().endswith(IMAGES) if isinstance(name, str) else name.lower().endswith(_IMAGES)

@@ -1,5 +1,4 @@
-"""WebDataset tars that others wrote: their members, which of them make a sample, and where the pictures
-lie."""
+"""WebDataset tars that others wrote: their members, the samples these form, and where the pictures are."""
 
 from __future__ import annotations
 
@@ -25,12 +24,10 @@ from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, Values
 from fastload.shard.index import RECORD
 
-# ---- tar members ------------------------------------------------------------------------------------
-# The members of a tar file and where their bytes lie; nothing is read but headers.
-#
-# Names and sizes are those of ustar, GNU tar and pax, as POSIX.1-2017 (pax, "ustar Interchange Format") and
-# GNU tar's manual ("Basic Tar Format") have them. Whatever a header says is compared with the file and with
-# the header's checksum before anything is concluded from it.
+# ---- Tar members, from their headers alone ----
+# Names and sizes are those of ustar, GNU tar and pax, as in POSIX.1-2017 (pax, "ustar Interchange Format")
+# and GNU tar's manual ("Basic Tar Format"). Whatever a header says is compared with the file and with the
+# header's checksum before it is used.
 
 BLOCK = 512
 _ZEROS = bytes(BLOCK)
@@ -38,24 +35,24 @@ _MOST_EXTENSION = 1 << 20  # bytes of a pax header or a long name
 _CHECKED = 4096  # headers whose checksums are compared at once
 _CHECKSUM = slice(148, 156)
 _OLD_REGULAR, _FOLDER = b"\0", b"5"
-_REGULAR = (b"0", _OLD_REGULAR, b"7")  # 7: contiguous, for systems that knew the difference
+_REGULAR = (b"0", _OLD_REGULAR, b"7")  # 7: contiguous, for systems that distinguished it
 _WORDS = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a pipe"}
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=]+)=")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: a file, or what is none."""
+    """One member: a file, or something else."""
 
     name: bytes
     offset: int  # of its bytes in the tar
     size: int
-    what: str = ""  # what it is where it is no plain file
+    what: str = ""  # what it is, unless a plain file
 
 
 @dataclass(slots=True)
 class _Said:
-    """What extended headers say of the member that comes next."""
+    """The settings of extended headers for the next member."""
 
     everywhere: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
     once: dict[bytes, bytes] = dataclasses.field(default_factory=dict)
@@ -70,16 +67,16 @@ class _Said:
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a tar: its first header has the right checksum."""
+    """Return whether a file beginning with these bytes is a tar: its first header's checksum is right."""
     return len(head) >= BLOCK and head[:BLOCK] != _ZEROS and _checksum_said(head) in _checksums(head[:BLOCK])
 
 
 def members_of(path: Path) -> Iterator[Member]:
-    """All members but folders, in their order; what the checksums say is known after the last one of each
+    """Yield all members but folders, in their order; their checksums are known after the last one of each
     few thousand.
 
     Raises:
-        FormatError: no whole tar, or one whose members are no plain byte ranges.
+        FormatError: no complete tar, or one whose members are not plain byte ranges.
         OSError: it cannot be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -114,7 +111,7 @@ class _Walk:
         self._check_rest(at)
 
     def _header(self, at: int) -> bytes | None:
-        """The header at an offset; None: the end."""
+        """Return the header at an offset; None: the end."""
         head = read_at(self._descriptor, BLOCK, at)
         if len(head) < BLOCK:
             self._check()
@@ -132,7 +129,7 @@ class _Walk:
         return head
 
     def _check(self) -> None:
-        """Compare the checksums of the headers that came since the last time."""
+        """Compare the checksums of the headers since the last call."""
         if not self._unchecked:
             return
         heads = np.frombuffer(b"".join(self._unchecked), np.uint8).reshape(-1, BLOCK)
@@ -160,7 +157,7 @@ class _Walk:
             raise self._wrong(
                 at, f"has a member of GNU tar's type {_shown(kind)!r}, of a backup or of several volumes"
             )
-        if kind in _WORDS:  # some writers give a hard link its file's size, and there are no bytes
+        if kind in _WORDS:  # some writers give a hard link its file's size, but it has no bytes
             return Member(name, begin, 0, _WORDS[kind]), begin
         if kind == _FOLDER or (kind == _OLD_REGULAR and name.endswith(b"/")):
             return None, begin
@@ -189,7 +186,7 @@ class _Walk:
         return int(text)
 
     def _extension(self, head: bytes, at: int, said: _Said) -> int:
-        """Take up an extended header or a long name; returns where the next header is."""
+        """Read an extended header or a long name; return where the next header is."""
         kind, size = head[156:157], self._size_of(head, at, _Said())
         if size > min(_MOST_EXTENSION, self._size - at - BLOCK):
             self._check()
@@ -203,7 +200,7 @@ class _Walk:
             said.long_name = data.split(b"\0", 1)[0]
         elif kind == b"g":
             said.everywhere.update(self._pax(data, at))
-        elif kind != b"K":  # a long name of a link, which is no file
+        elif kind != b"K":  # a long name of a link, which is not a file
             said.once.update(self._pax(data, at))
         return at + BLOCK + -(-size // BLOCK) * BLOCK
 
@@ -219,7 +216,7 @@ class _Walk:
         return found
 
     def _check_rest(self, at: int) -> None:
-        """Behind the end there may be zeros: another tar there would be overlooked, as tar does."""
+        """Check that only zeros follow the end: another tar there would be overlooked, as by tar."""
         while at < self._size:
             part = read_at(self._descriptor, 1 << 20, at)
             if not part:
@@ -255,45 +252,44 @@ def _checksum_said(head: bytes) -> int:
 
 
 def _checksums(head: bytes) -> tuple[int, int]:
-    """The sum of a header's bytes with spaces for the checksum; and as old tars on signed bytes made it."""
+    """Return a header's checksum, with spaces in its place; and that of signed bytes, as in old tars."""
     blank = head[:148] + b" " * 8 + head[156:]
     total = sum(blank)
     return total, total - 256 * sum(byte >= 128 for byte in blank)
 
 
-# ---- WebDataset's rules -----------------------------------------------------------------------------
-# Which members of a tar are one sample, and what the suffixes of their names say.
+# ---- WebDataset's rules: which members form a sample, and what their suffixes mean ----
 
-#: What a member can be made of.
+#: The kinds that a member can have.
 TAKEN = (Image, Mask, Label, Text, Json, Bytes)
-IMAGE, LABEL = "image", "label"  # fields' names of what every sample has in one form only
+IMAGE, LABEL = "image", "label"  # names of the fields that all samples have in one form only
 
 _PARTS = re.compile(rb"^((?:.*/|)[^.]+)[.]([^/]*)$", re.DOTALL)
 _META = re.compile(rb"__[^/]*__($|/)")
 _PICTURES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 _BY_SUFFIX: dict[str, Kind] = {"txt": Text(), "text": Text(), "json": Json(), "jsn": Json()}
 _NUMBER = re.compile(rb"\s*([+-]?\d{1,10})\s*")
-_MOST_SUFFIXES = 1000  # that are told apart
+_MOST_SUFFIXES = 1000  # maximum number of distinct ones
 
 T = TypeVar("T")
 
 
 @dataclass
 class Grouped(Generic[T]):
-    """One sample: neighbours in the tar whose names are the same up to the first dot of the last part."""
+    """One sample: neighbours in the tar whose names are equal up to the first dot of the last part."""
 
-    key: bytes  # that part, as WebDataset's __key__
+    key: bytes  # that part, like WebDataset's __key__
     values: dict[str, T] = dataclasses.field(default_factory=dict)  # by suffix, in lower case
     names: dict[str, bytes] = dataclasses.field(default_factory=dict)  # of the members, likewise
-    twice: str = ""  # a suffix that came again
+    twice: str = ""  # a suffix that occurred twice
 
 
 def grouped(members: Iterable[tuple[bytes, T]], other: Callable[[bytes, str], None]) -> Iterator[Grouped[T]]:
-    """Samples of a tar's members, in their order.
+    """Yield samples of a tar's members, in their order.
 
     Args:
         members: name and value of each plain file.
-        other: is told of names that are in no sample, and why.
+        other: called with names that are in no sample, and why.
     """
     sample: Grouped[T] | None = None
     for name, value in members:
@@ -317,10 +313,10 @@ def grouped(members: Iterable[tuple[bytes, T]], other: Callable[[bytes, str], No
 
 
 class Suffixes:
-    """What suffixes say about fields.
+    """The fields that suffixes stand for.
 
     Args:
-        asked: what users said.
+        asked: the users' settings.
     """
 
     def __init__(self, asked: Kinds) -> None:
@@ -328,7 +324,7 @@ class Suffixes:
         self._known: dict[str, Field | None] = {}
 
     def field(self, suffix: str) -> Field | None:
-        """The field of a suffix; None: it is in none. A picture is an Image where nobody said more."""
+        """Return the field of a suffix; None: it has none. A picture is an Image unless users said more."""
         if suffix not in self._known:
             if len(self._known) >= _MOST_SUFFIXES:
                 return None
@@ -336,7 +332,7 @@ class Suffixes:
         return self._known[suffix]
 
     def is_unknown(self, suffix: str) -> bool:
-        """Whether a suffix is in no field and nobody wanted it so."""
+        """Return whether a suffix has no field although nobody excluded it."""
         return self.field(suffix) is None and suffix not in self.asked
 
     def _field(self, suffix: str) -> Field | None:
@@ -350,18 +346,18 @@ class Suffixes:
         if suffix == "cls":
             return Field(LABEL, Label())
         last = suffix.rsplit(".", 1)[-1]
-        found = Image() if last in _PICTURES else _BY_SUFFIX.get(last)
+        kind_of_suffix = Image() if last in _PICTURES else _BY_SUFFIX.get(last)
         try:
-            return None if found is None else Field(suffix, found)
-        except ValueError:  # no name that a field may have
+            return None if kind_of_suffix is None else Field(suffix, kind_of_suffix)
+        except ValueError:  # not a legal name for a field
             return None
 
 
 def value_of(field: Field, data: bytes) -> bytes:
-    """The bytes that those of a member, or of a column of another format, are as a value of a field.
+    """Convert the bytes of a member, or of another format's column, to a value of a field.
 
     Raises:
-        ValueError: they are none; says why.
+        ValueError: they are not one; says why.
     """
     kind = field.kind
     if isinstance(kind, Bytes):
@@ -384,20 +380,19 @@ def value_of(field: Field, data: bytes) -> bytes:
         raise ValueError(f"{field.name!r} is no JSON: {error}") from None
 
 
-# ---- WebDataset tars that others wrote --------------------------------------------------------------
-# Where their samples' pictures lie, and the values beside them.
+# ---- Reading tars ----
 
 
 def data_file(path: Path) -> Path:
-    """The tar itself."""
+    """Return the tar itself."""
     return path
 
 
 def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
-    """Byte ranges of a tar's pictures, and the values of its other members.
+    """Read byte ranges of a tar's pictures, and the values of its other members.
 
     Raises:
-        FormatError: no whole tar; members that are no plain byte ranges; pictures that could be either field.
+        FormatError: no complete tar; members that are not plain byte ranges; pictures that fit two fields.
         OSError: it cannot be read.
     """
     if column is not None:
@@ -528,7 +523,7 @@ class _Reader:
         )  # fmt: skip
 
     def _first(self) -> Field | None:
-        """The field of the pictures that the index has."""
+        """Return the field of the pictures that the index has."""
         pictures = [self._fields[name] for name in self._pictures]
         images = [field for field in pictures if isinstance(field.kind, Image)] or pictures
         return next((field for field in images if field.name == IMAGE), min(images, key=_name, default=None))
@@ -546,7 +541,7 @@ def _located(members: Mapping[int, Member], count: int) -> Located:
 
 
 def _records(members: Mapping[int, Member], count: int) -> Chunk:
-    """Index entries of further pictures, as far as they are known."""
+    """Return index entries of further pictures, as far as they are known."""
     located = _located(members, count)
     records: npt.NDArray[np.void] = np.zeros(count, RECORD)
     records["offset"], records["label"] = located.offsets, -1

@@ -1,8 +1,8 @@
-"""Sample ids that know which batch of which loader they belong to.
+"""Sample ids that know the loader and batch that they belong to.
 
 A framework may take a loader's ids and fetch them itself, with a torch DataLoader that it built around
-``loader.dataset`` and ``loader.batch_sampler``. The dataset then sees lists of :class:`SampleId` and asks the
-loader for that very batch, so that transform, crops and flips are the loader's.
+``loader.dataset`` and ``loader.batch_sampler``. The dataset then receives lists of :class:`SampleId` and asks
+the loader for that very batch, so that transform, crops and flips are the loader's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Source(Protocol):
     """A loader, in this process or opened again in a torch worker."""
 
     def fetch(self, key: Any) -> Any:
-        """The batch ``key``."""
+        """Return the batch ``key``."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,21 @@ class Ticket:
 
 
 class SampleId(int):
-    """A sample id, an int in every way, with the ticket of its batch and its place there."""
+    """A sample id, an int in every way, with the ticket of its batch and its place in it."""
 
     ticket: Ticket
     place: int
 
     @classmethod
     def of(cls, sample: int, ticket: Ticket, place: int) -> SampleId:
-        """The ``place``-th id of a ticket's batch."""
-        made = cls(sample)
-        made.ticket, made.place = ticket, place
-        return made
+        """Return the ``place``-th id of a ticket's batch."""
+        result = cls(sample)
+        result.ticket, result.place = ticket, place
+        return result
 
 
 class Delivered(list[Any]):
-    """A whole batch, where torch's loader expects a list of samples; for ``loader.collate_fn`` to unpack."""
+    """A complete batch, where torch's loader expects a list of samples; ``loader.collate_fn`` unpacks it."""
 
     def __init__(self, batch: Any) -> None:
         super().__init__()
@@ -56,10 +56,10 @@ class Delivered(list[Any]):
 
 
 def deliver(ids: Sequence[Any]) -> Delivered | None:
-    """The batch that ``ids`` are, from the loader that gave them; None for ids of no loader.
+    """Return the batch that ``ids`` are, from the loader that issued them; None: they are no loader's.
 
     Raises:
-        StateError: they are a loader's, but not one whole batch of it.
+        StateError: they are a loader's, but not one complete batch of it.
     """
     if not any(isinstance(sample, SampleId) for sample in ids):
         return None

@@ -29,19 +29,18 @@ from fastload.transforms.batch import (
 from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing
 
-# ---- The images and labels of a batch that transforms of whole batches take -------------------------
-# Of a pair, or by name of a dict.
+# ---- A batch's images and labels ----
 
 
 def describe(batch: Any) -> str:
-    """A batch in a few words, for messages."""
+    """Return a batch in a few words, for messages."""
     kind = type(batch).__name__
     return f"{kind} of {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else kind
 
 
 @dataclass(frozen=True)
 class Named:
-    """Which fields of a batch that is a mapping are its images and its labels.
+    """The fields of a mapping batch that are its images and its labels.
 
     Args:
         image, label: the keys; None: not known, or not needed.
@@ -51,10 +50,10 @@ class Named:
     label: str | None = None
 
     def check(self, batch: Mapping[str, Any], images: bool, labels: bool) -> None:
-        """Whether a batch has what is needed.
+        """Check that a batch has what is needed.
 
         Raises:
-            TypeError: it has not.
+            TypeError: it does not.
         """
         for needed, which in ((images, "image"), (labels, "label")):
             name = getattr(self, which)
@@ -70,10 +69,10 @@ class Named:
                 )
 
     def pair(self, batch: Any) -> tuple[Any, Any]:
-        """Images and labels of a batch; of a mapping None for what has no name.
+        """Return a batch's images and labels; for a mapping None for what has no name.
 
         Raises:
-            TypeError: a callable has taken them out of it.
+            TypeError: a callable has removed them.
         """
         if not isinstance(batch, Mapping):
             return batch[0], batch[1]
@@ -84,7 +83,7 @@ class Named:
         return (None if image is None else batch[image]), (None if label is None else batch[label])
 
     def put(self, batch: Any, images: Any, labels: Any) -> Any:
-        """The batch with these in their place."""
+        """Return the batch with these in their place."""
         if not isinstance(batch, Mapping):
             return images, labels
         values = {self.image: images, self.label: labels}
@@ -94,8 +93,7 @@ class Named:
 UNNAMED = Named()
 
 
-# ---- Colour jitter of a batch -----------------------------------------------------------------------
-# Torchvision's operations on float pictures, with a factor for each sample.
+# ---- Colour jitter: torchvision's operations on float pictures, with a factor for each sample ----
 
 _GRAY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
 
@@ -103,10 +101,10 @@ _GRAY = (0.2989, 0.587, 0.114)  # torchvision's weights of red, green and blue
 def color_jitter(
     images: torch.Tensor, factors: torch.Tensor, used: tuple[bool, bool, bool, bool]
 ) -> torch.Tensor:
-    """Brightness, contrast, saturation, then hue.
+    """Apply brightness, contrast, saturation, then hue.
 
     Args:
-        images: (n, 3, h, w) float32 in [0, 1]; changed in place where an operation allows it.
+        images: (n, 3, h, w) float32 in [0, 1]; changed in place if an operation allows it.
         factors: (n, 4) float32: three factors, and the hue's shift in turns.
         used: which of the four to apply.
 
@@ -124,24 +122,24 @@ def color_jitter(
 
 
 def _gray(images: torch.Tensor) -> torch.Tensor:
-    """(n, 1, h, w)."""
+    """Convert to grey, (n, 1, h, w)."""
     red, green, blue = images[:, 0:1], images[:, 1:2], images[:, 2:3]
     return (red * _GRAY[0]).add_(green, alpha=_GRAY[1]).add_(blue, alpha=_GRAY[2])
 
 
 def _blend(images: torch.Tensor, other: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """``factor * images + (1 - factor) * other``, within [0, 1]."""
+    """Return ``factor * images + (1 - factor) * other``, clamped to [0, 1]."""
     return images.mul_(factor).add_(other * (1.0 - factor)).clamp_(0.0, 1.0)
 
 
 def _shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    """To HSV, hue plus ``shift`` (n, 1, 1) modulo 1, and back (Smith 1978)."""
+    """Convert to HSV, add ``shift`` (n, 1, 1) to the hue modulo 1, and convert back (Smith 1978)."""
     red, green, blue = images.unbind(1)
     high, low = images.amax(1), images.amin(1)
     spread = high - low
     gray = spread == 0
     divisor = spread.masked_fill(gray, 1.0)
-    # Distances of the two lesser channels decide the place within the sector of the greatest one.
+    # Distances of the two smaller channels decide the place within the sector of the largest one.
     r, g, b = ((high - channel) / divisor for channel in (red, green, blue))
     hue = torch.where(high == red, b - g, torch.where(high == green, 2.0 + r - b, 4.0 + g - r))
     hue = (hue / 6.0 + shift).remainder_(1.0).masked_fill_(gray, 0.0)
@@ -153,21 +151,21 @@ def _shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     return torch.stack(channels, dim=1).contiguous(memory_format=torch.channels_last)
 
 
-# ---- augment ----------------------------------------------------------------------------------------
+# ---- The augmenter ----
 
 Seeded = Callable[[int], AbstractContextManager[None]]
 
 
 @contextmanager
 def host_seeded(seed: int) -> Iterator[None]:
-    """torch's global random numbers of the host begin at ``seed`` inside, and go on as before afterwards."""
+    """Seed torch's global random numbers of the host in the block, and restore them afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def parts_of(transform: Any) -> tuple[Any, ...]:
-    """The parts of ``batch_transform=``: our specs, and callables of (images, labels) or of dicts."""
+    """Return the parts of ``batch_transform=``: our specs, and callables of (images, labels) or of dicts."""
     if transform is None:
         return ()
     if isinstance(transform, OfFields):
@@ -176,39 +174,39 @@ def parts_of(transform: Any) -> tuple[Any, ...]:
 
 
 def parameters_of(parts: tuple[Any, ...]) -> int:
-    """Numbers drawn for each sample."""
+    """Return the number of values drawn for each sample."""
     boxes = (part.count[1] for part in map(_planned, parts) if isinstance(part, Erasing))
     return 4 * (sum(isinstance(part, ColorJitter) for part in parts) + sum(boxes))
 
 
 def needs(parts: tuple[Any, ...]) -> tuple[bool, bool]:
-    """Whether some of our specs are among the parts that take images, and labels."""
+    """Return whether any of our specs among the parts takes images, and labels."""
     own = [part for part in map(known, parts) if isinstance(part, (*BATCH_SPECS, Erasing))]
     images = any(not isinstance(part, LabelSmoothing) for part in own)
     return images, any(isinstance(part, MIXES) for part in own)
 
 
 def _planned(part: Any) -> Any:
-    """Erasing in one form: what a transform's became stands beside that of ``batch_transform``."""
+    """Return erasing in one form, so that the transform's is comparable with that of ``batch_transform``."""
     return part.planned if isinstance(part, RandomErasing) else part
 
 
 def ends_with_own(parts: tuple[Any, ...]) -> bool:
-    """Whether the batch comes from one of our specs, not from a callable."""
+    """Return whether the batch comes from one of our specs, not from a callable."""
     return not parts or isinstance(known(parts[-1]), (*BATCH_SPECS, Erasing))
 
 
 def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
-    """Check what ``batch_transform=`` consists of.
+    """Check the parts of ``batch_transform=``.
 
     Args:
         parts: from :func:`parts_of`.
-        dtype: the images' by the loader's transform; None: not known.
+        dtype: the images', by the loader's transform; None: not known.
 
     Raises:
         TypeError: neither a spec nor callable.
         ValueError: a ColorJitter that is not the first, two RandomErasing, or a transform that needs float
-            images where they are uint8.
+            images although they are uint8.
     """
     for position, part in enumerate(map(known, parts)):
         if isinstance(part, OfFields):
@@ -228,16 +226,16 @@ def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
         if isinstance(part, RandomErasing) and isinstance(part.value, str) and dtype == "uint8":
             raise ValueError("RandomErasing with noise needs float images: add Normalize to the transform.")
     if sum(isinstance(part, RandomErasing) for part in parts) > 1:
-        raise ValueError("RandomErasing can be there once: two would draw the same rectangles.")
+        raise ValueError("RandomErasing can occur only once: two would draw the same rectangles.")
 
 
 class Augmenter:
-    """Applies ``batch_transform=`` to batches.
+    """``batch_transform=``, applied to batches.
 
     Args:
         parts: from :func:`parts_of`, checked.
         seed: the loader's.
-        sampler: which samples a batch has.
+        sampler: yields the samples of a batch.
         seeded: seeds torch's global random numbers for a callable.
         named: the image and the label of batches that are dicts.
     """
@@ -267,11 +265,11 @@ class Augmenter:
 
     @property
     def parameters(self) -> int:
-        """Numbers drawn for each sample."""
+        """The number of values drawn for each sample."""
         return parameters_of(self._parts)
 
     def draw(self, epoch: int, batch: BatchIds, height: int, width: int) -> npt.NDArray[np.float32]:
-        """(n, parameters) for the samples of a batch of pictures of this size."""
+        """Draw (n, parameters) for the samples of a batch of pictures of this size."""
         columns = []
         if self._jitter is not None:
             columns.append(jitter_factors(self._jitter, self._seed, epoch, batch))
@@ -280,14 +278,14 @@ class Augmenter:
         return np.concatenate(columns, axis=1).astype(np.float32)
 
     def drawn(self, key: BatchKey, batch: Any) -> torch.Tensor | None:
-        """(n, parameters) float32 for the batch ``key``, as :meth:`taken` gave it; None: none are drawn."""
+        """Draw (n, parameters) float32 for the batch ``key`` from :meth:`taken`; None: none are drawn."""
         if not self.parameters:
             return None
         images, _ = self.named.pair(batch)
         return torch.from_numpy(self.draw(key.epoch, self._sampler.batch(*key), *images.shape[-2:]))
 
     def jitter(self, pixels: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
-        """Colour jitter of (n, 3, h, w) uint8; float32 in [0, 1]."""
+        """Jitter the colours of (n, 3, h, w) uint8; return float32 in [0, 1]."""
         assert self._jitter is not None
         spec = self._jitter
         unit = torch.mul(pixels, 1.0 / 255.0)
@@ -297,7 +295,7 @@ class Augmenter:
         return color_jitter(unit, parameters[:, :4], (brightness, contrast, saturation, hue))
 
     def taken(self, batch: Any) -> Any:
-        """``batch`` as :meth:`__call__` takes it: (images, labels), or a mapping that has what is needed.
+        """Return ``batch`` in a form for :meth:`__call__`: (images, labels), or a mapping that has them.
 
         Raises:
             TypeError: it is something else.
@@ -312,22 +310,22 @@ class Augmenter:
         )
 
     def converted(self, batch: Any, parameters: torch.Tensor | None, converter: Converter) -> Any:
-        """``batch`` with the colours of its uint8 images changed, then converted."""
+        """Return ``batch`` with the colours of its uint8 images changed, then converted."""
         assert parameters is not None
         images, labels = self.named.pair(batch)
         pixels = self.jitter(images, parameters)
         images = torch.empty_like(pixels, dtype=converter.dtype)
         converter(pixels, images)
         if isinstance(batch, Mapping) and not converter.keeps_zero:
-            images[~batch[VALID]] = 0  # where there is no sample, as without the jitter
+            images[~batch[VALID]] = 0  # padding, as without the jitter
         return self.named.put(batch, images, labels)
 
     def __call__(self, batch: Any, parameters: torch.Tensor | None, key: BatchKey) -> Any:
-        """All but the colour jitter, in order.
+        """Apply everything but the colour jitter, in order.
 
         Args:
             batch: images (n, 3, h, w) and labels (n,) int64, or a mapping that has them; see :meth:`taken`.
-            parameters: (n, parameters) float32 on the images' device, from :meth:`draw`; None: without any.
+            parameters: (n, parameters) float32 on the images' device, from :meth:`draw`; None: none.
             key: which batch.
 
         Returns:
@@ -353,8 +351,8 @@ class Augmenter:
     def _erase(
         self, images: torch.Tensor, boxes: torch.Tensor, spec: Erasing, keyed: BatchKeyed
     ) -> torch.Tensor:
-        """The pictures with rows boxes[:, k, 0] to boxes[:, k, 1] and columns boxes[:, k, 2] to
-        boxes[:, k, 3] filled, rectangle after rectangle."""
+        """Fill rows boxes[:, k, 0] to boxes[:, k, 1] and columns boxes[:, k, 2] to boxes[:, k, 3] of the
+        pictures, rectangle after rectangle."""
         if spec.fill != "value":
             with self._seeded(keyed.seed()):
                 return _filled_with_noise(images, boxes, spec.fill)
@@ -368,7 +366,7 @@ class Augmenter:
 
 
 def _inside(images: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
-    """(n, 1, h, w): whether a pixel is in the picture's rectangle."""
+    """Return whether each pixel is in the picture's rectangle, (n, 1, h, w)."""
     top, bottom, left, right = boxes.view(-1, 4, 1, 1).unbind(1)
     rows = torch.arange(images.shape[2], device=images.device).view(1, -1, 1)
     columns = torch.arange(images.shape[3], device=images.device).view(1, 1, -1)
@@ -377,8 +375,8 @@ def _inside(images: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _filled_with_noise(images: torch.Tensor, boxes: torch.Tensor, fill: str) -> torch.Tensor:
-    """Rectangles of standard normal numbers, by torch's generator. On the host only what is filled is drawn;
-    on a device whole batches, which is one kernel instead of a wait for where the rectangles are."""
+    """Fill rectangles with standard normal numbers, by torch's generator. The host draws only what is filled;
+    a device draws whole batches, in one kernel, without waiting for the rectangles' positions."""
     if images.device.type != "cpu":
         for number in range(boxes.shape[1]):
             wide = images.shape if fill == "noise" else (*images.shape[:2], 1, 1)

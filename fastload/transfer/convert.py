@@ -1,4 +1,4 @@
-"""Pixels to the batch's dtype and layout on the device, and the device memory that ``next()`` hands out."""
+"""Pixels to the batch's dtype and layout on the device, and the device memory that ``next()`` returns."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from fastload.transfer.kernels import pixel_kernel
 from fastload.transfer.streams import Gpu
 from fastload.transforms.plan import Plan
 
-# ---- Pixels to the batch's dtype and layout on the device -------------------------------------------
-# One pass over memory, the same line as the core's.
+# ---- Pixels to the batch's dtype and layout, in one pass over memory, as in the core ----
 
 
 def crosses_as(plan: Plan) -> Plan:
-    """The plan for the host: the same pixels, left in uint8.
+    """Return the plan for the host: the same pixels, left in uint8.
 
     A plan with a tail of Python callables stays as it is: they were promised the plan's dtype. So does one
-    that erases: what it fills in is in the plan's units.
+    that erases: its fill is in the plan's units.
     """
     if plan.tail or plan.erase is not None:
         return plan
@@ -32,15 +31,15 @@ def crosses_as(plan: Plan) -> Plan:
 class Converter:
     """``x * scale + bias`` for each channel in float32, rounded to the plan's dtype; see StoreSpec.
 
-    On CUDA a kernel of our own does it (``kernels.py``), with the core's numbers bit for bit. What that does
-    not take, ``torch.addcmul`` does, which with operands of several dtypes is one kernel, too: TensorIterator
-    casts each element in registers as it is loaded and stored, and broadcasts the six constants. Its sum may
-    be fused with the product (torch 2.11's is: one rounding instead of the core's two), so float32 results
-    differ by at most the bound that csrc/core/transform/store.h states, and 16-bit ones by at most one unit.
+    On CUDA our own kernel does it (``kernels.py``), with the core's numbers bit for bit. The rest is done by
+    ``torch.addcmul``, which is one kernel too, even with operands of several dtypes: TensorIterator casts
+    each element in registers as it is loaded and stored, and broadcasts the six constants. Its sum may be
+    fused with the product (as in torch 2.11: one rounding instead of the core's two), so float32 results
+    differ by at most the bound in csrc/core/transform/store.h, and 16-bit ones by at most one unit.
 
     Args:
-        plan: what the images become.
-        device: where.
+        plan: the images' plan.
+        device: the device.
         from_unit: the input is float32 in [0, 1], not uint8.
     """
 
@@ -49,11 +48,11 @@ class Converter:
         finished = crosses_as(plan) is plan
         self.copies = finished or not (plan.scale or plan.normalize or from_unit)
         scale, bias = _constants(plan, from_unit)
-        #: Whether what was 0 is 0 afterwards.
+        #: Whether 0 stays 0.
         self.keeps_zero = self.copies or not bias.any()
         self._device = device
         self._constants = [*scale.ravel().tolist(), *bias.ravel().tolist()]
-        # Normal tensors also when the first batch is asked for in inference mode.
+        # Normal tensors even if the first batch is requested in inference mode.
         with torch.inference_mode(False):
             self._scale = torch.from_numpy(scale).to(device)
             self._bias = torch.from_numpy(bias).to(device)
@@ -61,12 +60,12 @@ class Converter:
     def __call__(self, pixels: torch.Tensor, out: torch.Tensor) -> None:
         """Write ``pixels`` (n, channels, h, w) into ``out`` of that shape and of ``dtype``, in any layout."""
         if self.copies:
-            out.copy_(pixels)  # the same numbers, cast if asked for
+            out.copy_(pixels)  # the same numbers, cast if requested
         elif not self._by_kernel(pixels, out):
             torch.addcmul(self._bias, pixels, self._scale, out=out)
 
     def _by_kernel(self, pixels: torch.Tensor, out: torch.Tensor) -> bool:
-        """Whether our own kernel has done it."""
+        """Run our own kernel; return whether it did."""
         if self._device.type != "cuda" or self._device.index is None:
             return False
         kernel = pixel_kernel(self._device.index, self.dtype)
@@ -74,7 +73,7 @@ class Converter:
 
 
 def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
-    """scale and bias, (1, channels, 1, 1) float32, each rounded once from double, as Store does."""
+    """Return scale and bias, (1, channels, 1, 1) float32, each rounded once from double, as in Store."""
     mean = np.array(plan.mean if plan.normalize else (0.0, 0.0, 0.0))
     std = np.array(plan.std if plan.normalize else (1.0, 1.0, 1.0))
     span = 255.0 if plan.scale or plan.normalize else 1.0
@@ -83,13 +82,11 @@ def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  #
     return scale.astype(np.float32).reshape(1, -1, 1, 1), bias.astype(np.float32).reshape(1, -1, 1, 1)
 
 
-# ---- The device memory that ``next()`` hands out ----------------------------------------------------
-# Fresh every time, or reused by request.
-#
+# ---- The device memory that ``next()`` returns: fresh every time, or reused on request ----
 # Fresh memory comes from torch's caching allocator on the consumer's own stream, and is written there. So
 # it is an ordinary tensor: freed, its block goes to later work of that stream, in order; no
 # ``record_stream`` is needed, and no block waits for an event of another stream before it can be used
-# again. It costs no pass over memory, because the conversion from the device slot has to write its result
+# again. It costs no pass over memory, because the conversion from the device slot must write its result
 # somewhere.
 
 _BUFFERS = {"fresh": 0, "reuse": 1, "poison": 2}
@@ -102,7 +99,7 @@ class Outputs:
     * ``fresh``: safe for as long as the user keeps them.
     * ``reuse``: always the same memory, valid until the next ``next()``: its addresses can be a CUDA graph's
       inputs.
-    * ``poison``: as ``reuse``, with two buffers in turn; the one that is no longer valid is filled with NaN
+    * ``poison``: like ``reuse``, with two buffers in turn; the one that is no longer valid is filled with NaN
       (255 for uint8) and impossible labels, so that a program that keeps tensors fails in its tests.
 
     Args:
@@ -116,13 +113,13 @@ class Outputs:
         self._shape = shape
         self._mode = mode
         self._turn = 0
-        self._stream: Any = None  # which the consumer's work on the last batch went to
-        with torch.inference_mode(False):  # or they could not be written outside of it
+        self._stream: Any = None  # that of the consumer's work on the last batch
+        with torch.inference_mode(False):  # else they could not be written outside it
             self._buffers = [self._allocate(shape.batch_size) for _ in range(_BUFFERS[mode])]
 
     @staticmethod
     def planned_bytes(shape: SlotShape, mode: str) -> int:
-        """Bytes that are held for the loader's whole life."""
+        """Return the bytes that are held for the loader's whole life."""
         return _BUFFERS[mode] * (shape.nbytes + 8 * shape.batch_size)
 
     def _allocate(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,7 +128,7 @@ class Outputs:
         return images, self._gpu.empty((size,), torch.int64)
 
     def take(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(size, 3, h, w) images and (size,) int64 labels to write on the current stream."""
+        """Return (size, 3, h, w) images and (size,) int64 labels to write on the current stream."""
         if self._mode == "fresh":
             return self._allocate(size)
         self._follow(self._gpu.current_stream())
@@ -142,7 +139,7 @@ class Outputs:
         return images[:size], labels[:size]
 
     def _follow(self, stream: Any) -> None:
-        """The consumer changed streams: its work on the last batch comes before our writing on this one."""
+        """Follow the consumer to another stream: its work on the last batch precedes our writing here."""
         if self._stream is not None and self._stream != stream:
             event = self._gpu.new_event()
             self._gpu.record(event, self._stream)

@@ -1,4 +1,4 @@
-"""CUDA behind the interface of ``streams.py``: with ``kernels.py`` all that uses torch.cuda."""
+"""CUDA behind the interface of ``streams.py``; only this module and ``kernels.py`` use torch.cuda."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORTABLE = 1  # cudaHostRegisterPortable: pinned for every context of the process
-# Nsight and other NVTX tools announce themselves by these; FASTLOAD_NVTX=1 asks for ranges without one.
+# Nsight and other NVTX tools set these variables; FASTLOAD_NVTX=1 requests ranges without a tool.
 _NVTX = any(
     os.environ.get(name) for name in ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "FASTLOAD_NVTX")
 )
@@ -26,23 +26,23 @@ _warned: set[str] = set()
 
 
 def check_device(device: str | torch.device | None) -> torch.device:
-    """``device`` as torch's; None means the CPU.
+    """Return ``device`` as torch's; None means the CPU.
 
     Raises:
         ValueError: another kind of device.
     """
     wanted = "cpu" if device is None else device
     try:
-        found = torch.device(wanted)
+        result = torch.device(wanted)
     except (RuntimeError, TypeError):
-        found = None
-    if found is None or found.type not in ("cpu", "cuda"):
+        result = None
+    if result is None or result.type not in ("cpu", "cuda"):
         raise ValueError(f'device must be None, "cpu" or "cuda[:index]". Found: {str(wanted)!r}.')
-    return found
+    return result
 
 
 def goes_to_gpu(device: str | torch.device | None) -> bool:
-    """Whether batches for ``device`` leave the CPU: False, with a warning, where there is no CUDA.
+    """Return whether batches for ``device`` leave the CPU: False, with a warning, if there is no CUDA.
 
     Makes no CUDA context.
     """
@@ -56,7 +56,7 @@ def goes_to_gpu(device: str | torch.device | None) -> bool:
 
 
 def find_gpu(device: str | torch.device | None) -> Gpu | None:
-    """The GPU that ``device`` names, by default the current one; None where batches stay on the CPU.
+    """Return the GPU that ``device`` names, by default the current one; None if batches stay on the CPU.
 
     Raises:
         ValueError: another kind of device, or an index that this machine lacks.
@@ -80,7 +80,7 @@ def _warn_once(topic: str, text: str) -> None:
 
 
 class CudaGpu:
-    """A CUDA device through torch; see :class:`fastload.transfer.streams.Gpu` for the meanings."""
+    """A CUDA device through torch; :class:`fastload.transfer.streams.Gpu` documents the methods."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -154,9 +154,9 @@ class CudaGpu:
                 self._forget_error()
 
     def _forget_error(self) -> None:
-        """A refused call leaves its error behind for the next launch, which would report it as its own."""
+        """Clear the error of a refused call, which the next launch would report as its own."""
         with suppress(RuntimeError):
-            torch.ones(1, device=self.device)  # a kernel: its launch takes the error away
+            torch.ones(1, device=self.device)  # launching a kernel clears the error
 
     def capturing(self) -> bool:
         return torch.cuda.is_current_stream_capturing()

@@ -22,20 +22,20 @@ Floats = npt.NDArray[np.float64]
 
 
 def _uniform(words: Words, low: float = 0.0, high: float = 1.0) -> Floats:
-    """Uniform in [low, high) with 32 bits."""
+    """Return uniform numbers in [low, high) with 32 bits."""
     result: Floats = low + (high - low) * (words.astype(np.float64) * 2.0**-32)
     return result
 
 
 def jitter_factors(spec: ColorJitter, seed: int, epoch: int, batch: BatchIds) -> Floats:
-    """(n, 4): brightness, contrast, saturation and hue."""
+    """Draw brightness, contrast, saturation and hue, (n, 4)."""
     words = _C.batch_words(seed, epoch, batch.ids, batch.draws, _JITTER_OP, 1)[:, 0]
     ranges: list[Any] = [spec.brightness, spec.contrast, spec.saturation, spec.hue]
     return np.stack([_uniform(words[:, i], *ranges[i]) for i in range(4)], axis=1)
 
 
 def erasing_boxes(spec: Erasing, seed: int, epoch: int, batch: BatchIds, height: int, width: int) -> Floats:
-    """(n, 4 * most rectangles): of each first and last (exclusive) row, first and last column; zeros: none.
+    """Draw (n, 4 * most rectangles): each one's first and end row, first and end column; zeros: none.
 
     torchvision's ``RandomErasing.get_params``, with timm's several rectangles: a try fits if both its sides
     are below the picture's. The core's erase() draws the same.
@@ -53,7 +53,7 @@ def erasing_boxes(spec: Erasing, seed: int, epoch: int, batch: BatchIds, height:
 
 
 def _erasing_box(spec: Erasing, tries: Words, height: int, width: int, counts: Floats) -> Floats:
-    """(n, 4): the first of (n, tries, 4) words that fits."""
+    """Return the first of (n, tries, 4) words that fits, as (n, 4)."""
     area = (height * width / counts)[:, None] * _uniform(tries[..., 0], *spec.area)
     aspect = np.exp(_uniform(tries[..., 1], *spec.log_ratio))
     h, w = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
@@ -76,24 +76,24 @@ class BatchKeyed:
         self._words = chain.from_iterable(blocks)
 
     def seed(self) -> int:
-        """63 bits for a generator."""
+        """Return 63 bits for a generator."""
         return next(self._words) << 31 | next(self._words) >> 1
 
     def uniform(self) -> float:
-        """Uniform in [0, 1)."""
+        """Draw from [0, 1) uniformly."""
         return ((next(self._words) << 32 | next(self._words)) >> 11) * 2.0**-53
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n)."""
+        """Draw an integer from [0, n) uniformly."""
         return (next(self._words) << 32 | next(self._words)) * n >> 64
 
     def beta(self, alpha: float) -> float:
-        """Beta(alpha, alpha), as a ratio of gammas in logarithms: small ones would underflow."""
+        """Draw from Beta(alpha, alpha), as a ratio of gammas in logarithms: small ones would underflow."""
         difference = self._log_gamma(alpha) - self._log_gamma(alpha)
         return 1.0 / (1.0 + math.exp(-difference)) if difference > -700 else 0.0
 
     def _log_gamma(self, alpha: float) -> float:
-        """The logarithm of a Gamma(alpha) number: Marsaglia and Tsang (2000), for alpha < 1 boosted."""
+        """Draw the logarithm of a Gamma(alpha) number: Marsaglia and Tsang (2000), for alpha < 1 boosted."""
         boost = 0.0
         if alpha < 1.0:
             boost, alpha = math.log(1.0 - self.uniform()) / alpha, alpha + 1.0
@@ -106,6 +106,6 @@ class BatchKeyed:
                 return math.log(d * v) + boost
 
     def _normal(self) -> float:
-        """Box and Muller (1958), one of the pair."""
+        """Draw a normal number: Box and Muller (1958), one of the pair."""
         radius = math.sqrt(-2.0 * math.log(1.0 - self.uniform()))
         return radius * math.cos(2.0 * math.pi * self.uniform())

@@ -1,9 +1,9 @@
-"""A CUDA kernel that torch lacks: interleaved uint8 pixels to normalised floats, as fast as memory is.
+"""A CUDA kernel that torch lacks: interleaved uint8 pixels to normalised floats, at memory speed.
 
 ``torch.addcmul`` broadcasts the six constants, so each of its threads reads a byte and stores a number. Here
 a thread reads 4 bytes at once and stores 4 numbers at once. NVRTC, which comes with torch, compiles the
-source when the first batch is converted; no compiler has to be installed. torch.cuda has nothing for this, so
-the driver is called itself, by the library that torch itself calls it by.
+source when the first batch is converted; no compiler need be installed. torch.cuda has no interface for this,
+so the driver is called directly, through the library that torch itself uses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-THREADS = 384  # of a block: a multiple of 3, so that a thread always begins at the same channel
-LOADS = 4  # of a thread, all under way before the first result is stored
+THREADS = 384  # per block: a multiple of 3, so that a thread always begins at the same channel
+LOADS = 4  # per thread, all in flight before the first result is stored
 _KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 
-# Product and sum are each rounded, as in the core's Store: the numbers are the same, bit for bit.
+# Product and sum are each rounded, as in the core's Store: the numbers are equal, bit for bit.
 SOURCE = r"""
 typedef unsigned long long Count;
 
@@ -126,7 +126,7 @@ class PixelKernel:
         self._library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
     def takes(self, pixels: torch.Tensor, out: torch.Tensor) -> bool:
-        """Whether both lie as the kernel needs them: RGB interleaved, without gaps, at even addresses."""
+        """Return whether both have the kernel's layout: RGB interleaved, without gaps, at even addresses."""
         return (
             pixels.dtype == torch.uint8
             and pixels.shape == out.shape
@@ -140,10 +140,10 @@ class PixelKernel:
         )
 
     def __call__(self, pixels: torch.Tensor, out: torch.Tensor, constants: Sequence[float]) -> bool:
-        """Write ``pixels`` into ``out`` on the current stream; False where the driver refuses.
+        """Write ``pixels`` into ``out`` on the current stream; return False if the driver refuses.
 
         Args:
-            pixels: what :meth:`takes` accepts.
+            pixels: tensors that :meth:`takes` accepts.
             out: likewise.
             constants: three factors and three summands.
         """
@@ -171,7 +171,7 @@ class PixelKernel:
 
 
 def _compiled(library: Any, capability: tuple[int, int], kind: int) -> Any:
-    """The source as machine code."""
+    """Compile the source to machine code."""
     major, minor = capability
     options = [f"--gpu-architecture=sm_{major}{minor}", f"-DKIND={kind}"]
     options += [f"-DTHREADS={THREADS}", f"-DLOADS={LOADS}"]
@@ -193,11 +193,11 @@ def _compiled(library: Any, capability: tuple[int, int], kind: int) -> Any:
 
 @cache
 def pixel_kernel(device: int, dtype: torch.dtype) -> PixelKernel | None:
-    """The kernel for a device and a dtype; None where it is not to be had, which is no error."""
+    """Return the kernel for a device and a dtype; None if it is unavailable, which is no error."""
     if dtype not in _KINDS or not torch.version.cuda:
         return None
     try:
-        # This library of torch's is linked to both, by whatever names and places they have.
+        # This library of torch's is linked to both, whatever their names and places.
         library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libcaffe2_nvrtc.so"))
         return PixelKernel(library, device, dtype)
     except (OSError, AttributeError, RuntimeError):

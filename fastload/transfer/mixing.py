@@ -1,5 +1,4 @@
-"""Batches whose pictures and labels are mixed with each other, by torch operations: MixUp, CutMix and
-timm's ``Mixup``."""
+"""Mixing of a batch's pictures and labels by torch operations: MixUp, CutMix and timm's ``Mixup``."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ import torch
 from fastload.transfer.draws import BatchKeyed
 from fastload.transforms.batch import CutMix, LabelSmoothing, MixUp, RandomChoice, TimmMixup
 
-# ---- timm's ``Mixup`` -------------------------------------------------------------------------------
-# Drawn for the batch, each pair or each sample; partners are at its other end.
+# ---- timm's ``Mixup``, drawn per batch, pair or sample; the partner is at the batch's other end ----
 
 Integer = Callable[[int, int], int]  # uniform in [low, high)
 Box = tuple[Any, slice, slice]  # an index of a picture or a batch: ..., rows, columns
@@ -24,19 +22,19 @@ Box = tuple[Any, slice, slice]  # an index of a picture or a batch: ..., rows, c
 def mixed_as_timm(
     spec: TimmMixup, images: torch.Tensor, soft: torch.Tensor, keyed: BatchKeyed
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The batch as timm mixes it, before its labels are smoothed.
+    """Mix the batch as timm does, before its labels are smoothed.
 
     The modes ``pair`` and ``elem`` draw what timm draws, in its order, from NumPy's legacy generator, whose
     numbers are the same in every version; its seed is the batch's.
 
     Args:
-        spec: of which mode.
+        spec: determines the mode.
         images: (n, channels, h, w).
         soft: (n, classes) float32.
         keyed: the batch's random numbers.
 
     Raises:
-        ValueError: pictures of integers are to be blended, or are too small for ``cutmix_minmax``.
+        ValueError: integer pictures cannot be blended, or pictures are too small for ``cutmix_minmax``.
     """
     if spec.mode == "batch":
         return _whole(spec, images, soft, keyed)
@@ -64,7 +62,7 @@ def mixed_as_timm(
 def _whole(
     spec: TimmMixup, images: torch.Tensor, soft: torch.Tensor, keyed: BatchKeyed
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """timm's ``_mix_batch``."""
+    """Mix in one go, as timm's ``_mix_batch``."""
     if keyed.uniform() >= spec.prob:
         return images, soft
     cuts = spec.cutmix_alpha > 0.0
@@ -82,7 +80,7 @@ def _whole(
 def _drawn(
     spec: TimmMixup, count: int, random: np.random.RandomState
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """timm's ``_params_per_elem``: each one's share, and whether it is cut."""
+    """Draw each sample's share, and whether it is cut, as timm's ``_params_per_elem``."""
     cuts, alphas = np.zeros(count, bool), (spec.cutmix_alpha, spec.mixup_alpha)
     if min(alphas) > 0.0:
         cuts = random.rand(count) < spec.switch_prob
@@ -94,7 +92,7 @@ def _drawn(
 
 
 def _box(spec: TimmMixup, size: Any, lam: float, integer: Integer) -> tuple[Box, float]:
-    """Rows and columns of the rectangle, and the share that is left; timm's ``cutmix_bbox_and_lam``."""
+    """Draw the rectangle's rows and columns, and the remaining share, as timm's ``cutmix_bbox_and_lam``."""
     height, width = size
     if spec.cutmix_minmax is not None:
         rows, columns = (_sides(spec.cutmix_minmax, int(side)) for side in size)
@@ -113,7 +111,7 @@ def _box(spec: TimmMixup, size: Any, lam: float, integer: Integer) -> tuple[Box,
 
 
 def _sides(minmax: Sequence[float], side: int) -> tuple[int, int]:
-    """From which length to below which one a rectangle's side may be drawn."""
+    """Return the range, inclusive and exclusive, of a rectangle's side."""
     low, high = (int(side * part) for part in minmax)
     if low >= high:
         raise ValueError(
@@ -124,7 +122,7 @@ def _sides(minmax: Sequence[float], side: int) -> tuple[int, int]:
 
 
 def pasted(images: torch.Tensor, others: torch.Tensor, box: Box) -> torch.Tensor:
-    """The batch with a rectangle of others."""
+    """Return the batch with a rectangle of others."""
     found = images.clone()
     found[box] = others[box]
     return found
@@ -136,7 +134,7 @@ def _timm_blended(images: torch.Tensor, others: torch.Tensor, lam: float) -> tor
     return torch.lerp(others, images, lam)
 
 
-# ---- mixing -----------------------------------------------------------------------------------------
+# ---- The mixing transforms ----
 
 MIXES = (MixUp, CutMix, LabelSmoothing, RandomChoice, TimmMixup)
 
@@ -145,8 +143,8 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def known(part: Any) -> Any:
-    """What a part of ``batch_transform=`` means, now: timm's ``Mixup`` object as :class:`TimmMixup` (training
-    scripts switch it off by an attribute), anything else as it is."""
+    """Return the current meaning of a part of ``batch_transform=``: timm's ``Mixup`` object as
+    :class:`TimmMixup` (training scripts switch it off by an attribute), anything else unchanged."""
     kind = type(part)
     if (kind.__module__, kind.__qualname__) != ("timm.data.mixup", "Mixup"):
         return part
@@ -165,7 +163,7 @@ def known(part: Any) -> Any:
 
 
 def mixed(spec: Mix, images: torch.Tensor, labels: torch.Tensor, keyed: BatchKeyed) -> Pair:
-    """The batch as ``spec`` says; ``keyed``: its random numbers."""
+    """Mix the batch according to ``spec``; ``keyed``: its random numbers."""
     if isinstance(spec, RandomChoice):
         return mixed(spec.transforms[keyed.below(len(spec.transforms))], images, labels, keyed)
     if isinstance(spec, LabelSmoothing):
@@ -200,7 +198,7 @@ def _blended(images: torch.Tensor, others: torch.Tensor, lam: float) -> torch.Te
 
 
 def _cut(images: torch.Tensor, lam: float, keyed: BatchKeyed) -> tuple[torch.Tensor, float]:
-    """The batch with a rectangle of its neighbours, and the share of a picture that is its own."""
+    """Return the batch with a rectangle of its neighbours, and the share of a picture that is its own."""
     height, width = images.shape[2:]
     x, y = keyed.below(width), keyed.below(height)
     half = 0.5 * math.sqrt(1.0 - lam)
@@ -212,7 +210,7 @@ def _cut(images: torch.Tensor, lam: float, keyed: BatchKeyed) -> tuple[torch.Ten
 
 
 def _soft(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
-    """(n, num_classes) float32. Labels out of range give zeros."""
+    """Return one-hot labels, (n, num_classes) float32; zeros for labels out of range."""
     if labels.dim() != 1:
         return labels
     classes = torch.arange(num_classes, device=labels.device)
@@ -220,7 +218,7 @@ def _soft(labels: torch.Tensor, num_classes: int) -> torch.Tensor:
 
 
 def _smoothed(soft: torch.Tensor, smoothing: float) -> torch.Tensor:
-    """A part of each row's weight spread over all classes; rows of zeros stay."""
+    """Spread a part of each row's weight over all classes; rows of zeros stay."""
     if smoothing == 0.0:
         return soft
     return soft * (1.0 - smoothing) + soft.sum(1, keepdim=True) * (smoothing / soft.shape[1])

@@ -1,4 +1,4 @@
-"""Moves batches of any nesting to the device: what torch Datasets and users' collate functions return."""
+"""Moving batches of any nesting to the device, as torch Datasets and users' collate functions return them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fastload.transfer.streams import CAPTURING, Gpu
 
 
 class Mover:
-    """Copies on a stream of its own, so that they overlap the steps that are still under way.
+    """A mover that copies on its own stream, so that copies overlap the steps in progress.
 
-    The tensors are memory of the copy stream that the consumer's stream uses; torch's allocator is told of it
-    (``record_stream``), so they are safe for as long as the user keeps them. torch's pinned allocator, which
-    the sources come from, holds them until the copy is done.
+    The tensors are memory of the copy stream that the consumer's stream uses; torch's allocator is told so
+    (``record_stream``), which makes them safe for as long as the user keeps them. torch's pinned allocator,
+    which the sources come from, holds them until the copy is done.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -27,7 +27,7 @@ class Mover:
         self._tensors = 0
 
     def __call__(self, batch: Any) -> Any:
-        """The same nesting with every tensor on the device, for use on the current stream."""
+        """Return the same nesting with every tensor on the device, for use on the current stream."""
         if self._gpu.capturing():
             raise StateError(CAPTURING)
         self._count += 1
@@ -72,5 +72,5 @@ class Mover:
         return moved
 
     def stats(self) -> dict[str, Any]:
-        """What was moved. torch pins a tensor by copying it; from pageable memory the driver copies."""
+        """Return what was moved. torch pins a tensor by a copy; from pageable memory the driver copies."""
         return {"count": self._count, "bytes": self._bytes, "host_copies": self._tensors}

@@ -1,5 +1,4 @@
-"""From a host slot over the copy stream to the consumer: pinned rings, pooled slots, and the order of
-events."""
+"""From a host slot over the copy stream to the consumer: pinned rings, pooled slots, order of events."""
 
 from __future__ import annotations
 
@@ -25,22 +24,20 @@ from fastload.prefetch.slots import Slot, SlotPool, fields_in, in_steps
 from fastload.sample.layout import BatchLayout
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu
 
-# ---- The ring ---------------------------------------------------------------------------------------
-# Pinned memory of exactly the planned size, cut into slots with one state each.
-#
+# ---- The ring of slots in pinned memory ----
 # torch's pinned allocator is not used here: it rounds every block up to a power of two, which for 256
 # pictures of 224x224 is 64 MiB instead of 36.75. The ring is one anonymous mapping, registered with the
 # driver (cudaHostRegister) and known to nobody else, so the only copies from it are the ones that the
 # pipeline issues.
 
 _ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
-_POLL_SECONDS = 1e-4  # between looks at an event
+_POLL_SECONDS = 1e-4  # between checks of an event
 _DRAIN_SECONDS = 10.0  # how long close() waits for the device
 _ABANDONED: list[mmap.mmap] = []  # mappings of rings whose device never came back
 
 
 class SlotState(enum.Enum):
-    """What a slot is doing."""
+    """The states of a slot."""
 
     FREE = "free"
     FILLING = "filling"  # the core writes it
@@ -59,7 +56,7 @@ _LEGAL = {
 
 
 def round_up(n: int, unit: int) -> int:
-    """The least multiple of ``unit`` that is not below ``n``."""
+    """Round ``n`` up to a multiple of ``unit``."""
     return -(-n // unit) * unit
 
 
@@ -72,25 +69,25 @@ class RingSlot(Slot):
 
 
 def slot_bytes(layout: BatchLayout) -> int:
-    """Bytes of a slot for such batches."""
+    """Return the size in bytes of a slot for such batches."""
     return round_up(layout.nbytes, _ALIGN)
 
 
 def ring_bytes(layout: BatchLayout, slots: int) -> int:
-    """Bytes of a ring: whole pages, which is what pinning counts."""
+    """Return the size in bytes of a ring, in whole pages, as pinning counts them."""
     return round_up(slots * slot_bytes(layout), mmap.PAGESIZE)
 
 
 def _mapping(size: int) -> mmap.mmap:
-    """Anonymous memory of exactly ``size`` bytes, not given to forked children."""
+    """Map anonymous memory of exactly ``size`` bytes, not inherited by forked children."""
     try:
         mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise StateError(
             f"No memory for slots of {size} bytes: {error.strerror}. Lower batch_size or prefetch_factor."
         ) from error
-    with suppress(OSError):  # kernels may lack either
-        # After fork() the first write of either process would move the page away from what the device reads.
+    with suppress(OSError):  # a kernel may lack either
+        # After fork() the first write by either process would move the page away from what the device reads.
         mapping.madvise(mmap.MADV_DONTFORK)
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return mapping
@@ -99,31 +96,31 @@ def _mapping(size: int) -> mmap.mmap:
 class HostSlots(Protocol):
     """Host memory that a device reads: the ring, or memory for batches that differ in size."""
 
-    slot_bytes: int  # of every batch, at most; 0: they differ
+    slot_bytes: int  # maximum over all batches; 0: they differ
     nbytes: int
     pinned: bool
     blocked_seconds: float
 
     def collected(self, slot: RingSlot) -> None:
-        """The core has filled it."""
+        """Mark the slot as filled by the core."""
 
     def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
-        """The device reads it until ``event`` passes; then ``done`` is called."""
+        """Mark the slot as read by the device until ``event`` passes; then call ``done``."""
 
     def give_back(self, slot: Slot) -> None:
-        """It was cancelled; nobody writes it any more."""
+        """Free a cancelled slot, which nobody writes any more."""
 
     def close(self) -> None:
-        """No more batches are wanted."""
+        """Close: no more batches are wanted."""
 
 
 class Ring:
-    """Slots for the engine to fill and the copy stream to read. All calls on the consumer's thread.
+    """Slots for the engine to fill and the copy stream to read. All calls are on the consumer's thread.
 
     Args:
-        gpu: whose driver pins the memory.
+        gpu: its driver pins the memory.
         layout: of a full batch; no other may need more memory.
-        slots: how many.
+        slots: their number.
     """
 
     def __init__(self, gpu: Gpu, layout: BatchLayout, slots: int) -> None:
@@ -131,9 +128,9 @@ class Ring:
         self._gpu = gpu
         self._states = [SlotState.FREE] * slots
         self._events: list[Any] = [None] * slots  # of the copy that reads the slot
-        self._done: list[Callable[[], None] | None] = [None] * slots  # told when the copy is done
-        self.blocked_seconds = 0.0  # spent waiting for the device to let go of a slot
-        self.timeout = 0.0  # seconds, 0: no bound
+        self._done: list[Callable[[], None] | None] = [None] * slots  # called when the copy is done
+        self.blocked_seconds = 0.0  # time waiting for the device to release a slot
+        self.timeout = 0.0  # seconds; 0: no limit
         size = ring_bytes(layout, slots)
         self._map = _mapping(size)
         memory = np.frombuffer(self._map, np.uint8)
@@ -167,11 +164,11 @@ class Ring:
         self._states[number] = to
 
     def lease(self, layout: BatchLayout, must: bool = False) -> RingSlot | None:
-        """A free slot for a batch, contents undefined.
+        """Return a free slot for a batch, contents undefined.
 
         Args:
             layout: of the batch.
-            must: wait for the device to let go of one, instead of returning None.
+            must: wait for the device to release one, instead of returning None.
 
         Raises:
             RuntimeError: that takes longer than ``timeout``.
@@ -198,7 +195,7 @@ class Ring:
     def _wait_for_a_slot(self) -> None:
         start = time.monotonic()
         while SlotState.COPYING in self._states and SlotState.FREE not in self._states:
-            time.sleep(_POLL_SECONDS)  # and not in the driver: signal handlers run here
+            time.sleep(_POLL_SECONDS)  # not in the driver: signal handlers run here
             self.reclaim()
             waited = time.monotonic() - start
             if self.timeout and waited > self.timeout:
@@ -210,22 +207,22 @@ class Ring:
             raise StateError("All slots were lost by interrupts. Create a new DataLoader.")
 
     def collected(self, slot: RingSlot) -> None:
-        """The core has filled it."""
+        """Mark the slot as filled by the core."""
         self._move(slot.number, SlotState.READY)
 
     def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
-        """The device reads it until ``event`` passes; then ``done`` is called."""
+        """Mark the slot as read by the device until ``event`` passes; then call ``done``."""
         self._move(slot.number, SlotState.COPYING)
         self._events[slot.number] = event
         self._done[slot.number] = done
 
     def give_back(self, slot: Slot) -> None:
-        """It was cancelled; nobody writes it any more."""
+        """Free a cancelled slot, which nobody writes any more."""
         assert isinstance(slot, RingSlot)
         self._move(slot.number, SlotState.FREE)
 
     def exchange(self, slot: Slot, layout: BatchLayout) -> RingSlot:
-        """The same slot for the batch as it is now."""
+        """Return the same slot for the batch as it is now."""
         assert isinstance(slot, RingSlot)
         return self._slot(slot.number, layout)
 
@@ -239,10 +236,10 @@ class Ring:
                     done()
 
     def close(self) -> None:
-        """Let the copies end, unpin and let go of the memory. The engine must be closed. Idempotent.
+        """Wait for the copies, unpin and release the memory. The engine must be closed. Idempotent.
 
         If the device does not end its copies within some seconds, the memory stays as it is until the process
-        ends: pages that a device may still read are not given away.
+        ends: pages that a device may still read are not released.
         """
         if self._memory is None:
             return
@@ -259,39 +256,37 @@ class Ring:
             try:
                 self.reclaim()
             except RuntimeError:
-                return True  # the device is lost: nobody reads any more
+                return True  # the device is lost: nothing reads any more
             if time.monotonic() > limit:
                 return False
             time.sleep(_POLL_SECONDS)
         return True
 
 
-# ---- Host slot, copy stream, device slot, consumer --------------------------------------------------
-# The order of things for one loader.
-#
+# ---- Host slot, copy stream, device slot, consumer ----
 # DESIGN. One copy stream; ``DEVICE_SLOTS`` preallocated buffers on the device. For each batch:
 #
-# copy stream wait(device slot released) -> copy host slot to device slot -> record(copied) consumer's
-# stream wait(copied) -> convert into the consumer's tensors -> record(released) host the host slot is free
-# once ``copied`` has passed
+#   copy stream        wait(device slot released), copy host slot to device slot, record(copied)
+#   consumer's stream  wait(copied), convert into the consumer's tensors, record(released)
+#   host               the host slot is free once ``copied`` has passed
 #
-# Only the device waits; the host looks at ``copied`` when it needs a slot. Everything happens inside
+# Only the device waits; the host checks ``copied`` when it needs a slot. Everything happens inside
 # ``next()``, on the consumer's thread: no other thread ever calls CUDA, so none can disturb a graph capture
-# (whose global mode forbids other threads much) or fight for the GIL. When ``next()`` returns batch i, the
-# copies of all batches up to i + DEVICE_SLOTS that have been decoded are under way; the copy engine works
-# on them while the step runs.
+# (whose global mode restricts other threads) or compete for the GIL. When ``next()`` returns batch i, the
+# copies of all decoded batches up to i + DEVICE_SLOTS are in progress; the copy engine works on them while
+# the step runs.
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
-#: Makes the consumer's batch, by work on the current stream, of the bytes that a batch has in a device slot.
+#: Makes the consumer's batch from a batch's bytes in a device slot, by work on the current stream.
 Deliver = Callable[[Pending, torch.Tensor], Any]
 
 
 class HostBatches(Protocol):
-    """Where host batches come from; see :class:`fastload.backends.native.NativeBackend`."""
+    """The source of host batches; see :class:`fastload.backends.native.NativeBackend`."""
 
     def wait(self, pending: Pending) -> list[Fault]:
-        """Block until it is complete."""
+        """Block until the batch is complete; return its faults."""
 
     def resolve(self, pending: Pending, faults: list[Fault]) -> None:
         """Apply the error policy to a complete batch."""
@@ -299,9 +294,9 @@ class HostBatches(Protocol):
 
 @dataclass
 class TransferClock:
-    """What was moved."""
+    """Counts and times of the transfers."""
 
-    count: int = 0  # copies issued, one a batch
+    count: int = 0  # copies issued, one per batch
     bytes: int = 0
     seconds: float = 0.0  # of the copy engine
     host_copies: int = 0  # between the core's last write and the bus: the driver's, from pageable memory
@@ -311,7 +306,7 @@ class TransferClock:
 class DeviceSlot:
     """A preallocated buffer on the device, and the event after its last reader."""
 
-    bytes: torch.Tensor  # uint8, at least as many as a batch has
+    bytes: torch.Tensor  # uint8, at least as large as a batch
     released: Any
 
 
@@ -329,7 +324,7 @@ class Pipeline:
 
     Args:
         gpu: the device.
-        feeder: gives filled host slots, in order; its slots are the ring's.
+        feeder: returns filled host slots, in order; its slots are the ring's.
         ring: the host slots.
         host: waits for host batches and applies the error policy.
         prepare: writes a complete host batch's parameters.
@@ -357,7 +352,7 @@ class Pipeline:
         self._slots = [DeviceSlot(self._memory(), gpu.new_event()) for _ in range(DEVICE_SLOTS)]
         self._issued = 0
         self._flights: deque[Flight] = deque()
-        self._faulty: tuple[Pending, list[Fault]] | None = None  # complete, but the policy has not seen it
+        self._faulty: tuple[Pending, list[Fault]] | None = None  # complete, but not yet seen by the policy
 
     def _memory(self, size: int = 0) -> torch.Tensor:
         # Memory of the copy stream: no kernel of the consumer's can still be using it.
@@ -365,17 +360,17 @@ class Pipeline:
             return self._gpu.empty((max(size, self._ring.slot_bytes),), torch.uint8)
 
     def _slot_for(self, size: int) -> DeviceSlot:
-        """The device slot whose turn it is, large enough for a batch of so many bytes."""
+        """Return the next device slot, enlarged to a batch of ``size`` bytes if necessary."""
         slot = self._slots[self._issued % DEVICE_SLOTS]
         if slot.bytes.numel() < size:
-            self._gpu.wait(self._stream, slot.released)  # what it had goes back to the stream's pool
+            self._gpu.wait(self._stream, slot.released)  # its old memory returns to the stream's pool
             slot.bytes = self._memory(in_steps(size))
         return slot
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key`` as ``deliver`` makes it, for use on the current stream.
+        """Return the batch ``key`` as ``deliver`` makes it, for use on the current stream.
 
-        Work on the device slot that ``deliver`` was given ends with :meth:`release`.
+        ``deliver``'s work on the device slot ends with :meth:`release`.
 
         Raises:
             StateError: the current stream records a CUDA graph, or the process is a fork.
@@ -391,7 +386,7 @@ class Pipeline:
         return self._hand_over(self._flights.popleft())
 
     def _complete(self, key: BatchKey) -> Pending:
-        """The host batch ``key``, after the error policy; blocks."""
+        """Return the host batch ``key``, after the error policy; blocks."""
         if self._faulty is not None and self._faulty[0].key == key:
             pending, faults = self._faulty
         else:
@@ -412,7 +407,7 @@ class Pipeline:
             raise
 
     def _issue(self, pending: Pending) -> None:
-        """Start the copy of a complete batch. Its device slot's last reader has been told of in time."""
+        """Start the copy of a complete batch. Its device slot's last reader was recorded in time."""
         slot = pending.slot
         assert isinstance(slot, RingSlot)
         to = self._slot_for(len(slot.bytes))
@@ -429,7 +424,7 @@ class Pipeline:
                 self._gpu.record(started, self._stream)
                 self._gpu.copy(to.bytes[: len(slot.bytes)], slot.bytes, self._stream)
                 self._gpu.record(copied, self._stream)
-        except BaseException:  # the copy may be under way: the slot is not free before it is done
+        except BaseException:  # the copy may be in progress: the slot is free only when it is done
             with suppress(RuntimeError):
                 self._gpu.record(copied, self._stream)
             self._ring.copying(slot, copied)
@@ -452,7 +447,7 @@ class Pipeline:
         return batch
 
     def release(self) -> None:
-        """The current stream has been given all its work on the device slot of the last batch."""
+        """Record that the current stream has all its work on the last batch's device slot."""
         self._gpu.record(self._last.to.released, self._gpu.current_stream())
 
     def look_ahead(self) -> None:
@@ -464,7 +459,7 @@ class Pipeline:
                 break
             faults = self._wait(pending)
             if faults:
-                self._faulty = pending, faults  # the policy raises, or decodes: when it is this batch's turn
+                self._faulty = pending, faults  # the policy raises or decodes when it is this batch's turn
                 break
             self._issue(pending)
         self._feeder.top_up()
@@ -475,7 +470,7 @@ class Pipeline:
             self._faulty = None
 
     def counts(self) -> dict[str, float]:
-        """What was moved, for ``stats()``."""
+        """Return what was moved, for ``stats()``."""
         return {
             "seconds": self.clock.seconds,
             "count": self.clock.count,
@@ -486,40 +481,38 @@ class Pipeline:
         }
 
     def cancel(self) -> None:
-        """Drop everything that is under way. Slots that are being copied come back by themselves."""
+        """Drop all batches in progress. Slots that are being copied come back by themselves."""
         self._feeder.cancel()
         self._drop_faulty()
         self._flights.clear()
 
     def close(self) -> None:
-        """Wait for the copies under way, unless the device is lost, and unpin their memory.
+        """Wait for the copies in progress, unless the device is lost, and unpin their memory.
 
-        The engine must be closed, for it writes to the same memory.
+        The engine must be closed, because it writes to the same memory.
         """
         self._flights.clear()
         if os.getpid() != self._pid:
             return  # CUDA cannot be called, and all of it is the parent's
         with suppress(RuntimeError):
-            for slot in self._slots:  # their memory goes back to the copy stream's pool: after its readers
+            for slot in self._slots:  # their memory returns to the copy stream's pool after its readers
                 self._gpu.wait(self._stream, slot.released)
         self._ring.close()
         self._slots.clear()
 
 
-# ---- Host slots of batches that differ in size ------------------------------------------------------
-# Memory of torch's pinned pool, as much as a batch needs.
-#
-# A ring would need a slot's size beforehand, and a bound for the longest text of a set may be a hundred
-# times what a batch has.
+# ---- Pooled slots for batches that differ in size ----
+# A ring would need a slot's size in advance, and the bound for a set's longest text may be a hundred times
+# the size of an actual batch.
 
 
 class PooledSlots:
-    """See :class:`fastload.transfer.pipeline.HostSlots`. All calls on the consumer's thread.
+    """See :class:`fastload.transfer.pipeline.HostSlots`. All calls are on the consumer's thread.
 
     Args:
-        gpu: who reads them.
-        pool: where they come from; a slot's memory is given out again when nobody holds it.
-        most: slots that are in use at a time.
+        gpu: the device that reads them.
+        pool: their source; a slot's memory is reused when nobody holds it.
+        most: maximum number of slots in use.
     """
 
     slot_bytes = 0
@@ -535,7 +528,7 @@ class PooledSlots:
         self._most = most
 
     def lease(self, layout: BatchLayout, must: bool = False) -> RingSlot | None:
-        """A slot for a batch, contents undefined; None if all are in use and it is not a ``must``."""
+        """Return a slot for a batch, contents undefined; None if all are in use and it is not a ``must``."""
         self.reclaim()
         if self._free <= 0 and not must:
             return None
@@ -548,22 +541,22 @@ class PooledSlots:
         return RingSlot(slot.memory, slot.layout, slot.fields, whole[: slot.layout.device_bytes])
 
     def collected(self, slot: RingSlot) -> None:
-        """Nothing to do: who leased it fills it."""
+        """Do nothing: the lessee fills it."""
 
     def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
-        """The device reads it until ``event`` passes; then ``done`` is called."""
+        """Mark the slot as read by the device until ``event`` passes; then call ``done``."""
         self._copying.append((slot, event, done))
 
     def give_back(self, slot: Slot) -> None:
-        """It was cancelled; nobody writes it any more."""
+        """Free a cancelled slot, which nobody writes any more."""
         self._free += 1
 
     def exchange(self, slot: Slot, layout: BatchLayout) -> RingSlot:
-        """The same slot for the batch as it is now."""
+        """Return the same slot for the batch as it is now."""
         return self._slot(self._pool.exchange(slot, layout))
 
     def reclaim(self) -> None:
-        """Let go of the slots whose copies are done; does not block."""
+        """Release the slots whose copies are done; does not block."""
         while self._copying and self._gpu.passed(self._copying[0][1]):
             _, _, done = self._copying.popleft()
             self._free += 1
@@ -571,4 +564,4 @@ class PooledSlots:
                 done()
 
     def close(self) -> None:
-        """Nothing to do: torch's pinned pool waits for the copies of what it gave out."""
+        """Do nothing: torch's pinned pool waits for the copies from its memory."""

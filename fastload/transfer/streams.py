@@ -1,4 +1,4 @@
-"""What a transfer needs of a GPU: streams, events, copies. CUDA behind a small interface.
+"""The GPU operations that a transfer needs: streams, events, copies. CUDA behind a small interface.
 
 ``fastload.transfer.cuda`` is the real one. The tests have a simulated one, which runs copies and kernels late
 and out of order as far as streams and events allow.
@@ -29,36 +29,36 @@ T = TypeVar("T")
 
 
 class Gpu(Protocol):
-    """One device. Streams and events are opaque; all calls are made on the consumer's thread."""
+    """One device. Streams and events are opaque; all calls are on the consumer's thread."""
 
     device: torch.device
 
     def new_stream(self) -> Any:
-        """A stream that runs beside the consumer's."""
+        """Create a stream that runs beside the consumer's."""
 
     def current_stream(self) -> Any:
-        """The consumer's stream: the one its next kernel would run on."""
+        """Return the consumer's stream, on which its next kernel would run."""
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
-        """Allocations and kernels inside belong to ``stream``."""
+        """Put allocations and kernels in the block on ``stream``."""
 
     def new_event(self, timed: bool = False) -> Any:
-        """An event; one that was never recorded counts as passed."""
+        """Create an event; one that was never recorded counts as passed."""
 
     def record(self, event: Any, stream: Any) -> None:
-        """``event`` passes when all that ``stream`` was given so far is done."""
+        """Let ``event`` pass when all work given to ``stream`` so far is done."""
 
     def wait(self, stream: Any, event: Any) -> None:
-        """What ``stream`` is given from now on begins after ``event``; the host does not wait."""
+        """Delay all further work of ``stream`` until ``event`` has passed; the host does not wait."""
 
     def passed(self, event: Any) -> bool:
-        """Whether ``event`` has passed; does not block."""
+        """Return whether ``event`` has passed; does not block."""
 
     def seconds_between(self, first: Any, last: Any) -> float:
-        """Device time between two timed events that have passed."""
+        """Return the device time between two timed events that have passed."""
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Device memory for the current stream, contents undefined; 4-d tensors are channels_last."""
+        """Allocate device memory for the current stream, undefined; 4-d tensors are channels_last."""
 
     def copy(self, to: torch.Tensor, source: torch.Tensor, stream: Any) -> None:
         """Copy contiguous host bytes to the device on ``stream``; asynchronous if they are pinned."""
@@ -70,29 +70,29 @@ class Gpu(Protocol):
         """Run torch operations that return tensors, on the current stream."""
 
     def upload(self, tensor: torch.Tensor, stream: Any) -> torch.Tensor:
-        """A copy of a host tensor, made on ``stream``, for use on the current stream from now on."""
+        """Copy a host tensor on ``stream``, for use on the current stream from now on."""
 
     def use_on_current_stream(self, tensor: torch.Tensor) -> None:
-        """The current stream uses memory of another stream: it is not given away before that is done."""
+        """Note that the current stream uses another's memory, which is kept until that is done."""
 
     def seeded(self, seed: int) -> AbstractContextManager[None]:
-        """torch's global random numbers, of host and device, begin at ``seed`` inside."""
+        """Seed torch's global random numbers, of host and device, in the block."""
 
     def pin(self, address: int, nbytes: int) -> str | None:
-        """Register host memory; None, or why it was refused."""
+        """Register host memory; return None, or why it was refused."""
 
     def unpin(self, address: int) -> None:
-        """Take the registration back. Every copy from it must be done."""
+        """Undo the registration. All copies from it must be done."""
 
     def capturing(self) -> bool:
-        """Whether the current stream records a CUDA graph."""
+        """Return whether the current stream records a CUDA graph."""
 
     def range(self, stage: str, number: int) -> AbstractContextManager[Any]:
-        """A named range of batch ``number`` for profilers and NVTX tools, where one listens."""
+        """Name a range of batch ``number`` for profilers and NVTX tools, if one listens."""
 
 
 def guarded(what: str, call: Callable[[], T]) -> T:
-    """``call()``; an error that the device driver reports becomes a :class:`DeviceError`.
+    """Return ``call()``; an error that the device driver reports becomes a :class:`DeviceError`.
 
     Running out of device memory stays torch's own error, which frameworks know.
     """

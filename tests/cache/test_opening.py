@@ -313,7 +313,7 @@ def test_the_command_lists_and_clears(
     assert (own["owner"], own["bytes"]) == (os.geteuid(), os.stat(path).st_blocks * 512)
     assert (own["room_records"], own["ready_records"], own["ready_bytes"]) == (COUNT, 0, 0)
     assert not other["in_use"]
-    assert "not there any more" in other["stale"]
+    assert "no longer exists" in other["stale"]
     assert main(["cache", "ls"]) == 0
     text = capsys.readouterr().out
     assert f"in use by 1 process: {os.getpid()}" in text

@@ -94,7 +94,7 @@ class Numbered(PackedDataset):
             "Transformed has its own __getitem__",
             [101],
         ),
-        (lambda packed: Wrapper(packed), "Wrapper has code of its own", [0, 1, 2, 3]),
+        (lambda packed: Wrapper(packed), "Wrapper has its own code", [0, 1, 2, 3]),
         (
             lambda packed: Numbered(packed.folder),
             "Numbered has its own __getitem__",

@@ -206,7 +206,7 @@ def test_a_users_own_pillow_says_what_it_said(capfd: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("data", [b"GIF89a no", b"II*\0 no", b"BM no", b"\0\0\0\x0cjP  no"])
 def test_words_are_the_same_in_every_run(data: bytes) -> None:
-    words = "Pillow: no picture that it can open, or one damaged at its beginning"
+    words = "Pillow cannot identify the picture, or its beginning is damaged"
     with pytest.raises(DecodeError, match=f"^{words}$"):
         pil.decode_with_pil(data)
 

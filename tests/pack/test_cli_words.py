@@ -38,7 +38,7 @@ from fastload.machine.sizes import counted
         (
             ["info", "{set}/index.fli"],
             1,
-            "index.fli is not a packed dataset: it is a file. Give the folder that",
+            "index.fli is not a packed dataset: it is a file. Pass the folder that",
         ),
         (["unpack", "{set}", "/proc/x"], 1, "cannot unpack into /proc/x: No such file or directory"),
         (["unpack", "{set}", "{set}/index.fli/x"], 1, "Not a directory. A part of the path is a file where"),

@@ -104,7 +104,7 @@ def test_web_servers_are_read_only(call: Any) -> None:
         ({"key": "geheim"}, ValueError, "https:// has no 'key'. Legal are: headers, token, ca_file"),
         ({"headers": ["a"]}, TypeError, "must be a dict of texts"),
         ({"headers": {"a": "geheim\nb"}}, ValueError, "'a'] has a line break"),
-        ({"headers": {"authorization": "geheim"}, "token": "geheim"}, ValueError, "Give one"),
+        ({"headers": {"authorization": "geheim"}, "token": "geheim"}, ValueError, "Pass one"),
     ],
 )
 def test_options_of_no_meaning_are_refused(options: Any, kind: type[Exception], words: str) -> None:

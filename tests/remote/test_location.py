@@ -79,5 +79,5 @@ def test_what_is_no_url_is_a_path() -> None:
 
 
 def test_a_url_that_pathlib_has_cut_is_told() -> None:
-    with pytest.raises(ValueError, match="pathlib.Path takes one away. Found: 's3:/bucket/set'"):
+    with pytest.raises(ValueError, match="pathlib.Path removes one. Found: 's3:/bucket/set'"):
         url_of(Path("s3://bucket/set"))

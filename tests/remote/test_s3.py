@@ -113,16 +113,16 @@ def test_a_listing_has_more_than_a_page(store: S3Store, monkeypatch: pytest.Monk
 
 def test_no_such_bucket_is_said(server: ObjectServer) -> None:
     store = S3Store(Location("s3", "no-such-bucket"), server.storage_options)
-    with pytest.raises(RemoteError, match="s3://no-such-bucket/x cannot be read.*There is no such bucket"):
+    with pytest.raises(RemoteError, match="s3://no-such-bucket/x cannot be read.*No such bucket"):
         store.get("x")
-    with pytest.raises(RemoteError, match="There is no such bucket"):
+    with pytest.raises(RemoteError, match="No such bucket"):
         [*store.list("")]
 
 
 @pytest.mark.parametrize("other", [{"secret": "wrong"}, {"key": "nobody"}])
 def test_wrong_keys_are_said_and_not_shown(server: ObjectServer, other: dict[str, str]) -> None:
     store = S3Store(ROOT, {**server.storage_options, **other})
-    with pytest.raises(RemoteError, match="cannot be read: .*403.*Look at key and secret") as caught:
+    with pytest.raises(RemoteError, match="cannot be read: .*403.*Check key and secret") as caught:
         store.get("x")
     shown = f"{caught.value} {store!r} {store._options!r}"
     assert not any(secret in shown for secret in ("testsecret", "wrong", "nobody"))
@@ -164,7 +164,7 @@ def test_the_environment_has_them(
 
 ANSWERS = [
     (301, "PermanentRedirect", "<Region>eu-west-3</Region>", "region 'eu-west-3'"),
-    (403, "AccessDenied", "", "may not do that"),
+    (403, "AccessDenied", "", "do not permit that"),
     (403, "RequestTimeTooSkewed", "", "clock is wrong"),
     (400, "ExpiredToken", "", "credentials have expired"),
     (403, "InvalidObjectState", "", "archived"),
@@ -184,7 +184,7 @@ def test_the_stores_words_lead_to_advice(
 
 def test_a_store_that_is_not_there_is_said() -> None:
     options = {"key": "a", "secret": "b", "region": "us-east-1", "endpoint_url": "http://127.0.0.1:9"}
-    with pytest.raises(RemoteError, match="127.0.0.1:9: Connection refused. Look at endpoint_url"):
+    with pytest.raises(RemoteError, match="127.0.0.1:9: Connection refused. Check endpoint_url"):
         S3Store(ROOT, options).head("x")
 
 

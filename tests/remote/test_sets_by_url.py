@@ -146,7 +146,7 @@ def test_pickled_it_notices_another_set(
     put(server, packed.folder, "changing")
     text = pickle.dumps(PackedFiles(f"s3://{BUCKET}/changing", storage_options=options))
     put(server, write_field_set(tmp_path / "other", RICH, rich_samples(9)), "changing")
-    with pytest.raises(FormatError, match=rf"s3://{BUCKET}/changing has dataset id .* packed anew"):
+    with pytest.raises(FormatError, match=rf"s3://{BUCKET}/changing has dataset id .* packed again"):
         pickle.loads(text)
 
 
@@ -211,7 +211,7 @@ def test_a_first_batch_takes_few_requests(
         ),
         (lambda options: DataLoader([1], storage_options=options), "for a URL as the dataset.*list"),
         (lambda options: fastload.mix(["/data/set"], storage_options=options), "none among the datasets"),
-        (lambda options: PackedFiles(Path(URL), storage_options=options), "pathlib.Path takes one away"),
+        (lambda options: PackedFiles(Path(URL), storage_options=options), "pathlib.Path removes one"),
         (lambda options: PackedFiles("ftp://host/set"), "must begin with one of s3://"),
     ],
 )

@@ -180,7 +180,7 @@ def test_fixed_values_whatever_the_parts(
         (
             Field("a", Scalar("int16")),
             {"fixed": [np.zeros(3, np.int16)]},
-            "must have 4 values, one a sample. Found: 3",
+            "must have 4 values, one per sample. Found: 3",
         ),
         (NUMBER, {"fixed": [np.zeros(5, np.int16)]}, "Found: 5."),
         (NUMBER, {"fixed": [np.zeros(4, np.int32)]}, "dtype int16. Found: (4,) int32."),

@@ -104,7 +104,7 @@ def test_the_manifests_path_stands_for_its_folder(dataset: PackedDataset) -> Non
 def test_what_is_no_packed_folder_is_told_from_one(dataset: PackedDataset, open_it: Any) -> None:
     parent = dataset.folder.parent
     with pytest.raises(
-        FormatError, match=rf"folders in it are packed datasets \(set\). Give .*'{parent}/set'"
+        FormatError, match=rf"folders in it are packed datasets \(set\). Pass .*'{parent}/set'"
     ):
         open_it(parent)
     (parent / "pictures").mkdir()
@@ -112,7 +112,7 @@ def test_what_is_no_packed_folder_is_told_from_one(dataset: PackedDataset, open_
         open_it(parent / "pictures")
     with pytest.raises(FormatError, match=r"nowhere is not a packed dataset: there is no such folder. Make"):
         open_it(parent / "nowhere")
-    with pytest.raises(FormatError, match=r"index.fli is not a packed dataset: it is a file. Give the"):
+    with pytest.raises(FormatError, match=r"index.fli is not a packed dataset: it is a file. Pass the"):
         open_it(dataset.folder / "index.fli")
     with pytest.raises(FormatError, match=r"index.fli/x is not a packed dataset: there is no such folder"):
         open_it(dataset.folder / "index.fli" / "x")

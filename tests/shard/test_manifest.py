@@ -264,7 +264,7 @@ def test_a_folder_without_a_manifest_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="is not a packed dataset: there is no such folder. Make it with"):
         Manifest.read(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(FormatError, match="is not a packed dataset: it is a file. Give the folder"):
+    with pytest.raises(FormatError, match="is not a packed dataset: it is a file. Pass the folder"):
         Manifest.read(tmp_path / "file")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FormatError, match="it has no dataset.json. Make one with 'fastload pack SOURCE"):
@@ -279,7 +279,7 @@ def test_a_folder_of_packed_datasets_names_them(tmp_path: Path, count: int) -> N
     names = ", ".join(f"set{i}" for i in range(min(count, 5))) + (", ..." if count > 5 else "")
     with pytest.raises(FormatError) as caught:
         Manifest.read(tmp_path)
-    assert f"folders in it are packed datasets ({names}). Give one of them: " in str(caught.value)
+    assert f"folders in it are packed datasets ({names}). Pass one of them: " in str(caught.value)
     assert str(caught.value).endswith(f"{str(tmp_path / 'set0')!r}.")
 
 

@@ -273,7 +273,7 @@ def test_for_torch_datasets_too() -> None:
         ({"batch_transform": [MixUp(3), JITTER], "transform": FLOAT}, "ColorJitter .* must come first"),
         ({"batch_transform": MixUp(3)}, "MixUp needs float images"),
         ({"batch_transform": JITTER}, "ColorJitter needs float images"),
-        ({"batch_transform": [EVERYWHERE, EVERYWHERE]}, "RandomErasing can be there once"),
+        ({"batch_transform": [EVERYWHERE, EVERYWHERE]}, "RandomErasing can occur only once"),
         (
             {"batch_transform": JITTER, "transform": torch.abs},
             "neither callables in transform nor a collate_fn",
