@@ -4,6 +4,32 @@ from __future__ import annotations
 
 import re
 
+__all__ = [
+    "BackendError",
+    "CacheError",
+    "ChecksumError",
+    "DecodeError",
+    "DeviceError",
+    "FastloadError",
+    "FormatError",
+    "FormatVersionError",
+    "LibraryMissing",
+    "LimitError",
+    "LocationError",
+    "NotDelivered",
+    "ObjectMissing",
+    "PackError",
+    "RankWarning",
+    "RemoteError",
+    "SampleError",
+    "ScriptError",
+    "ShardError",
+    "ShardTruncated",
+    "SlowPathWarning",
+    "StateError",
+    "WorldError",
+]
+
 # All control characters but tab and line feed, marks that change a text's direction, UTF-16 surrogates.
 _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -19,6 +19,18 @@ from typing import Any
 from fastload.transforms import arguments
 from fastload.transforms.operations.output import RandomErasing
 
+__all__ = [
+    "BATCH_SPECS",
+    "ColorJitter",
+    "CutMix",
+    "LabelSmoothing",
+    "MixUp",
+    "OfFields",
+    "RandomChoice",
+    "RandomErasing",
+    "TimmMixup",
+]
+
 
 def _set(spec: Any, name: str, value: Any) -> None:
     object.__setattr__(spec, name, value)
