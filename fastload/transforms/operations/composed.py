@@ -1,4 +1,4 @@
-"""Combinations of samples: mosaics, and mixtures of two samples with the objects of both."""
+"""Combinations of samples: Mosaic, and MixUp of two samples with the objects of both."""
 
 from __future__ import annotations
 

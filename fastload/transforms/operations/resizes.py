@@ -1,4 +1,4 @@
-"""Resizes: to a fixed size, a random one, or one that a rule gives."""
+"""Resizes: to a fixed size, a random one, a letterbox, or one that a rule gives."""
 
 from __future__ import annotations
 
