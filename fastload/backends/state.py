@@ -1,4 +1,4 @@
-"""The state of a loader, to resume from: what it has delivered, and what a torch Dataset knows of its own place."""
+"""The state to resume from: what a loader has delivered, and what a torch Dataset knows of its own place."""
 
 from __future__ import annotations
 
