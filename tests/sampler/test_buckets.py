@@ -141,8 +141,8 @@ def test_a_state_is_of_one_size_of_global_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ((pictures(), []), "sizes must be some"),
-        ((pictures(), [(3, 0)]), "sizes must be some"),
+        ((pictures(), []), "sizes must be one or more"),
+        ((pictures(), [(3, 0)]), "sizes must be one or more"),
         ((np.array([[5, 5], [0, 0]]), SIZES), "The size of 1 picture is not known, the first is sample 1"),
     ],
 )
