@@ -202,6 +202,6 @@ def test_what_pillow_does_not_open_is_made_smaller(tmp_path: Path) -> None:
 def test_what_pillow_cannot_open_is_said_without_addresses() -> None:
     """Else the words of one file would differ from run to run."""
     for data in (b"II*\0\xff\xff\xff\x7f", b"BM" + bytes(20), b"GIF89a"):
-        with pytest.raises(DecodeError, match="^Pillow cannot identify ") as caught:
+        with pytest.raises(DecodeError, match="^Pillow") as caught:
             decode_with_pil(data)
         assert "0x" not in str(caught.value)
