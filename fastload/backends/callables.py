@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import Dataset
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
 from fastload.backends.batch_form import Form, batch_form, batches_each, python_workers, slots_for
 from fastload.backends.faults import FaultPolicy, SampleReport
@@ -38,6 +37,7 @@ from fastload.backends.worker_processes import (
     shared_memory_error,
 )
 from fastload.dataset.mixture import Packed
+from fastload.dataset.views import TorchDataLoader
 from fastload.errors import StateError
 from fastload.machine.cpu import ThreadPlan
 from fastload.machine.generators import kept

@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from typing import Any
 
 from torch.utils.data._utils.collate import default_convert
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from fastload.backends.state import has_state, stateful_loader
@@ -30,6 +29,7 @@ from fastload.backends.worker_processes import (
     raise_if_not_delivered,
     shared_memory_error,
 )
+from fastload.dataset.views import TorchDataLoader
 from fastload.errors import NotDelivered, StateError
 from fastload.extras import words
 from fastload.machine.interrupts import interrupts_kept

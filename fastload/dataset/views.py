@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
+from torch.utils.data.dataloader import DataLoader
 
 from fastload.dataset.mixture import MixedFiles, Packed, Selection
 from fastload.dataset.packed import MixedDataset, PackedDataset
@@ -21,6 +22,9 @@ from fastload.sampler.sampler import MappedSampler
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan
+
+#: torch's own class, also in a program that puts ours in its place before the other modules are imported.
+TorchDataLoader = DataLoader
 
 # ---- The kinds of datasets, determined once per loader ----
 

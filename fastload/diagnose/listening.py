@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from torch.utils.data import dataloader as torch_dataloader
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
+from fastload.dataset.views import TorchDataLoader
 from fastload.loader.data_loader import DataLoader
 from fastload.loader.epochs import EpochIterator
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
+from fastload.dataset.views import TorchDataLoader
 from fastload.diagnose.examination import Examined, cpus_here, digits, proposals
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.loader import MACHINE

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
 from fastload.backends.stats import batch_length
+from fastload.dataset.views import TorchDataLoader
 from fastload.diagnose.facts import Loop, Verdict
 from fastload.diagnose.listening import Pass, is_torch_s, listen, stop_listening
 from fastload.diagnose.ranks import gathered_of, with_ranks

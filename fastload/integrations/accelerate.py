@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
-from fastload.dataset.views import SourceKind
+from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
 from fastload.loader.epochs import EpochIterator
 from fastload.loader.rank_sampler import RankBatches

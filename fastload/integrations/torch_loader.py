@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload.dataset.views import SourceKind, kind_of
+from fastload.dataset.views import SourceKind, TorchDataLoader, kind_of
 from fastload.loader.data_loader import DataLoader
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import torch
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
 from fastload.backends.faults import SampleReport
 from fastload.backends.iterations import Iterations
 from fastload.backends.state import LoaderState, check_kept, keeps_state
 from fastload.backends.stats import stage_stats
 from fastload.cache.settings import CacheSetting
-from fastload.dataset.views import SourceKind
+from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
 from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import EpochIterator, Epochs

@@ -34,7 +34,7 @@ def test_an_operation_on_pixels(house: HouseCopy) -> None:
     operations = "fastload/transforms/operations"
     house.add("csrc/core/transform/pixels/dim.cpp", texts.DIM_CPP)
     house.insert("csrc/core/transform/pixels/registry.h", "row(kSolarize)", "row(kDim) ")
-    house.insert(f"{operations}/colours.py", "# ---- Some pictures inverted", texts.DIM_PY)
+    house.insert(f"{operations}/colours.py", "# ---- Inversion", texts.DIM_PY)
     house.insert(f"{operations}/registry.py", '    "ToDtype": (', '    "RandomDim": ("colours",),\n')
     house.insert("fastload/transforms/__init__.py", "        RandomEqualize,\n", "        RandomDim,\n")
     house.insert("fastload/transforms/__init__.py", '    "RandomResizedCrop",\n', '    "RandomDim",\n')

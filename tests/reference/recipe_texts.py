@@ -23,7 +23,7 @@ constinit const PixelOperation kDim{"dim", 100, kParameters, apply};
 
 }  // namespace fastload
 """
-DIM_PY = '''# ---- Some pictures darker ----
+DIM_PY = '''# ---- Dimming ----
 
 
 @dataclass(frozen=True)
