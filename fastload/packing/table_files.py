@@ -327,7 +327,7 @@ class TableFile:
         """Open the file for pyarrow.
 
         Raises:
-            PackError: the file cannot be read, or is damaged.
+            PackError: the file cannot be read, is damaged, or does not fit into memory.
         """
         import pyarrow as pa
 
@@ -338,6 +338,11 @@ class TableFile:
             else:
                 with RangeFile(self.store, self.path, self.size) as remote:
                     yield pa.PythonFile(remote, mode="r")
+        except pa.ArrowMemoryError as error:  # a page of any size may be packed into a few bytes
+            raise PackError(
+                f"{self.name} needs more memory than this process can take: {str(error).rstrip('.')}. "
+                "Write it with smaller pages and row groups, or allow more memory."
+            ) from error
         except (OSError, ValueError) as error:  # pyarrow's are some of these
             kind = "Parquet" if self.is_parquet else "Arrow IPC"
             of_system = isinstance(error, ShardError) or (isinstance(error, OSError) and error.errno)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hub_tables import CLASSES, arrow_bytes, parquet_bytes, table
 from pictures import jpegs
@@ -176,3 +177,14 @@ def test_names_of_splits(names: list[str], splits: list[str]) -> None:
     sets = split_sets("here", {name: TableFile(name, 1, name) for name in names}, b"/")
     assert [split for split, _ in sets] == splits
     assert sorted(file.path for _, rows in sets for file in rows.files) == sorted(names)
+
+
+def test_pages_that_memory_cannot_hold_are_an_error_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_bytes(table(IMAGES[:3])))
+    opened = TableFile(path.name, path.stat().st_size, str(path)).opened()
+    with (
+        pytest.raises(PackError, match=r"^a\.parquet needs more memory than this process can take"),
+        opened,
+    ):
+        pa.allocate_buffer(1 << 60)  # as pyarrow does for a page that says that it is so large
