@@ -211,31 +211,27 @@ def _collate(arranged: LoaderPlan, loader: Any) -> Any:
 # ---- Answers to frameworks; imports ``fastload.integrations`` only then -----------------------------
 
 
-def _integration(name: str) -> Any:
-    return import_module(f"fastload.integrations.{name}")
-
-
 def accelerate_asks(loader: Any) -> bool:
     """Return ``loader._is_accelerate_prepared``; see :mod:`fastload.integrations.accelerate`."""
-    return bool(_integration("accelerate").is_prepared(loader))
+    return bool(import_module("fastload.integrations.accelerate").is_prepared(loader))
 
 
 def look_for_accelerate(loader: Any) -> None:
     """Warn if Accelerate runs several ranks and has not been given ``loader``."""
     if "accelerate.state" in sys.modules:
-        _integration("accelerate").warn_unprepared(loader)
+        import_module("fastload.integrations.accelerate").warn_unprepared(loader)
 
 
 def let_skip() -> None:
     """Prepare for Accelerate's ``skip_first_batches``, which may be what asks for the batch sampler."""
     if "accelerate.data_loader" in sys.modules:
-        _integration("skipping").let_skip()
+        import_module("fastload.integrations.accelerate").let_skip()
 
 
 def lightning_made(loader: Any) -> None:
     """Name the constructor's arguments if Lightning has noted them, to call it again."""
     if "__pl_saved_args" in loader.__dict__:
-        _integration("lightning").name_arguments(loader)
+        import_module("fastload.integrations.lightning").name_arguments(loader)
 
 
 def epoch_meant(epochs: weakref.ref[Epochs], epoch: int) -> int:
@@ -243,4 +239,5 @@ def epoch_meant(epochs: weakref.ref[Epochs], epoch: int) -> int:
     alive = epochs()
     if alive is None or alive.resumed is None or "lightning.fabric.wrappers" not in sys.modules:
         return epoch
-    return int(_integration("lightning").epoch_of_fabric(epoch, alive.resumed))
+    lightning = import_module("fastload.integrations.lightning")
+    return int(lightning.epoch_of_fabric(epoch, alive.resumed))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -188,6 +189,72 @@ def hidden_names(package: Path) -> list[str]:
     return found
 
 
+_DOTTED = re.compile(r"fastload(?:\.\w+)+")
+_ROLE = re.compile(r":(?:mod|func|class|meth|data|attr|exc):`~?(fastload(?:\.\w+)+)`")
+
+
+def dead_names(package: Path) -> list[str]:
+    """Return the strings that name something of ``fastload`` which is not there.
+
+    Modules that are imported by a string, in a table or a call, are what no type checker and no search for
+    importers finds when a module gets another name. The modules that a string names are imported.
+    """
+    found = []
+    for path in python_files(package):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            whole = [node.value] if _DOTTED.fullmatch(node.value) else _ROLE.findall(node.value)
+            where = f"{path.relative_to(package)}:{node.lineno}"
+            found += [f"{where}: {name}" for name in whole if name not in _RANGES and not _is_there(name)]
+    return found
+
+
+_RANGES = {"fastload.prefetch.wait", "fastload.transfer.copy"}  # ranges of NVTX
+
+
+def _is_there(name: str) -> bool:
+    if module_file(name) is not None:  # which may want a library that is not installed
+        return True
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def module_file(name: str) -> Path | None:
+    """Return the file of a module of ``fastload``, None if there is none."""
+    path = PACKAGE.joinpath(*name.split(".")[1:])
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def made_names(package: Path) -> list[str]:
+    """Return where a module is imported by a name put together, which :func:`dead_names` cannot check."""
+    found = []
+    for path in python_files(package):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = node.func if isinstance(node, ast.Call) else None
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name == "import_module" and isinstance(node.args[0], ast.JoinedStr):
+                found.append(f"{path.relative_to(package).as_posix()}: {ast.unparse(node.args[0])}")
+    return found
+
+
+def test_strings_name_what_is_there() -> None:
+    assert dead_names(PACKAGE) == []
+
+
+def test_put_together_names_of_modules_are_tables_that_tests_read() -> None:
+    assert made_names(PACKAGE) == [
+        "__init__.py: f'fastload.{name}'",  # _LAZY; tests/contract/test_package.py
+        "cli/commands.py: f'fastload.cli.{verb}'",  # VERBS; tests/cli
+        "cli/commands.py: f'fastload.cli.{arguments.verb}'",
+        "shard/formats.py: f'fastload.shard.{name}'",  # FORMATS; tests/shard
+        "transforms/operations/registry.py: f'{__package__}.{file}'",  # ROWS; tests/transform
+    ]
+
+
 def test_imports_go_down() -> None:
     assert broken_imports(PACKAGE) == []
 
@@ -211,6 +278,11 @@ def test_the_checks_of_modules_find(tmp_path: Path) -> None:
     assert hidden_names(package) == ["__init__.py: pack"]
     (package / "b.py").write_text("from fastload.pack import y\n")
     assert circles(package) == [["fastload.a", "fastload.b", "fastload.pack"]]
+    (package / "a.py").write_text('"""See :func:`fastload.pack.now` and :class:`fastload.DataLoader`."""\n')
+    (package / "b.py").write_text('x("fastload.loader.data_loader")\ny("fastload.integrations.skipping")\n')
+    (package / "pack.py").write_text('import_module(f"fastload.{name}")\nimport_module("fastload.remote")\n')
+    assert dead_names(package) == ["a.py:1: fastload.pack.now", "b.py:2: fastload.integrations.skipping"]
+    assert made_names(package) == ["pack.py: f'fastload.{name}'"]
 
 
 def test_core_includes_go_down_and_know_no_python_torch_or_cuda() -> None:
