@@ -1,5 +1,6 @@
 // Files of a dataset without memory: tables, readers, and what is read ahead.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -124,6 +125,8 @@ TEST(reading_ahead_without_memory) {
       std::vector<int64_t> ids;
       for (size_t id = 0; id < set.size(); ++id) ids.push_back(static_cast<int64_t>(id));
       const auto group = reading.announce(ids);
+      // On a busy machine decoding would be through before the thread has begun.
+      for (int i = 0; i < 50 && !has_failed() && reading.counts().ahead == 0; ++i) ::usleep(1000);
       for (uint32_t id = 0; id < set.size(); ++id) {
         std::vector<uint8_t> scratch;
         std::shared_ptr<const void> held;
