@@ -1,6 +1,6 @@
 """One run of what ``bench_shard.py`` measures; prints one JSON line.
 
-    python benchmarks/child.py runs.shard ACTION FOLDER --limit 512MB --seconds 4
+    python benchmarks/child.py runs.shard ACTION FOLDER --limit 512 --seconds 4
 
 The process first moves itself into a memory cgroup of its own with that limit (v1 or v2, whichever is
 writable; without one it fails), and has the kernel drop the set from the page cache. ACTION:

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import tests/pack/pack_trees.py and the references."""
+"""Lets the tests of this folder import the references."""
 
 from __future__ import annotations
 
