@@ -141,7 +141,7 @@ bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"
 	@ls benchmarks/all.py benchmarks/bench_*.py 2>/dev/null | sed 's|^|  .venv/bin/python |; s|$$| --help|' || true
 
-gpu:  ## on a machine with an NVIDIA GPU: build, GPU tests, benchmarks, docs/project/gpu.md; no network, some 8 minutes
+gpu:  ## on a machine with an NVIDIA GPU: build, GPU tests, benchmarks, docs/project/gpu.md; no network, some 10 minutes
 	@tools/gpu.sh
 
 clean:  ## remove .venv, build/ and demo/

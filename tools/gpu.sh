@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make gpu: builds without a network, runs the GPU tests and the GPU benchmarks, and writes the tables of
-# docs/project/gpu.md; some 8 minutes in all, for each part has its own limit.
+# docs/project/gpu.md; some 10 minutes in all, for each part has its own limit.
 #   PYTHON    an interpreter with a CUDA build of torch (default: python3)
 #   IMAGES    a folder of JPEGs, with or without class folders (default: tools/make_sample.py's photographs,
 #             or, where its packages are missing, pictures drawn here)
@@ -18,7 +18,7 @@ work=$PWD/build/gpu
 build_limit=${SECONDS_BUILD:-110}
 tests_limit=${SECONDS_TESTS:-150}
 starvation_limit=${SECONDS_STARVATION:-300}
-articles_limit=${SECONDS_ARTICLES:-75}
+articles_limit=${SECONDS_ARTICLES:-200}
 
 say() { printf '[gpu] %s\n' "$*"; }
 die() { printf '[gpu] %s\n' "$@" >&2; exit 1; }
