@@ -26,13 +26,20 @@ from fastload.cli.output import (
 )
 from fastload.cli.progress import PackProgress
 from fastload.machine.sizes import counted, human_bytes
-from fastload.packing.cluster import PackShare, pack_shares, plan_shares, publish_shares
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import EXIF, LAYOUTS, PackOptions, parse_bytes, parse_pixels
-from fastload.packing.packer import DryRun, dry_run, pack
+from fastload.packing.packer import (
+    DryRun,
+    PackShare,
+    dry_run,
+    pack,
+    pack_shares,
+    plan_shares,
+    publish_shares,
+)
 from fastload.packing.publish import SKIPPED_NAME, PackResult
-from fastload.packing.ray import RayCluster, pack_on_ray
+from fastload.packing.ray import RayCluster
 from fastload.packing.shares import ShardRanges, ranges
 from fastload.shard.formats import FORMATS
 
@@ -243,7 +250,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _made(arguments: argparse.Namespace, options: PackOptions, progress: PackProgress) -> list[PackResult]:
     if arguments.ray is not None:
         with words_to_stderr():
-            return pack_on_ray(arguments.source, arguments.output, arguments.ray, options, progress)
+            return pack(arguments.source, arguments.output, options, progress, arguments.ray)
     make = publish_shares if arguments.publish else pack
     return make(arguments.source, arguments.output, options, progress)
 
@@ -338,7 +345,8 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
             *(("", note) for note in plan.notes),
             (
                 "disk",
-                f"about {human_bytes(fact['needed_bytes'])} needed, {human_bytes(fact['free_bytes'])} free",
+                f"about {human_bytes(plan.needed_bytes)} needed"
+                + (f", {human_bytes(plan.free_bytes)} free" if plan.free_bytes is not None else ""),
             ),
         ]
         print_table(f"{fact['output']} (dry run, nothing written)", rows)

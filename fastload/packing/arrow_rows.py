@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fastload.errors import PackError
 from fastload.extras import need
@@ -212,9 +213,7 @@ def plain_column(column: Any) -> Any:
     if pa.types.is_dictionary(kind):
         return plain_column(column.dictionary_decode())
     if pa.types.is_run_end_encoded(kind):
-        import pyarrow.compute as compute
-
-        return plain_column(compute.run_end_decode(column))
+        return plain_column(pc.run_end_decode(column))
     integer = _integer_of(kind)
     if integer is not None:
         return column.cast(integer)
@@ -296,7 +295,7 @@ _LOOKED_AT = 1024  # rows whose boxes tell their format
 
 @dataclass
 class ArrowRows:
-    """The rows of Parquet or Arrow files; see :class:`fastload.packing.table_files.Rows`.
+    """The rows of Parquet or Arrow files; see :class:`fastload.packing.table_files.TableReader`.
 
     Args:
         files: the files in the order of their rows; all have the columns of the first.
@@ -429,7 +428,7 @@ class ArrowRows:
             first += count
 
     def paths(self, column: str) -> Iterator[Any]:
-        """Yield a column's values that name files, where it does not have their bytes."""
+        """Yield a column's values that name files; None where it has their bytes, or they are elsewhere."""
         kind = self._looked().field(column).type
         if not self.is_local or is_binary(kind):
             return
@@ -440,7 +439,28 @@ class ArrowRows:
             with file.opened() as opened:
                 for batch in _batches(file, opened, [column], 0):
                     structs = batch.column(0)
-                    yield from structs.filter(structs.field("bytes").is_null()).field("path").to_pylist()
+                    named = pc.if_else(structs.field("bytes").is_null(), structs.field("path"), None)
+                    yield from named.to_pylist()
+
+    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield numbers of rows in their order, and about how many bytes each has, by the footers."""
+        objects = self._objects()
+        names = {OBJECTS if objects is not None and name in objects.names else name for name in columns}
+        for file, count in zip(self.files, self._counts, strict=True):
+            if not file.is_parquet:
+                yield count, file.size // max(count, 1)
+                continue
+            with file.opened() as opened:
+                metadata = _parquet(opened).metadata
+                for number in range(metadata.num_row_groups):
+                    group = metadata.row_group(number)
+                    parts = (group.column(at) for at in range(group.num_columns))
+                    size = sum(
+                        part.total_uncompressed_size
+                        for part in parts
+                        if part.path_in_schema.partition(".")[0] in names
+                    )
+                    yield group.num_rows, size // max(group.num_rows, 1)
 
     def _looked(self) -> Any:
         """Return the columns; look at all files once."""

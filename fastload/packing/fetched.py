@@ -19,10 +19,10 @@ from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.paths import write_at
 from fastload.machine.threads import started_pool
-from fastload.packing.folders import as_rows
 from fastload.remote.location import Location
 from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import as_rows
 from fastload.shard.manifest import Manifest
 
 # ---- Records of a set in a store, in memory for a while ---------------------------------------------

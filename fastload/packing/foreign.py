@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, PackError, ShardTruncated
 from fastload.machine.paths import exists, is_dir
+from fastload.packing.cut import WORK_NAME
 from fastload.packing.entries import (
     DEFAULT_SPACING,
     Maker,
@@ -37,7 +38,6 @@ from fastload.packing.files import (
     remove,
     temporary_of,
 )
-from fastload.packing.folders import as_rows
 from fastload.packing.foreign_fields import (
     ForeignFields,
     LabelTable,
@@ -56,18 +56,19 @@ from fastload.packing.foreign_files import (
     format_of_file,
     tars_at,
 )
-from fastload.packing.output import OutputFolder
 from fastload.packing.packer import fitting_processes
-from fastload.packing.plan import WORK_NAME
 from fastload.packing.progress import Observer, Work, entries_work
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
-from fastload.packing.work import Advance, Claim, NoClaim, ShardPart, write_shards
+from fastload.packing.shard_writer import ShardPart
+from fastload.packing.spread import Advance, Claim, NoClaim, write_shards
+from fastload.packing.target import OutputFolder
 from fastload.remote.location import is_url
 from fastload.remote.opening import refuse_options
 from fastload.sample.fields import Image, Label, kind_of
 from fastload.sample.schema import Field
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import INDEXED, Foreign, Kinds, Readable, readable_of
+from fastload.shard.index import as_rows
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard, entries_of, fields_digest, names_fit
 
 if TYPE_CHECKING:

@@ -17,20 +17,19 @@ from fastload._native import _C
 from fastload.errors import FormatError, PackError
 from fastload.machine.paths import read_at
 from fastload.machine.sizes import counted
+from fastload.packing.cut import MAX_LISTED
 from fastload.packing.files import encode_key
-from fastload.packing.folders import as_rows
 from fastload.packing.pictures import HEAD, is_any, unfit
-from fastload.packing.plan import MAX_LISTED
+from fastload.packing.shard_writer import ShardPart
 from fastload.packing.table_columns import picture_kind
 from fastload.packing.tables import Labels, read_table
-from fastload.packing.work import ShardPart
 from fastload.sample.fields import Image, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema
 from fastload.sample.values import absent
 from fastload.shard.codecs import RAW
 from fastload.shard.columns import Chunk, write_column
 from fastload.shard.formats import Foreign
-from fastload.shard.index import RECORD
+from fastload.shard.index import RECORD, as_rows
 from fastload.shard.manifest import ColumnFile, column_name
 
 # ---- Fields of other programs' files besides picture and label, and their columns -------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from fastload.machine.messages import say
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.folders import ignored_words
 from fastload.packing.options import PackOptions, parse_bytes
+from fastload.packing.packer import DryRun, PackShare, pack_shares, plan_shares, publish_shares
+from fastload.packing.packer import dry_run as run_dry
 from fastload.packing.packer import pack as pack_source
 from fastload.packing.progress import Observer, Place
 from fastload.packing.publish import PackResult
-from fastload.packing.sample_rows import given
-from fastload.packing.sample_shards import pack_given
+from fastload.packing.sample_rows import IterableRows, SequenceRows, rows_of
+from fastload.packing.shares import ShardRanges
 from fastload.packing.table_columns import guess_schema
 from fastload.sample.schema import Schema
 
@@ -60,8 +62,14 @@ def pack(
     annotations: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     masks: str | os.PathLike[str] | None = None,
     exif: str = "refuse",
+    storage_options: Mapping[str, Any] | None = None,
+    dry_run: bool = False,
+    plan_only: bool = False,
+    shards: str | None = None,
+    publish: bool = False,
+    ray: str | None = None,
     observer: Observer | None = None,
-) -> PackResult | list[PackResult]:
+) -> PackResult | list[PackResult] | PackShare | list[DryRun]:
     """Pack samples of any fields into ``output``.
 
     The same samples give the same bytes, for any ``num_proc``. An interrupted pack leaves nothing that could
@@ -74,7 +82,7 @@ def pack(
             Pictures are paths, bytes of image files, ``{"bytes", "path"}``, PIL images, or arrays (height,
             width) or (height, width, channels); other values are what :meth:`fastload.Field.encode` takes.
             Or a path: a folder of images, annotated or not, or a table, packed as ``fastload pack`` does.
-        output: the folder to create.
+        output: the folder to create, or its URL in a store.
         schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
             Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed from all
             rows of a table, or from a few samples, and printed.
@@ -103,10 +111,18 @@ def pack(
         masks: the folder of masks of a folder of images.
         exif: what to do with images that EXIF turns if annotations are in pixels: "refuse", or "ignore"
             if the annotations are of the pixels as stored.
+        storage_options: options of the stores that URLs name, such as credentials and endpoint.
+        dry_run: only return what would be done.
+        plan_only: only list the source and plan the shards, for ``shards``.
+        shards: pack only these shards of the plan ("0-99", or "3/16", the fourth of sixteen shares), while
+            others pack the others; the last step is ``publish``.
+        publish: make the dataset from shards that were packed so.
+        ray: the address of a Ray cluster that packs the shards; "local": this machine.
         observer: receives progress.
 
     Returns:
-        The packed dataset's facts; for a path, a list of them, one per split.
+        The packed dataset's facts; for a path, a list of them, one per split. With ``plan_only`` or
+        ``shards``, how far the whole pack is; with ``dry_run``, what would be done, split by split.
 
     Raises:
         PackError: samples cannot be packed, the folder holds another pack, or the disk is full.
@@ -117,19 +133,47 @@ def pack(
     options = PackOptions(
         format=format, shard_size=most, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
-        coefficients=coefficients, layout=as_, annotations=tuple(os.fspath(file) for file in files),
-        exif=exif, masks=None if masks is None else os.fspath(masks),
+        coefficients=coefficients, layout=as_, storage_options=storage_options,
+        annotations=tuple(os.fspath(file) for file in files), exif=exif,
+        masks=None if masks is None else os.fspath(masks),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
+    steps = {"dry_run": dry_run, "plan_only": plan_only, "shards": shards is not None, "publish": publish}
+    asked = [name for name, value in {**steps, "ray": ray is not None}.items() if value]
+    if len(asked) > 1:
+        raise ValueError(f"{asked[0]} and {asked[1]} exclude each other: each is another step of a pack.")
     if isinstance(samples, (str, os.PathLike)):
-        results = pack_source(samples, output, replace(options, schema=wanted), observer)
-        for result in results:
-            _say_found(result, wanted is None)
-        return results
+        source: Any = samples
+        options = replace(options, schema=wanted)
+    else:
+        source = _rows(samples, options, wanted)
+        observer = observer or _Spoken()
+    if dry_run:
+        return run_dry(source, output, options)
+    if plan_only:
+        return plan_shares(source, output, options, observer)
+    if shards is not None:
+        return pack_shares(source, output, ShardRanges.parse(shards), options, observer)
+    make = publish_shares if publish else pack_source
+    results = (
+        pack_source(source, output, options, observer, ray)
+        if ray
+        else make(source, output, options, observer)
+    )
+    if source is not samples:
+        return results[0]
+    for result in results:
+        _say_found(result, wanted is None)
+    return results
+
+
+def _rows(samples: Any, options: PackOptions, schema: Schema | None) -> IterableRows | SequenceRows:
     if options.says_what:
         raise PackError(f"{options.says_what} is for a folder of images. Found: {type(samples).__name__}.")
-    source = given(samples, os.fsencode(Path.cwd()), limit)
-    if wanted is None:
-        wanted = guess_schema(source)
-        say(f"schema, guessed from {min(16, len(source.first()))} samples: {wanted}")
-    return pack_given(source, output, wanted, options, observer or _Spoken())
+    rows = rows_of(samples, os.fsencode(Path.cwd()), options.limit)
+    if schema is None:
+        first = rows.first()
+        schema = guess_schema(first, rows.root)
+        say(f"schema, guessed from {min(16, len(first))} samples: {schema}")
+    rows.schema = schema
+    return rows

@@ -1,244 +1,236 @@
-"""``fastload pack`` itself: scan, plan, write and publish, joined; the steps live in other modules."""
+"""``fastload pack``: a source is opened, planned, written and published, by one pack or by several."""
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.paths import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir
 from fastload.machine.sizes import counted
-from fastload.packing.annotations.find import annotated_sources
-from fastload.packing.entries import ensure_entries
-from fastload.packing.facts import EntryFacts, entry_facts
-from fastload.packing.files import folder_lock, make_folder, remove, require_space
+from fastload.packing.cut import WORK_NAME, Plan, bad_rows, plan_of, planned_bytes
+from fastload.packing.files import free_bytes, holder_of, require_space
+from fastload.packing.opened import Split, opened
 from fastload.packing.options import PackOptions
-from fastload.packing.output import OutputFolder, check_complete, remove_scans
-from fastload.packing.plan import (
-    PLAN_NAME,
-    WORK_NAME,
-    listed,
-    make_plan,
-    packing_work,
-    planned_bytes,
-    resume_plan,
-)
-from fastload.packing.progress import Observer
-from fastload.packing.publish import PackResult, publish_dataset
-from fastload.packing.sample_rows import AnnotatedSource
-from fastload.packing.sample_shards import pack_given
-from fastload.packing.source import Source, open_sources
-from fastload.packing.table_files import table_sets, table_suffix
-from fastload.packing.table_samples import Table, has_fields, of_same_classes, open_table, told_by
-from fastload.packing.work import BadFiles, Job, write_shards
-from fastload.remote.location import is_url
+from fastload.packing.progress import Observer, Place, Work
+from fastload.packing.publish import PackResult
+from fastload.packing.ray import LazyCluster
+from fastload.packing.running import pack_running
+from fastload.packing.sample_rows import IterableRows, SequenceRows
+from fastload.packing.shard_writer import classes_of
+from fastload.packing.shares import ShardRanges, ranges
+from fastload.packing.spread import BadFiles, write_shards
+from fastload.packing.store_target import store_target
+from fastload.packing.target import Folder, OutputFolder, SharedFolder, Target, waited
+from fastload.packing.work import ShardWork, write_one
+from fastload.remote.location import Location, is_url
 from fastload.sample.schema import Schema
-from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 _PROCESS_BYTES = 512 << 20  # packed in about the time that a process takes to start and import
+Source = str | os.PathLike[str]
+
+# ---- Targets of a source's splits -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DryRun:
-    """What a pack would do."""
+@contextmanager
+def _targets(
+    source: Source | IterableRows | SequenceRows, output: Source, options: PackOptions, shared: bool
+) -> Iterator[list[tuple[Split, Target]]]:
+    """Yield the source's splits, each with the target that it goes into.
 
-    output: Path
-    records: int
-    bytes: int  # of the files that are packed
-    classes: int
-    shards: int  # approximate
-    needed_bytes: int
-    free_bytes: int
-    schema: Schema
-    ignored: Mapping[str, Any] = field(default_factory=dict)  # what the source has and is not packed
-    notes: tuple[str, ...] = ()  # what became of a table's columns
-
-
-def pack(
-    source: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    options: PackOptions | None = None,
-    observer: Observer | None = None,
-) -> list[PackResult]:
-    """Pack images into ``output``; a parent of train/ and val/ becomes one packed dataset per split.
-
-    After an interruption at any moment, the same call resumes, and the result is the same byte for
-    byte. With several processes, call it under ``if __name__ == "__main__":``, like any program that
-    spawns processes.
+    Args:
+        shared: whether other packs may be at work in a folder.
 
     Raises:
-        PackError: files that cannot be packed, a changed source, a full disk, another pack at work.
+        PackError: nothing can be packed, or not there.
     """
-    options, observer = options or PackOptions(), observer or Observer()
-    if is_url(output):
-        from fastload.packing.store_target import pack_into_store
-
-        return pack_into_store(source, str(output), options, observer)
-    known = known_samples(source, options)
-    if known:
-        if not all(isinstance(samples, Table) for _, samples in known):
-            refuse_nesting(source, Path(output).absolute())
-        return [
-            replace(
-                pack_given(samples, Path(output) / split, samples.schema, options, observer),
-                notes=_notes(samples),
-            )
-            for split, samples in known
-        ]
-    sources = open_sources(source, options)
-    folder = Path(output).absolute()
-    refuse_nesting(source, folder)
-    results = []
-    for part in sources:
-        target = folder / part.split if part.split else folder
-        try:
-            make_folder(target)
-            with folder_lock(target):
-                results.append(_pack_one(part, target, options, observer))
-        except OSError as error:
-            if isinstance(error, FastloadError):
-                raise
-            raise PackError(f"cannot pack into {target}: {error}.") from error
-    return results
+    with ExitStack() as stack, _words_for_errors(output):
+        if is_url(output):
+            stage = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastload-pack-")))
+            root = store_target(_location(str(output)), stage / "set", options.storage_options)
+            known = None if options.restart else root.manifest() or root.plan()
+            splits = _splits(source, options, known)
+            yield [(split, _in_store(root.place, split, stage, options)) for split in splits]
+            return
+        folder = Path(output).absolute()
+        splits = _splits(source, options, _known(folder) if shared else None)
+        if not isinstance(source, (IterableRows, SequenceRows)):
+            _refuse_nesting(source, folder, splits)
+        kind = SharedFolder if shared else Folder
+        yield [(split, kind(folder / split.name if split.name else folder)) for split in splits]
 
 
-def _notes(samples: AnnotatedSource) -> tuple[str, ...]:
-    return samples.notes if isinstance(samples, Table) else ()
+def _splits(
+    source: Source | IterableRows | SequenceRows, options: PackOptions, known: Plan | Manifest | None
+) -> list[Split]:
+    if isinstance(source, (IterableRows, SequenceRows)):
+        return [Split("", source)]
+    return opened(source, options, known)
 
 
-def known_samples(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, AnnotatedSource]]:
-    """Return split and samples of annotated pictures, and of each table with more than paths and labels or
-    with columns that the options name; nothing for anything else."""
-    sources = annotated_sources(source, options)
-    return sources if sources else [*_tables(source, options)]
+def _location(output: str) -> Location:
+    try:
+        root = Location.parse(output)
+    except ValueError as error:
+        raise PackError(str(error)) from None
+    if not root.path:
+        raise PackError(f"{root} is a whole store; give a folder in it, {root}/NAME.")
+    return root
 
 
-def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Table]]:
-    named = told_by(dict(options.fields))
-    sets = table_sets(source, options.storage_options)
-    if sets:
-        opened = [open_table(rows, named, options.limit, options.schema) for _, rows in sets]
-        return list(zip((split for split, _ in sets), of_same_classes(opened), strict=True))
-    path = Path(source).absolute()
-    if is_url(source) and table_suffix(path):
-        raise PackError(f"{source} is a table, which must be on this machine; folders may be in a store.")
-    if is_url(source) or not is_file(path):
-        if options.fields or options.schema is not None:
-            raise PackError(
-                f"{path} is not a table; only a table's columns have kinds. A folder has image and label."
-            )
-        return []
-    if not options.fields and options.schema is None and not has_fields(path):
-        return []
-    return [("", open_table(path, named, options.limit, options.schema))]
+def _in_store(root: Location, split: Split, stage: Path, options: PackOptions) -> Target:
+    place = root / split.name if split.name else root
+    folder = stage / (split.name or "set") / place.name
+    folder.mkdir(parents=True, exist_ok=True)
+    return store_target(place, folder, options.storage_options)
 
 
-def dry_run(
-    source: str | os.PathLike[str], output: str | os.PathLike[str], options: PackOptions | None = None
-) -> list[DryRun]:
-    """Return what :func:`pack` would do, without writing to ``output``."""
-    options = options or PackOptions()
-    if is_url(output):
-        raise PackError(f"a dry run takes a folder of this machine as output. Found: {output}.")
-    known = known_samples(source, options)
-    if known:
-        return [_dry_samples(samples, Path(output).absolute() / split, options) for split, samples in known]
-    plans = []
-    for part in open_sources(source, options):
-        target = Path(output).absolute() / part.split
-        with tempfile.TemporaryDirectory(prefix="fastload-") as work:
-            plan = make_plan(part, options, target.name, Path(work))
-            needed = planned_bytes(plan, Path(work))
-        totals, classes = plan.totals, len(plan.classes)
-        counts = (totals.files, totals.bytes, classes, len(plan.shards), needed, _free(target))
-        plans.append(DryRun(target, *counts, Schema.plain(plan.classes), plan.ignored))
-    return plans
+def _known(folder: Path) -> Plan | Manifest | None:
+    if exists(folder / MANIFEST_NAME):
+        return Manifest.read(folder)
+    return Plan.read(OutputFolder(folder).work)
 
 
-def _free(target: Path) -> int:
-    """Return how many bytes may be written where a folder is or would be."""
-    existing = next(folder for folder in (target, *target.parents) if exists(folder))
-    status = os.statvfs(existing)
-    return status.f_bavail * status.f_frsize
-
-
-def _dry_samples(samples: AnnotatedSource, target: Path, options: PackOptions) -> DryRun:
-    size, schema = samples.needed_bytes(), samples.schema
-    label = schema.label_field
-    classes = len(label.kind.classes) if label is not None else 0  # type: ignore[attr-defined]
-    shards = -(-size // options.shard_size)
-    counts = (len(samples), size, classes, shards, size + (1 << 20), _free(target))
-    return DryRun(target, *counts, schema, notes=_notes(samples))
-
-
-def refuse_nesting(given: str | os.PathLike[str], output: Path) -> None:
+def _refuse_nesting(given: Source, output: Path, splits: Sequence[Split]) -> None:
     """Raise PackError if a pack would find its own output among its images."""
     source = Path(given).absolute()
     if (
         not is_url(given)
         and is_dir(source)
+        and any(split.rows.walks for split in splits)
         and (output.resolve() == source.resolve() or source.resolve() in output.resolve().parents)
     ):
         raise PackError(f"the output {output} lies inside the source {source}; choose a folder outside it.")
 
 
-def _pack_one(source: Source, output: Path, options: PackOptions, observer: Observer) -> PackResult:
-    began = time.monotonic()
-    folder = OutputFolder(output)
-    remove_scans(output)
-    if options.restart:  # other files in the folder stay
-        folder.discard()
-    state = "empty" if options.restart else folder.state()
-    if state == "foreign":
-        raise folder.refusal()
-    if state == "complete":
-        manifest = check_complete(source, output, options, lambda files: observer.scanning(output, files))
-        folder.tidy()
-        packed = time.monotonic()
-        facts = _entries(output, options, observer)
-        return PackResult(output, manifest, facts, None, packed - began, time.monotonic() - packed, 0)
-    folder.refuse_others(PLAN_NAME)
-    scanning = functools.partial(observer.scanning, output)
-    plan = resume_plan(source, options, output.name, folder.work, scanning)
-    written = _write(Job(output, source.root, options, plan, source.store), observer)
-    manifest, summary = publish_dataset(output, plan)
-    remove(folder.work)
-    packed = time.monotonic()
-    facts = _entries(output, options, observer)
-    return PackResult(output, manifest, facts, summary, packed - began, time.monotonic() - packed, written)
-
-
-def _entries(output: Path, options: PackOptions, observer: Observer) -> EntryFacts:
-    """Make the entry points that ``options`` ask for, of a dataset that is complete without them."""
-    if options.entries is not None:
-        ensure_entries(output, options.entries, options.num_proc, observer)
-    return entry_facts(PackedFiles(output))
-
-
-def _write(job: Job, observer: Observer) -> int:
-    """Write the missing shards; return their source bytes."""
-    shards = job.plan.shards
-    finished = [number for number in range(len(shards)) if job.is_finished(number)]
-    missing = sorted(set(range(len(shards))) - set(finished))
-    done = frozenset(shards[number].name for number in finished)
-    require_space(job.output, planned_bytes(job.plan, job.output / WORK_NAME, done))
-    work = packing_work(job.plan, job.output, range(len(shards)), missing)
-    observer.started(work)
-    processes = job.options.num_proc or fitting_processes(sum(shards[number].bytes for number in missing))
-    # Each process knows how many others there are. One without a shard would leave its cores unused.
-    processes = max(1, min(processes, len(missing)))
-    job = replace(job, options=replace(job.options, num_proc=processes))
+@contextmanager
+def _words_for_errors(output: Source) -> Iterator[None]:
+    """Turn system errors into a PackError."""
     try:
-        write_shards(job, missing, processes, observer.advanced)
+        yield
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        where = output if is_url(output) else Path(output).absolute()
+        raise PackError(f"cannot pack into {where}: {error}.") from error
+
+
+# ---- A whole pack -----------------------------------------------------------------------------------
+
+
+def pack(
+    source: Source | IterableRows | SequenceRows,
+    output: Source,
+    options: PackOptions | None = None,
+    observer: Observer | None = None,
+    ray: str | None = None,
+) -> list[PackResult]:
+    """Pack a source into ``output``; a parent of train/ and val/ becomes one packed dataset per split.
+
+    After an interruption at any moment, the same call resumes, and the result is the same byte for
+    byte. With several processes, call it under ``if __name__ == "__main__":``, like any program that
+    spawns processes.
+
+    Args:
+        source: a path or URL, or rows of Python samples.
+        output: a folder of this machine, or its URL.
+        options: the pack's options.
+        observer: receives progress.
+        ray: the address of a Ray cluster that writes the shards, see
+            :class:`~fastload.packing.ray.RayCluster`; None: processes of this machine.
+
+    Raises:
+        PackError: files that cannot be packed, a changed source, a full disk, another pack at work.
+    """
+    options, observer = options or PackOptions(), observer or Observer()
+    results = []
+    with _targets(source, output, options, ray is not None) as targets, LazyCluster(ray, options) as cluster:
+        for split, target in targets:
+            if isinstance(split.rows, (IterableRows, SequenceRows)):
+                _require_sizes(split, "--ray" if ray else None)
+                results.append(pack_running(split.rows, target, options, observer))
+            else:
+                results.append(_pack_one(split, target, options, observer, cluster))
+    return results
+
+
+def _require_sizes(split: Split, what: str | None) -> None:
+    """Refuse to share rows whose sizes only encoding tells."""
+    if what is not None and isinstance(split.rows, (IterableRows, SequenceRows)):
+        kind = "an iterable comes once" if isinstance(split.rows, IterableRows) else "a sequence has no sizes"
+        raise PackError(
+            f"{what} divides a plan of shards, and nobody can plan these samples: {kind}. Pack them by one "
+            "pack, with num_proc for more processes."
+        )
+
+
+def _pack_one(
+    split: Split, target: Target, options: PackOptions, observer: Observer, cluster: LazyCluster
+) -> PackResult:
+    began, written = time.monotonic(), 0
+    if options.restart and target.is_shared:
+        target.discard()
+        options = replace(options, restart=False)
+    with ExitStack() as stack:
+        plan = stack.enter_context(target.opened(split.rows, options, observer))
+        if isinstance(plan, Plan):
+            work = ShardWork(split.rows, plan, target, options)
+            _, written = _write(work, range(len(plan.shards)), observer, cluster)
+        packed = time.monotonic() - began
+        if target.is_shared:
+            stack.close()  # publishing wants it alone
+            stack.enter_context(target.alone())
+        result = target.publish(plan, options, observer)
+    return replace(result, seconds=result.seconds + packed, written_bytes=written, notes=split.rows.notes)
+
+
+def _write(
+    work: ShardWork, numbers: Sequence[int], observer: Observer, cluster: LazyCluster
+) -> tuple[int, int]:
+    """Ensure that some shards exist; return how many were written here, and their source bytes.
+
+    It waits for what another pack is writing, and writes it here if that pack dies.
+    """
+    plan, target = work.plan, work.target
+    missing = sorted({*numbers} & {*target.missing(plan)})
+    if not missing and target.is_shared:
+        return 0, 0
+    _begin(work, numbers, missing, observer)
+    size, written = sum(plan.shards[number].bytes for number in missing), 0
+    try:
+        while missing:
+            left = _spread(work, missing, size, observer, cluster)
+            written += len(missing) - len(left)
+            missing = [number for number in left if not work.is_finished(number)]
+            if missing:
+                _wait(work, missing, observer)
     except BadFiles as error:
-        raise PackError(bad_files(error.failures)) from None
-    return job.plan.totals.bytes - work.done_size
+        raise PackError(bad_rows(error, work.rows.unit)) from None
+    return written, size
+
+
+def _spread(
+    work: ShardWork, missing: list[int], size: int, observer: Observer, cluster: LazyCluster
+) -> list[int]:
+    """Write shards; return those that other packs had claimed."""
+    if cluster.address is None:
+        processes = work.options.num_proc or fitting_processes(size)
+        # Each process knows how many others there are. One without a shard would leave its cores unused.
+        processes = max(1, min(processes, len(missing)))
+        work = replace(work, options=replace(work.options, num_proc=processes))
+        return write_shards(work, missing, processes, observer.advanced)
+    work = replace(work, options=replace(work.options, num_proc=None))
+    for number, _ in cluster.opened().as_finished(write_one, work, missing):
+        shard = work.plan.shards[number]
+        observer.advanced(shard.stop - shard.start, shard.bytes)
+    return []
 
 
 def fitting_processes(size: int) -> int:
@@ -246,9 +238,223 @@ def fitting_processes(size: int) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
 
 
-def bad_files(failures: list[tuple[str, str]]) -> str:
-    """Return the message for files that cannot be packed, given as (key, reason)."""
-    return (
-        f"{counted(len(failures), 'file')} cannot be packed:\n{listed(failures)}\n"
-        "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
+def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer: Observer) -> None:
+    """Check that there is room for the ``missing`` shards of ``numbers``, and report that work begins."""
+    plan, place = work.plan, work.target.place
+    if isinstance(place, Path):
+        others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
+        require_space(place, planned_bytes(plan, place / WORK_NAME, frozenset(others)))
+
+    def totals(of: Sequence[int]) -> tuple[int, int]:
+        shards = [plan.shards[number] for number in of]
+        return sum(shard.stop - shard.start for shard in shards), sum(shard.bytes for shard in shards)
+
+    (rows, size), (left_rows, left_size) = totals(numbers), totals(missing)
+    where, done = f"into {counted(len(numbers), 'shard')} of", (rows - left_rows, size - left_size)
+    if len(numbers) == len(plan.shards):
+        size = plan.totals.bytes  # of the files, which shards of raw pixels do not have
+    observer.started(Work("packing", place, work.rows.unit, rows, size, *done, where))
+
+
+def _wait(work: ShardWork, missing: list[int], observer: Observer) -> None:
+    """Wait until one of the shards that others write exists, or nobody writes it any more."""
+    assert isinstance(work.target, SharedFolder)
+    path, name = work.target.claim_path(work.plan, missing[0]), work.plan.shards[missing[0]].name
+    observer.said(work.target.place, f"{holder_of(path)} writes {name}; waiting for it")
+
+    def changed() -> bool:
+        for number in missing:
+            held = work.claim(number)
+            if held is not None:
+                held.close()
+                return True
+            if work.is_finished(number):
+                return True
+        return False
+
+    waited(changed)
+
+
+# ---- One of several packs of the same plan ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PackShare:
+    """The outcome of a pack of some shards, which are counted through all splits."""
+
+    output: Place
+    shards: int  # of the plan, or of a complete dataset
+    asked: tuple[int, ...]  # numbers of the shards that this pack was asked for
+    written: int  # of those, by this pack
+    finished: int  # of the plan, by anybody
+    published: bool  # whether every split is a dataset already
+    files: int  # of the plan
+    bytes: int
+
+
+def plan_shares(
+    source: Source | IterableRows | SequenceRows,
+    output: Source,
+    options: PackOptions | None = None,
+    observer: Observer | None = None,
+) -> PackShare:
+    """Make the plan of a pack that several will share, and write no shard; an existing plan stays.
+
+    Raises:
+        PackError: see :func:`pack`.
+    """
+    return _shared(source, output, None, options or PackOptions(), observer or Observer())
+
+
+def pack_shares(
+    source: Source | IterableRows | SequenceRows,
+    output: Source,
+    shares: ShardRanges,
+    options: PackOptions | None = None,
+    observer: Observer | None = None,
+) -> PackShare:
+    """Write some of a plan's shards, making the plan if nobody has. Others may do so at the same time.
+
+    When it returns, all of these shards exist: it waits for what another pack is writing, and writes it
+    here if that pack dies. Nothing is published; see :func:`publish_shares`.
+
+    Raises:
+        PackError: see :func:`pack`; also if the pack in ``output`` has another plan.
+    """
+    options = options or PackOptions()
+    if options.restart:
+        raise PackError(
+            "--restart with --shards would throw away what others pack; 'fastload pack SOURCE OUTPUT "
+            "--plan-only --restart' throws everything away, once, before they begin."
+        )
+    return _shared(source, output, shares, options, observer or Observer())
+
+
+def _shared(
+    source: Source | IterableRows | SequenceRows, output: Source, shares: ShardRanges | None,
+    options: PackOptions, observer: Observer,
+) -> PackShare:  # fmt: skip
+    with ExitStack() as stack:
+        targets = stack.enter_context(_targets(source, output, options, shared=True))
+        for split, target in targets:
+            _require_sizes(split, "--shards" if shares is not None else "--plan-only")
+            if options.restart:
+                target.discard()
+        options = replace(options, restart=False)
+        plans = [
+            stack.enter_context(target.opened(split.rows, options, observer)) for split, target in targets
+        ]
+        total = sum(len(plan.shards) for plan in plans)
+        asked = shares.numbers(total) if shares is not None else []
+        written = finished = first = 0
+        for (split, target), plan in zip(targets, plans, strict=True):
+            count = len(plan.shards)
+            finished += count
+            if isinstance(plan, Plan):
+                work = ShardWork(split.rows, plan, target, options)
+                mine = [number - first for number in asked if 0 <= number - first < count]
+                written += _write(work, mine, observer, LazyCluster(None, options))[0]
+                finished -= len(target.missing(plan))
+            first += count
+        rows = sum(plan.totals.files if isinstance(plan, Plan) else plan.num_records for plan in plans)
+        size = sum(plan.totals.bytes if isinstance(plan, Plan) else plan.data_bytes for plan in plans)
+        where = Location.parse(str(output)) if is_url(output) else Path(output).absolute()
+        published = all(isinstance(plan, Manifest) for plan in plans)
+        return PackShare(where, total, tuple(asked), written, finished, published, rows, size)
+
+
+def publish_shares(
+    source: Source | IterableRows | SequenceRows,
+    output: Source,
+    options: PackOptions | None = None,
+    observer: Observer | None = None,
+) -> list[PackResult]:
+    """Make datasets of a plan's finished shards, byte for byte what one machine makes.
+
+    After an interruption at any moment, the same call resumes; complete datasets stay unchanged.
+
+    Raises:
+        PackError: shards are missing or another plan's (the message says which), a pack is still at work,
+            or the options differ from the plan's.
+    """
+    options, observer = options or PackOptions(), observer or Observer()
+    with ExitStack() as stack:
+        targets = stack.enter_context(_targets(source, output, options, shared=True))
+        for split, target in targets:
+            _require_sizes(split, "--publish")
+            stack.enter_context(target.alone())
+        plans = [target.planned(split.rows, options) for split, target in targets]
+        _require_shards(output, [target for _, target in targets], plans)
+        return [
+            replace(target.publish(plan, options, observer), notes=split.rows.notes)
+            for (split, target), plan in zip(targets, plans, strict=True)
+        ]
+
+
+def _require_shards(output: Source, targets: Sequence[Target], plans: Sequence[Plan | None]) -> None:
+    missing: list[int] = []
+    others: list[int] = []
+    first = 0
+    for target, plan in zip(targets, plans, strict=True):
+        if plan is None or target.is_complete():
+            continue  # it was published when all shards existed
+        for number in target.missing(plan):
+            is_other = isinstance(target, SharedFolder) and target.state_of(plan, number) != "missing"
+            (others if is_other else missing).append(first + number)
+        first += len(plan.shards)
+    if not missing and not others:
+        return
+    problems = [f"{len(missing)} missing ({ranges(missing)})"] if missing else []
+    problems += [f"{len(others)} written by another plan ({ranges(others)})"] if others else []
+    raise PackError(
+        f"{output} cannot be published: of {first} shards there are {' and '.join(problems)}. 'fastload pack "
+        f"SOURCE OUTPUT --shards {ranges(sorted(missing + others))}' packs them."
     )
+
+
+# ---- What a pack would do ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a pack would do."""
+
+    output: Place
+    records: int
+    bytes: int  # of the files that are packed
+    classes: int
+    shards: int
+    needed_bytes: int
+    free_bytes: int | None  # None: a store does not say
+    schema: Schema
+    ignored: Mapping[str, Any] = field(default_factory=dict)  # what the source has and is not packed
+    notes: tuple[str, ...] = ()  # what became of a table's columns
+
+
+def dry_run(
+    source: Source | IterableRows | SequenceRows, output: Source, options: PackOptions | None = None
+) -> list[DryRun]:
+    """Return what :func:`pack` would do, without writing to ``output``.
+
+    Raises:
+        PackError: see :func:`pack`.
+    """
+    options = options or PackOptions()
+    runs = []
+    for split in _splits(source, options, None):
+        _require_sizes(split, "a dry run")
+        place = _location(str(output)) if is_url(output) else Path(output).absolute()
+        place = place / split.name if split.name else place
+        with tempfile.TemporaryDirectory(prefix="fastload-") as work:
+            plan = plan_of(split.rows, options, place.name, Path(work))
+            needed = planned_bytes(plan, Path(work))
+        free = None if isinstance(place, Location) else _free(place)
+        totals, classes = plan.totals, len(classes_of(plan.schema))
+        counts = (totals.files, totals.bytes, classes, len(plan.shards), needed, free)
+        runs.append(DryRun(place, *counts, plan.schema, plan.ignored, split.rows.notes))
+    return runs
+
+
+def _free(target: Path) -> int:
+    """Return how many bytes may be written where a folder is or would be."""
+    return free_bytes(next(folder for folder in (target, *target.parents) if exists(folder)))

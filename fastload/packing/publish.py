@@ -3,97 +3,188 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
 from fastload._version import __version__
+from fastload.errors import PackError
 from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts
 from fastload.packing.facts import EntryFacts, Summary
-from fastload.packing.files import publish, remove, temporary_of
-from fastload.packing.plan import PackPlan
+from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.packing.progress import Place
-from fastload.packing.work import ShardPart, part_path
+from fastload.packing.shard_writer import ShardPart, classes_of
 from fastload.remote.location import Location
+from fastload.sample.schema import Field, Schema
+from fastload.shard.columns import write_column
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
-from fastload.shard.manifest import INDEX_NAME, Entries, Manifest, Shard
+from fastload.shard.manifest import (
+    INDEX_NAME,
+    SECOND_INDEX,
+    Entries,
+    Manifest,
+    Shard,
+    column_name,
+    entries_of,
+    fields_digest,
+)
 
-# ---- From finished shards to a packed dataset: index, then manifest ---------------------------------
+# ---- From finished shards to a packed dataset: columns, index, then manifest ------------------------
 
 SKIPPED_NAME = "skipped.jsonl"
+T = TypeVar("T")
 
 
-class _Keys:
-    """The keys of all parts, one part at a time; ``write_index`` walks them twice."""
+class Each(Generic[T]):
+    """The results of ``make`` for each part; iterable any number of times, with one part in memory."""
 
-    def __init__(self, parts: list[Path]) -> None:
-        self._parts = parts
+    def __init__(self, make: Callable[[int, Path], T], parts: list[Path]) -> None:
+        self._make, self._parts = make, parts
 
-    def __iter__(self) -> Iterator[list[bytes]]:
-        return (ShardPart.read(path).keys for path in self._parts)
+    def __iter__(self) -> Iterator[T]:
+        return (self._make(place, path) for place, path in enumerate(self._parts))
 
 
-def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
-    """Combine the parts of all shards into ``index.fli`` and publish ``dataset.json``.
+class Finished:
+    """What the parts of finished shards say.
 
-    Shards whose files were all skipped are removed.
+    Args:
+        parts: the parts, in the shards' order.
+        problems: of the source: key, reason.
     """
-    format_name = str(plan.identity["format"])
-    data_file = format_of(format_name).data_file
-    parts = [part_path(output, shard.name) for shard in plan.shards]
-    summary, tally, transcoded = Summary(), RecodeCounts(), 0
-    shards: list[Shard] = []
-    skipped = list(plan.problems)
-    empty: list[str] = []
 
-    def records() -> Iterator[npt.NDArray[np.void]]:
-        nonlocal transcoded
-        for plan_of, path in zip(plan.shards, parts, strict=True):
+    def __init__(self, parts: Sequence[Path], problems: Sequence[tuple[str, str]] = ()) -> None:
+        self.skipped, self.left_out = list(problems), list[tuple[str, str, str]]()
+        self.kept: list[int] = []  # numbers of the shards that have records
+        self.parts: list[Path] = []  # those shards' parts
+        self._sizes: list[tuple[int, int]] = []  # their bytes and records
+        self.summary, self.counts, self.baselines = Summary(), RecodeCounts(), 0
+        for number, path in enumerate(parts):
             part = ShardPart.read(path)
-            transcoded += part.transcoded
-            skipped.extend(part.skipped)
+            self.skipped += part.skipped
+            self.left_out += part.left_out
+            self.baselines += part.transcoded
             if FACTS in part.facts:
-                tally.merge(part.facts[FACTS])
-            if not len(part.records):
-                empty.append(plan_of.name)
-                continue
-            entries = part.records.copy()
-            entries["shard"] = len(shards)
-            summary.add(entries)
-            file = data_file(output / plan_of.name).relative_to(output)
-            shards.append(Shard(str(file), part.shard_bytes, len(entries)))
-            yield entries
+                self.counts.merge(part.facts[FACTS])
+            if len(part.records):
+                self.kept.append(number)
+                self.parts.append(path)
+                self._sizes.append((part.shard_bytes, len(part.records)))
+                self.summary.add(part.records)
 
-    size, digest = publish_index(output, records(), _Keys(parts))
-    write_skipped(output, skipped)
-    for name in empty:
-        remove(output / name)
-    facts: dict[str, Any] = {
-        "source": {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
+    def require_samples(self) -> None:
+        """Raise PackError if not one sample could be packed."""
+        if not self.kept and self.skipped:
+            key, reason = self.skipped[0]
+            raise PackError(
+                f"none of {len(self.skipped)} samples can be packed; the first is {key}: {reason}."
+            )
+
+    def publish(
+        self,
+        output: Path,
+        names: Sequence[str],
+        schema: Schema,
+        options: Mapping[str, Any],
+        ignored: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """Write columns, index and manifest of the kept shards, which have their names.
+
+        Args:
+            output: the dataset's folder.
+            names: the shards' names.
+            schema: the fields.
+            options: the manifest's options.
+            ignored: what the source has and is not packed.
+        """
+        about = sum(os.stat(path).st_size for path in self.parts)
+        try:
+            with failed_writes_reported(output, about):
+                entries, index = write_tables(output, schema, self.parts, self.summary.records)
+                write_skipped(output, self.skipped, self.left_out)
+        except BaseException:
+            for temporary in output.glob(".tmp-*"):
+                remove(temporary)
+            raise
+        data_file = format_of(str(options["format"])).data_file
+        shards = [
+            Shard(str(data_file(output / name).relative_to(output)), size, records)
+            for name, (size, records) in zip(names, self._sizes, strict=True)
+        ]
+        facts = dict(options)
+        if facts.get("baseline") and "source" in facts:
+            facts["transcoded"] = self.baselines
+        if facts.get("coefficients"):
+            facts[FACTS] = {"note": NOTE, **self.counts.to_json()}
+        index_facts = (str(options["format"]), self.summary, classes_of(schema), shards, index, facts)
+        counts = (len(self.skipped), entries, len(self.left_out), ignored)
+        manifest = make_manifest(*index_facts, *counts)
+        manifest.write(output)
+        return manifest
+
+
+def write_tables(
+    output: Path, schema: Schema, parts: list[Path], count: int, mark: str = ""
+) -> tuple[Entries, tuple[int, int]]:
+    """Write the columns and the index of finished shards, each atomically.
+
+    Args:
+        output: the dataset's folder.
+        schema: its fields.
+        parts: the parts of its shards, in order.
+        count: the number of samples.
+        mark: appended to the files' names, as :data:`fastload.shard.manifest.SECOND`.
+
+    Returns:
+        The manifest's entries of the fields, and the index's size and digest.
+    """
+    columns = {
+        field.name: write_column(
+            output / column_name(number, mark), field, count, **_column(field, parts, at)
+        )
+        for at, (number, field) in enumerate(schema.columns)
     }
-    if plan.identity.get("baseline"):
-        facts["transcoded"] = transcoded
-    if plan.identity.get("coefficients"):
-        facts[FACTS] = {"note": NOTE, **tally.to_json()}
-    manifest = make_manifest(
-        format_name,
-        summary,
-        plan.classes,
-        shards,
-        (size, digest),
-        {**plan.identity, **facts},
-        len(skipped),
-        ignored=plan.ignored,
-    )
-    manifest.write(output)
-    return manifest, summary
+    entries = entries_of(schema, columns)
+    keys = Each(lambda _, path: ShardPart.read(path).keys, parts)
+    name = SECOND_INDEX if mark else INDEX_NAME
+    return entries, publish_index(output, Each(_records, parts), keys, fields_digest(entries), name)
+
+
+def _records(place: int, path: Path) -> npt.NDArray[np.void]:
+    records = ShardPart.read(path).records
+    records["shard"] = place
+    return records
+
+
+def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]]:
+    """Return the arguments that ``write_column`` takes for a field."""
+
+    def records(place: int, path: Path) -> npt.NDArray[np.void]:
+        column = ShardPart.read_column(path, at).records
+        assert column is not None
+        column["shard"] = place
+        return column
+
+    def pieces(width: int = 1) -> Iterator[bytes]:
+        return (data for path in parts for data in ShardPart.read_values(path, at, width))
+
+    if field.storage == "record":
+        return {"fixed": Each(records, parts)}
+    if field.storage == "fixed":
+        values = (np.frombuffer(data, field.item_dtype) for data in pieces(field.item_bytes))
+        return {"fixed": (part.reshape(-1, *field.item_shape) for part in values)}
+    return {
+        "lengths": Each(lambda _, path: ShardPart.read_lengths(path, at), parts),
+        "chunks": pieces(),
+    }
 
 
 def publish_index(
@@ -116,9 +207,9 @@ def make_manifest(
     format_name: str,
     summary: Summary,
     classes: tuple[str, ...],
-    shards: list[Shard],
+    shards: Sequence[Shard],
     index: tuple[int, int],
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     skipped: int,
     fields: Entries = (),
     left_out: int = 0,
@@ -126,21 +217,11 @@ def make_manifest(
 ) -> Manifest:
     """Return the manifest of the records in ``summary``; ``index`` is the index's size and digest."""
     return Manifest(
-        format=format_name,
-        num_records=summary.records,
-        data_bytes=summary.bytes,
-        classes=classes,
-        shards=tuple(shards),
-        index_size=index[0],
-        index_crc=index[1],
-        codecs=summary.codecs,
-        options=options,
-        skipped=skipped,
-        writer=f"fastload {__version__}",
-        fields=fields,
-        left_out=left_out,
-        ignored=ignored or {},
-    )
+        format=format_name, num_records=summary.records, data_bytes=summary.bytes, classes=classes,
+        shards=tuple(shards), index_size=index[0], index_crc=index[1], codecs=summary.codecs,
+        options=options, skipped=skipped, writer=f"fastload {__version__}", fields=fields,
+        left_out=left_out, ignored=ignored or {},
+    )  # fmt: skip
 
 
 def write_skipped(

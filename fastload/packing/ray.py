@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from fastload.errors import FastloadError, PackError
 from fastload.extras import need
-from fastload.packing.cluster import (
-    begin,
-    discard,
-    opened,
-    publish_shares,
-    targets_of,
-    waited,
-    words_for_errors,
-)
 from fastload.packing.entries import Made, Maker, entries_of
 from fastload.packing.fetched import opened_once, spans_of
 from fastload.packing.options import PackOptions
-from fastload.packing.packer import bad_files
-from fastload.packing.plan import PackPlan
 from fastload.packing.progress import Observer
-from fastload.packing.publish import PackResult
-from fastload.packing.shares import ShareJob
-from fastload.packing.work import BadFiles, Claim
-from fastload.remote.location import is_url
+from fastload.packing.spread import BadFiles
 from fastload.shard.dataset import PackedFiles
 
 # ---- Tasks on a Ray cluster -------------------------------------------------------------------------
@@ -121,9 +105,10 @@ class RayCluster:
         running: dict[Any, Item] = {}
         waiting, most = iter(items), self._most()
         bad: list[tuple[str, str]] = []
+        annotations: list[tuple[str, str]] = []
         try:
             while True:
-                while len(running) < most and not bad:
+                while len(running) < most and not bad and not annotations:
                     item = next(waiting, None)
                     if item is None:
                         break
@@ -136,13 +121,14 @@ class RayCluster:
                         result = self._result(reference)
                     except BadFiles as error:
                         bad += error.failures
+                        annotations += error.annotations
                         del running[reference]
                     else:
                         yield running.pop(reference), result
         finally:
             self._cancel(list(running))
-        if bad:
-            raise BadFiles(sorted(bad))
+        if bad or annotations:
+            raise BadFiles(sorted(bad), sorted(annotations))
 
     def _task(self) -> Any:
         return self._ray.remote(num_cpus=1, max_retries=_RETRIES)(_guarded)
@@ -167,7 +153,7 @@ class RayCluster:
                 "again: finished shards are kept."
             ) from None
         if kind == "bad files":
-            raise BadFiles(value)
+            raise BadFiles(*value)
         if kind == "error":
             raise PackError(value)
         return value
@@ -185,99 +171,41 @@ def _guarded(function: Callable[[Any, Any], Any], common: Any, item: Any) -> tup
     try:
         return "done", function(common, item)
     except BadFiles as error:
-        return "bad files", error.failures
+        return "bad files", (error.failures, error.annotations)
     except (FastloadError, OSError) as error:
         return "error", str(error)
 
 
-# ---- ``--ray`` of ``pack``, ``index`` and ``verify`` ------------------------------------------------
-# The same work is spread over a Ray cluster's machines, which all see source and dataset under the same
-# names.
-
-
-def pack_on_ray(
-    source: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    address: str,
-    options: PackOptions | None = None,
-    observer: Observer | None = None,
-) -> list[PackResult]:
-    """Pack like :func:`fastload.packing.pack`, shard by shard on a Ray cluster, and publish.
-
-    After a kill at any moment, the same call resumes; Ray replaces a worker that dies.
+class LazyCluster:
+    """A context manager for a cluster that is asked for when there is work for it.
 
     Args:
-        address: see :class:`~fastload.packing.ray.RayCluster`.
-
-    Raises:
-        PackError: see :func:`fastload.packing.pack`; also if Ray or the cluster is missing.
+        address: see :class:`RayCluster`; None: there is none.
+        options: those of the pack, with the number of tasks at a time.
     """
-    options, observer = options or PackOptions(), observer or Observer()
-    if is_url(output):
-        from fastload.packing.store_target import pack_into_store
 
-        with RayCluster(address, options.num_proc) as cluster:
-            return pack_into_store(source, str(output), options, observer, cluster.as_finished)
-    began = time.monotonic()
-    with words_for_errors(output):
-        if options.restart:
-            for target in targets_of(source, output, options):
-                discard(target)
-            options = replace(options, restart=False)
-        targets = targets_of(source, output, options)
-        written = [0] * len(targets)
-        with ExitStack() as stack:
-            plans = [stack.enter_context(opened(target, options, observer)) for target in targets]
-            jobs = [
-                (number, ShareJob(target.output, target.source.root, options, plan, target.source.store))
-                for number, (target, plan) in enumerate(zip(targets, plans, strict=True))
-                if isinstance(plan, PackPlan)
-            ]
-            if jobs:
-                cluster = stack.enter_context(RayCluster(address, options.num_proc))
-                for number, job in jobs:
-                    written[number] = _write(cluster, job, observer)
-    packed = time.monotonic() - began
-    results = publish_shares(source, output, options, observer)
-    return [
-        replace(result, seconds=result.seconds + packed, written_bytes=size)
-        for result, size in zip(results, written, strict=True)
-    ]
+    def __init__(self, address: str | None, options: PackOptions) -> None:
+        self.address, self._at_once = address, options.num_proc
+        self._stack = ExitStack()
+        self._cluster: RayCluster | None = None
+
+    def __enter__(self) -> LazyCluster:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def opened(self) -> RayCluster:
+        """Return the cluster."""
+        assert self.address is not None
+        if self._cluster is None:
+            self._cluster = self._stack.enter_context(RayCluster(self.address, self._at_once))
+        return self._cluster
 
 
-def _write(cluster: RayCluster, job: ShareJob, observer: Observer) -> int:
-    """Write the missing shards of a plan; return their source bytes."""
-    numbers = list(range(len(job.plan.shards)))
-    missing = [number for number in numbers if not job.is_finished(number)]
-    begin(job, numbers, missing, observer)
-    written = 0
-    try:
-        for number, mine in cluster.as_finished(_write_one, job, missing):
-            shard = job.plan.shards[number]
-            written += shard.bytes if mine else 0
-            observer.advanced(shard.stop - shard.start, shard.bytes)
-    except BadFiles as error:
-        raise PackError(bad_files(error.failures)) from None
-    return written
-
-
-def _write_one(job: ShareJob, number: int) -> bool:
-    """Write a shard on a worker, unless another pack does, or a worker whose driver has died."""
-    held: list[Claim] = []
-
-    def settled() -> bool:
-        claimed = job.claim(number)
-        held.extend([claimed] if claimed is not None else [])
-        return claimed is not None or job.is_finished(number)
-
-    waited(settled)
-    if not held:
-        return False
-    try:
-        job.publish(number, job.write(number, lambda files, size: None))
-    finally:
-        held[0].close()
-    return True
+# ---- ``--ray`` of ``index`` and ``verify`` ------------------------------------------------------------
+# The same work is spread over a Ray cluster's machines, which all see source and dataset under the same
+# names.
 
 
 def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:

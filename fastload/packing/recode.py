@@ -33,19 +33,20 @@ from fastload.packing.files import (
     sync_folder,
     temporary_of,
 )
-from fastload.packing.folders import as_rows
-from fastload.packing.output import RECODE_NAME, OutputFolder
 from fastload.packing.packer import fitting_processes
 from fastload.packing.progress import Observer, Work
-from fastload.packing.sample_shards import OpenShard, write_tables
-from fastload.packing.work import Advance, Claim, NoClaim, ShardPart, write_shards
+from fastload.packing.publish import write_tables
+from fastload.packing.shard_writer import ShardPart, ShardWriter, classes_of
+from fastload.packing.spread import Advance, Claim, NoClaim, write_shards
+from fastload.packing.target import RECODE_NAME, OutputFolder
 from fastload.remote.location import is_url
 from fastload.sample.fields import Image
 from fastload.sample.schema import Field
 from fastload.shard.codecs import CODECS, COEFFICIENTS, JPEG, file_of
 from fastload.shard.columns import Chunk
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.formats import Format, format_of
+from fastload.shard.formats import Format, ShardSpec, format_of
+from fastload.shard.index import as_rows
 from fastload.shard.manifest import INDEX_NAME, SECOND, SECOND_INDEX, Entries, Manifest, Shard, column_name
 
 # ---- The plan of a recode, written in the work folder -----------------------------------------------
@@ -212,32 +213,35 @@ class RecodeJob:
         samples, manifest = _samples_of(dataset, number), dataset.manifest
         final, tally = self.work / self.plan.shards[number], RecodeCounts()
         remove(final)
-        shard = OpenShard(
-            final, format_of(manifest.format), manifest.schema, manifest.shards[number].size,
-            bool(manifest.options.get("raw")),
+        schema, about = manifest.schema, manifest.shards[number].size
+        spec = ShardSpec(
+            classes_of(schema), 0, about, bool(manifest.options.get("raw")),
+            schema=None if schema.is_plain else schema,
         )  # fmt: skip
+        shard = ShardWriter(final, format_of(manifest.format), schema, spec, about)
         try:
             with started_pool(self.threads, "recode") as pool:
                 for ids in _spans(dataset, samples):
                     chunks, size = _Span(dataset, ids, self.plan.form, tally).chunks(pool)
-                    _take(shard, [dataset.index.key(sample) for sample in ids], chunks)
+                    shard.add_samples([dataset.index.key(sample) for sample in ids], chunks)
                     advance(len(ids), size)
+            part = shard.finish()
+            shard.publish()
         except BaseException:
             shard.abort()
             raise
-        part, spooled = shard.finish()
         path = self.part_path(number)
         try:
             with failed_writes_reported(path, manifest.shards[number].size):
                 facts = {FACTS: tally.to_json()} if self.plan.form is not None else {}
                 part = replace(part, stop=samples.stop, plan=self.plan.identity, facts=facts)
-                part.write(path, spooled.files)
+                part.write(path)
         except BaseException:
             remove(temporary_of(path))
             remove(final)
             raise
         finally:
-            spooled.close()
+            part.close()
         return part
 
     def publish(self, number: int, part: ShardPart) -> None:
@@ -273,25 +277,6 @@ def _spans(dataset: PackedFiles, samples: range) -> Iterator[range]:
         count = max(1, int(np.searchsorted(ends, _SPAN_BYTES, "right")))
         yield range(at, min(at + count, samples.stop))
         at += count
-
-
-def _take(shard: OpenShard, keys: list[bytes], chunks: list[Chunk]) -> None:
-    """Put samples into a shard, with batches cut like those of a pack of samples."""
-    begin = 0
-    total: npt.NDArray[np.uint64] = np.sum([chunk.lengths for chunk in chunks], axis=0, dtype=np.uint64)
-    sizes = total.tolist()
-
-    def take(end: int) -> None:
-        if end > begin:
-            shard.take(keys[begin:end], [chunk.slice(begin, end) for chunk in chunks])
-
-    for i, size in enumerate(sizes):
-        if not shard.fits(size):
-            take(i)
-            begin = i
-            shard.flush()
-        shard.count(size)
-    take(len(sizes))
 
 
 class _Span:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -13,19 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.decoding import decode_with_pil, pillow_words, thread_decoder, wanted_format
+from fastload.dataset.decoding import pillow_words, thread_decoder, wanted_format
 from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.machine.threads import started_pool
-from fastload.packing.coefficients import RecodeCounts, RecodeOutcome, to_record
+from fastload.packing.coefficients import to_record
+from fastload.packing.file_rows import plain_fields
 from fastload.packing.files import ESCAPED
-from fastload.packing.folders import Group, as_rows
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, png_file, raw_picture
+from fastload.packing.rows import Batch
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
 from fastload.sample.schema import Schema
 from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle
-from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW, SIXTEEN_BIT
+from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, PROGRESSIVE, SIXTEEN_BIT
+from fastload.shard.columns import Chunk
+from fastload.shard.index import as_rows
 
 # ---- Records that differ from their files -----------------------------------------------------------
 # Options: ``--max-side``, ``--raw``, ``--baseline``, ``--coefficients``.
@@ -36,19 +39,61 @@ SMALLER = "making pictures smaller (--max-side)"
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
 
-def transcoder(options: PackOptions) -> Callable[[Group], Group]:
-    """Return the function that changes a group as ``options`` say."""
-    if options.raw:
-        return _Raw(options).apply
-    steps: list[Callable[[Group], Group]] = []
-    if options.max_side is not None:
-        steps.append(_Smaller(options).apply)
-    if options.baseline:
-        steps.append(_baseline_group)
-    if options.coefficients is not None:
-        threads = len(os.sched_getaffinity(0)) // options.num_proc if options.num_proc else 1
-        steps.append(functools.partial(_coefficients_group, options.coefficients, max(1, threads)))
-    return lambda group: functools.reduce(lambda changed, step: step(changed), steps, group)
+def file_transcoder(options: PackOptions) -> Callable[[Batch], Batch]:
+    """Return the function that changes a batch of files as ``options`` say, some files at a time."""
+    one = Transcoder(Schema.plain(), options)
+    threads = max(1, len(os.sched_getaffinity(0)) // options.num_proc) if options.num_proc else 1
+
+    def changed(batch: Batch) -> Batch:
+        with started_pool(threads, "fastload-records") as pool:
+            pictures = pool.map(one.of_file, (data.tobytes() for data in _pieces(batch.fields[0])))
+            return _rebuilt(batch, list(pictures))
+
+    return changed
+
+
+def _pieces(chunk: Chunk) -> Iterator[npt.NDArray[np.uint8]]:
+    ends = np.cumsum(chunk.lengths).tolist()
+    return (chunk.data[end - length : end] for end, length in zip(ends, chunk.lengths.tolist(), strict=True))
+
+
+def _rebuilt(batch: Batch, pictures: list[Picture | str]) -> Batch:
+    """Return a batch of files with these pictures, or the reasons why there are none."""
+    before, good = batch.fields[0].records, [i for i, one in enumerate(pictures) if isinstance(one, Picture)]
+    assert before is not None
+    kept = [one for one in pictures if isinstance(one, Picture)]
+    records = before[good]
+    records["flags"] &= ESCAPED
+    data, keys = Chunk.of([one.data for one in kept]), [batch.keys[i] for i in good]
+    for record, one in zip(records, kept, strict=True):
+        for name, value in (one.raw or {}).items():
+            record[name] = value | record[name] if name == "flags" else value
+    records["length"] = data.lengths
+    records["offset"] = np.cumsum(data.lengths) - data.lengths
+    describe_anew(data.data, records)
+    failures = [
+        (int(batch.positions[i]), batch.keys[i].decode(), one)
+        for i, one in enumerate(pictures)
+        if isinstance(one, str)
+    ]
+    outcomes = [
+        (int(batch.positions[i]), key.decode(), one.outcome)
+        for i, key, one in zip(good, keys, kept, strict=True)
+        if one.outcome is not None
+    ]
+    return replace(
+        batch, positions=batch.positions[good], keys=keys, fields=plain_fields(data.data, records),
+        failures=[*batch.failures, *failures], outcomes=outcomes,
+        baselines=sum(one.was_progressive for one in kept),
+    )  # fmt: skip
+
+
+def describe_anew(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> None:
+    """Fill in the index entries of pictures that were made here, and keep the marks of their keys."""
+    marks = records["flags"] & ESCAPED
+    problems = _C.describe(data, as_rows(records))
+    records["flags"] |= marks
+    assert not problems, problems
 
 
 def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
@@ -57,126 +102,6 @@ def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
         np.array([width], np.uint32), np.array([height], np.uint32), max_side
     ).tolist()
     return width, height
-
-
-def _rebuild(
-    group: Group, records: npt.NDArray[np.void], pieces: list[Pixels], failed: dict[int, str]
-) -> Group:
-    """Return the group with ``pieces`` (one per record that did not fail) as its data."""
-    good = [i for i in range(len(records)) if i not in failed]
-    records = records[good]
-    records["length"] = [piece.size for piece in pieces]
-    records["offset"] = np.cumsum(records["length"], dtype=np.uint64) - records["length"]
-    data = np.concatenate([*(piece.reshape(-1) for piece in pieces), np.zeros(0, np.uint8)])
-    marks = records["flags"] & ESCAPED
-    problems = _C.describe(data, as_rows(records))
-    records["flags"] |= marks
-    assert not problems, problems  # we made these bytes
-    failures = [*group.failures, *((group.keys[i], reason) for i, reason in failed.items())]
-    return replace(group, data=data, records=records, keys=[group.keys[i] for i in good], failures=failures)
-
-
-def _baseline_group(group: Group) -> Group:
-    """Make progressive JPEGs baseline ones of the same coefficients; those that cannot be stay unchanged."""
-    wanted = (group.records["codec"] == JPEG) & ((group.records["flags"] & PROGRESSIVE) != 0)
-    if not wanted.any():
-        return group
-    pieces: list[Pixels] = []
-    done = 0
-    for record, progressive in zip(group.records, wanted.tolist(), strict=True):
-        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
-        if progressive:
-            try:
-                pieces.append(cast(Pixels, _C.jpeg_to_baseline(data)))
-                done += 1
-                continue
-            except FastloadError:
-                pass  # kept; its index entry says that it is progressive, so it is counted
-        pieces.append(data)
-    records = group.records.copy()
-    records["flags"] &= ESCAPED
-    return replace(_rebuild(group, records, pieces, {}), transcoded=done)
-
-
-def _coefficients_group(form: str, threads: int, group: Group) -> Group:
-    """Make JPEGs coefficient records, in some threads; those that cannot be stay as they are."""
-    tally, pieces = RecodeCounts(), []
-
-    def recoded(record: np.void) -> tuple[Pixels, RecodeOutcome | None]:
-        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
-        if record["codec"] != JPEG:
-            return data, None
-        recoded_bytes, outcome = to_record(data.tobytes(), form)
-        return np.frombuffer(recoded_bytes, np.uint8), outcome
-
-    with started_pool(threads, "fastload-records") as pool:
-        for key, (data, outcome) in zip(group.keys, pool.map(recoded, group.records), strict=True):
-            if outcome is not None:
-                tally.add(key.decode(), outcome)
-            pieces.append(data)
-    records = group.records.copy()
-    records["flags"] &= ESCAPED
-    return replace(_rebuild(group, records, pieces, {}), coefficients=tally.to_json())
-
-
-class _Raw:
-    """Decodes with the core and scales by its antialiased bilinear resize: the pixels that training sees."""
-
-    def __init__(self, options: PackOptions) -> None:
-        self._size, self._max_side = options.size, options.max_side
-        self._decoder = _C.Decoder(fallback=decode_with_pil)
-
-    def apply(self, group: Group) -> Group:
-        records, pieces, failed = group.records.copy(), [], {}
-        for i, record in enumerate(group.records):
-            data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
-            try:
-                pixels = self._scaled(self._decoder.decode_rgb(data))
-            except (FastloadError, ValueError) as error:
-                failed[i] = f"does not decode: {error}"
-                continue
-            pieces.append(np.ascontiguousarray(pixels))
-            records[i]["height"], records[i]["width"] = pixels.shape[:2]
-        records["codec"], records["channels"] = RAW, 3
-        records["flags"] &= ESCAPED
-        return _rebuild(group, records, pieces, failed)
-
-    def _scaled(self, pixels: Pixels) -> Pixels:
-        height, width = pixels.shape[:2]
-        target = self._size or (bounded(width, height, self._max_side) if self._max_side else (width, height))
-        if target == (width, height):
-            return pixels
-        box = (0, 0, *target)
-        scaled: Pixels = _C.resize(pixels, _C.View(((0, 0, width, height), target, box, False)))
-        return scaled.reshape(target[1], target[0], 3)
-
-
-class _Smaller:
-    """Re-encodes images above the limit as JPEG with Pillow; the others stay as they are."""
-
-    def __init__(self, options: PackOptions) -> None:
-        need("PIL.Image", SMALLER)
-        assert options.max_side is not None
-        self._max_side, self._quality = options.max_side, options.quality
-        self._decoder = _C.Decoder(fallback=decode_with_pil)
-
-    def apply(self, group: Group) -> Group:
-        records, pieces, failed = group.records.copy(), [], {}
-        for i, record in enumerate(group.records):
-            data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
-            known = int(record["width"]) > 0
-            if known and max(int(record["width"]), int(record["height"])) <= self._max_side:
-                pieces.append(data)
-                continue
-            try:
-                # Pillow would fill the missing part of a JPEG with gray, and the result would look whole.
-                pixels = self._decoder.decode_rgb(data)
-                deep = bool(record["flags"] & SIXTEEN_BIT)
-                pieces.append(smaller_jpeg(data, pixels, self._max_side, self._quality, deep))
-            except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
-                failed[i] = f"cannot be re-encoded: {pillow_words(error)}"
-        records["flags"] &= ESCAPED
-        return _rebuild(group, records, pieces, failed)
 
 
 def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep: bool = False) -> Pixels:
@@ -267,6 +192,15 @@ class Transcoder:
                 changed.append(value if target == size else _moved(field.kind, value, size, target))
         return changed
 
+    def of_file(self, data: bytes) -> Picture | str:
+        """Return the record of a file without other fields, or the reason why there is none."""
+        try:
+            return self._made(Image(), Picture(data))
+        except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
+            return (
+                f"{'does not decode' if self.options.raw else 'cannot be re-encoded'}: {pillow_words(error)}"
+            )
+
     def _guarded(self, name: str, make: Callable[[Picture], T], picture: Picture) -> T:
         try:
             return make(picture)
@@ -293,12 +227,13 @@ class Transcoder:
             return raw_picture(kind, _pixels(kind, picture, size, target))
         if target == size:
             return _baseline(picture) if self.options.baseline else picture
-        if kind.bits == 16 or _flags_of(picture) & SIXTEEN_BIT:  # a JPEG has 8, and Pillow clips 16
+        deep = bool(_flags_of(picture) & SIXTEEN_BIT)
+        if kind.bits == 16 or (deep and not self.schema.is_plain):  # a JPEG has 8 bits
             return Picture(png_file(_pixels(kind, picture, size, target)))
-        # Pillow fills missing parts with gray.
+        # Pillow would fill the missing part of a JPEG with gray, and the result would look whole.
         pixels = thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
         assert self.options.max_side is not None
-        small = smaller_jpeg(_bytes_of(picture), pixels, self.options.max_side, self.options.quality)
+        small = smaller_jpeg(_bytes_of(picture), pixels, self.options.max_side, self.options.quality, deep)
         return Picture(small.tobytes())
 
 
@@ -384,7 +319,8 @@ def _baseline(picture: Picture) -> Picture:
     if codec != CODECS[JPEG].name or not flags & PROGRESSIVE:
         return picture
     try:
-        return Picture(bytes(cast("npt.NDArray[np.uint8]", _C.jpeg_to_baseline(_bytes_of(picture)))))
+        baseline = bytes(cast("npt.NDArray[np.uint8]", _C.jpeg_to_baseline(_bytes_of(picture))))
+        return Picture(baseline, was_progressive=True)
     except FastloadError:
         return picture  # its index entry says that it is progressive
 

@@ -4,74 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.packing.coefficients import RecodeOutcome
-from fastload.packing.files import ESCAPED, encode_key, outside_key
-from fastload.packing.folders import as_rows
+from fastload.packing.files import ESCAPED, encode_key, outside_key, raise_if_transient
+from fastload.packing.listing import Listing, Row, Totals
+from fastload.packing.options import PackOptions
 from fastload.packing.pictures import HEAD, NUMPY_SUFFIX, Picture, is_any, path_of, picture_of, unfit
 from fastload.packing.recoding import Transcoder
+from fastload.packing.rows import Batch, FailedSample, PartialSample, Rows, Sample
+from fastload.packing.spread import die_with, interrupts_blocked
 from fastload.packing.tables import table_path
-from fastload.packing.work import die_with, interrupts_blocked
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema
 from fastload.shard.codecs import RAW, suffix_of
 from fastload.shard.columns import Chunk
-from fastload.shard.index import RECORD
+from fastload.shard.index import RECORD, as_rows
 
 # ---- From samples (dicts) to the bytes of their fields ----------------------------------------------
 
-MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded, unless a single sample is larger
+MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Batch, unless a single sample is larger
 _NO_FILE = b""
-
-
-@dataclass(frozen=True)
-class FailedSample:
-    """A stand-in for a sample that the source cannot make."""
-
-    error: Exception
-    path: bytes = _NO_FILE  # of its picture below the root, if known
-
-
-@dataclass(frozen=True)
-class PartialSample:
-    """A sample some of whose annotations cannot be packed."""
-
-    sample: Mapping[str, Any]  # without them
-    left_out: Sequence[tuple[str, str]]  # which annotation, reason
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """Samples as bytes, in the order of the source."""
-
-    positions: npt.NDArray[np.int64]  # in the source
-    keys: list[bytes]
-    fields: list[Chunk]  # in the schema's order
-    stop: int  # one past the last position that was looked at
-    failures: list[tuple[int, str, str]] = field(default_factory=list)  # position, key, reason
-    left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # and annotation before reason
-    outcomes: list[tuple[int, str, RecodeOutcome]] = field(default_factory=list)  # of JPEGs: position, key
-
-    @property
-    def sizes(self) -> npt.NDArray[np.uint64]:
-        """Bytes of each sample."""
-        lengths = [chunk.lengths for chunk in self.fields]
-        total: npt.NDArray[np.uint64] = np.sum(lengths, axis=0, dtype=np.uint64)
-        return total
 
 
 @dataclass(frozen=True)
@@ -92,7 +58,7 @@ class Encoder:
 
     def encode(
         self, start: int, samples: Iterable[Mapping[str, Any] | FailedSample | PartialSample]
-    ) -> Iterator[Encoded]:
+    ) -> Iterator[Batch]:
         """Yield the samples from position ``start`` on, in pieces of bounded size."""
         piece = _Piece(self, start)
         for position, sample in enumerate(samples, start):
@@ -162,7 +128,7 @@ class Encoder:
 
 
 class _Piece:
-    """A piece of samples on their way into one :class:`Encoded`."""
+    """A piece of samples on their way into one :class:`Batch`."""
 
     def __init__(self, encoder: Encoder, start: int) -> None:
         self._encoder = encoder
@@ -201,7 +167,7 @@ class _Piece:
     def _name(self, position: int, path: bytes) -> str:
         return encode_key(path)[0].decode() if path else f"{position:08d}"
 
-    def finish(self) -> Encoded:
+    def finish(self) -> Batch:
         chunks: list[Chunk] = []
         good = np.ones(len(self._values), np.bool_)
         for number, named in enumerate(self._encoder.schema):
@@ -231,7 +197,7 @@ class _Piece:
             for value in self._values[i]
             if isinstance(value, Picture) and value.outcome is not None
         ]
-        return Encoded(positions, keys, chunks, self.stop, sorted(self._failures), left_out, outcomes)
+        return Batch(positions, keys, chunks, self.stop, sorted(self._failures), left_out, outcomes)
 
     def _keys(self, kept: list[int], records: npt.NDArray[np.void]) -> list[bytes]:
         keys = []
@@ -284,51 +250,75 @@ def _words(error: BaseException) -> str:
     return (text if known else f"{type(error).__name__}: {text}").removesuffix(".")
 
 
-# ---- Sources of samples: an iterable, a sequence, a table -------------------------------------------
+# ---- Rows that are samples: of a table, of annotated pictures, from Python ---------------------------
 
 _LOOKED_AT = 16  # samples that tell sequences apart and give the fields' guesses
-Sample = Mapping[str, Any]
 
 
-class Given(Protocol):
-    """A source of samples to pack. It has a length if it can be asked by position again and again."""
+class SampleRows(Rows):
+    """The common part of rows that are samples.
 
-    @property
-    def root(self) -> bytes:
-        """The folder that relative paths start from."""
+    Subclasses give samples (:meth:`samples`), and what tells them from others (:meth:`settings`). Those whose
+    rows have known sizes list them (:meth:`listed`).
 
-    def __len__(self) -> int:
-        """Return how many samples there are; TypeError: unknown."""
+    Args:
+        root: the folder that relative paths start from.
+        schema: the fields.
+    """
 
-    def first(self) -> list[Sample]:
-        """Return some samples to guess the schema from; they come again."""
+    def __init__(self, root: bytes, schema: Schema) -> None:
+        self.root, self.schema = root, schema
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         """Yield the samples from position ``start`` to before ``stop`` (None: all)."""
+        raise NotImplementedError
 
-    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
-        """Return what tells these samples from others, as JSON values; None: nothing, they come once."""
+    def settings(self) -> dict[str, Any]:
+        """Return what besides files decides the samples, as JSON values."""
+        raise NotImplementedError
 
-    def compared(self) -> int:
-        """Return how many samples :meth:`identity` looks at."""
+    def encoder(self, options: PackOptions) -> Encoder:
+        """Return what turns the samples into bytes."""
+        transcoder = Transcoder(self.schema, options) if options.transcodes else None
+        return Encoder(self.schema, self.root, options.format == "hdf5", transcoder)
 
-    def about_bytes(self, encoder: Encoder) -> int:
-        """Return a cautious estimate of the bytes that will be stored; 0: unknown."""
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        return self.encoder(options).encode(start, self.samples(start, stop))
 
-    def newest_ns(self) -> int:
-        """Return the latest modification time of the files that they are known to come from; 0: none."""
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        assert totals is not None
+        given = {"samples": totals.files, "files": totals.content, **self.settings()}
+        return {"given": given, "schema": json.loads(self.schema.to_json())}
+
+    def first(self) -> list[Sample]:
+        """Return some samples."""
+        some = self.samples(0, _LOOKED_AT)
+        samples = (each.sample if isinstance(each, PartialSample) else each for each in some)
+        return [sample for sample in samples if not isinstance(sample, FailedSample)]
 
 
-class AnnotatedSource(Given, Protocol):
-    """A source whose fields are known before any sample is made: a table or annotated pictures."""
+def row_of(root: bytes, files: Iterable[bytes]) -> Row:
+    """Return what is known of a row that is made of files, whether they exist or not.
 
-    schema: Schema
+    Raises:
+        PackError: the system cannot look at a file for the moment.
+    """
+    names, size, newest = [], 0, 0
+    for name in files:
+        if b"\0" in name:
+            continue  # no file has such a name
+        names.append(name)
+        try:
+            status = os.stat(os.path.join(root, name))
+            size, newest = size + status.st_size, max(newest, status.st_mtime_ns)
+        except OSError as error:
+            raise_if_transient(name, error)
+    return Row(b"\0".join(names), size, newest)
 
-    def needed_bytes(self) -> int:
-        """Return the bytes of the files that the samples are made of."""
 
-
-class IterableRows:
+class IterableRows(SampleRows):
     """An iterable of samples, which come once, in their order."""
 
     def __init__(self, samples: Iterable[Sample], root: bytes, limit: int | None = None) -> None:
@@ -352,17 +342,8 @@ class IterableRows:
             self._position += 1
             yield sample
 
-    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
         return None
-
-    def compared(self) -> int:
-        return 0
-
-    def about_bytes(self, encoder: Encoder) -> int:
-        return 0
-
-    def newest_ns(self) -> int:
-        return 0
 
     def _next(self) -> Iterator[Sample]:
         try:
@@ -374,16 +355,7 @@ class IterableRows:
             ) from error
 
 
-def at_least(encoder: Encoder, some: Iterable[Sample | FailedSample], count: int) -> int:
-    """Return a lower bound of the bytes of ``count`` samples: half of the average of some of them.
-
-    A pack may be refused for lack of it, so a few large samples among those must not make it too high.
-    """
-    sizes = [size for size in map(encoder.size, some) if size]
-    return sum(sizes) * count // (2 * len(sizes)) if sizes else 0
-
-
-class SequenceRows:
+class SequenceRows(SampleRows):
     """A sequence: anything with ``__getitem__`` and ``__len__``, like torch's map-style datasets."""
 
     def __init__(self, samples: Any, root: bytes, limit: int | None = None) -> None:
@@ -395,30 +367,31 @@ class SequenceRows:
         return self._count
 
     def first(self) -> list[Sample]:
-        samples = (self._one(position) for position in self._spread())
+        samples = (self._one(position) for position in self.compared())
         return [sample for sample in samples if not isinstance(sample, FailedSample)]
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample]:
         end = self._count if stop is None else min(stop, self._count)
         return (self._one(position) for position in range(start, end))
 
-    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
-        hashed = hashlib.blake2b(digest_size=16)
-        for sample in map(self._one, self._spread()):
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        hashed, encoder = hashlib.blake2b(digest_size=16), self.encoder(options)
+        for sample in map(self._one, self.compared()):
             hashed.update(encoder.digest(sample))
-        return {"samples": self._count, "some": hashed.hexdigest()}
+        given = {"samples": self._count, "some": hashed.hexdigest()}
+        return {"given": given, "schema": json.loads(self.schema.to_json())}
 
-    def compared(self) -> int:
-        return len(self._spread())
+    def least_bytes(self, options: PackOptions) -> int:
+        """Return a lower bound of the bytes that will be stored: half of the average of some samples.
 
-    def about_bytes(self, encoder: Encoder) -> int:
-        return at_least(encoder, map(self._one, self._spread()), self._count)
+        A pack may be refused for lack of it, so a few large samples among those must not make it too high.
+        """
+        encoder = self.encoder(options)
+        sizes = [size for size in (encoder.size(self._one(at)) for at in self.compared()) if size]
+        return sum(sizes) * self._count // (2 * len(sizes)) if sizes else 0
 
-    def newest_ns(self) -> int:
-        return 0
-
-    def _spread(self) -> list[int]:
-        """Return positions over the whole sequence, including the first and the last."""
+    def compared(self) -> list[int]:
+        """Return the positions that tell it from others: over the whole, with the first and the last."""
         return sorted({int(p) for p in np.linspace(0, max(self._count - 1, 0), min(_LOOKED_AT, self._count))})
 
     def _one(self, position: int) -> Sample | FailedSample:
@@ -429,8 +402,8 @@ class SequenceRows:
         return sample
 
 
-def given(samples: Any, root: bytes, limit: int | None) -> Given:
-    """Return the source of samples given to :func:`fastload.pack`.
+def rows_of(samples: Any, root: bytes, limit: int | None) -> IterableRows | SequenceRows:
+    """Return the rows of samples given to :func:`fastload.pack`; they have no schema yet.
 
     Raises:
         TypeError: ``samples`` is neither an iterable nor a sequence.
@@ -445,28 +418,21 @@ def given(samples: Any, root: bytes, limit: int | None) -> Given:
     )
 
 
-# ---- Encoded samples in the source's order, from one process or several -----------------------------
+# ---- Batches in the rows' order, from several processes ---------------------------------------------
 
 
-def encoded(source: Given, encoder: Encoder, start: int, processes: int) -> Iterator[Encoded]:
-    """Yield all samples from position ``start`` on; ``processes`` changes the pieces' ends, not their order.
+def batches_by(rows: Rows, start: int, options: PackOptions, processes: int) -> Iterator[Batch]:
+    """Yield all rows from position ``start`` on; ``processes`` changes the batches' ends, not their order.
+
+    Process k makes every ``processes``-th run of rows and hands it over at its turn.
 
     Raises:
-        PackError: the samples cannot be sent to other processes, or one of those has ended.
+        PackError: the rows cannot be sent to other processes, or one of those has ended.
     """
     if processes <= 1:
-        yield from encoder.encode(start, source.samples(start, None))
-    else:
-        yield from _by_several(source, encoder, start, processes)
-
-
-def _runs(start: int, count: int) -> range:
-    return range(start, count, MOST_SAMPLES)
-
-
-def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> Iterator[Encoded]:
-    """Let process k encode every ``processes``-th run of samples and hand it over at its turn."""
-    runs = _runs(start, len(source))
+        yield from rows.batches(start, None, options, None)
+        return
+    runs = range(start, len(rows), MOST_SAMPLES)
     context = multiprocessing.get_context("spawn")  # nothing of a program with threads is forked
     workers: list[tuple[Connection, BaseProcess]] = []
     try:
@@ -474,7 +440,7 @@ def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> 
             here, theirs = context.Pipe()
             share = runs[number::processes]
             process: BaseProcess = context.Process(
-                target=_serve, args=(source, encoder, share, theirs, os.getpid()), daemon=True
+                target=_serve, args=(rows, options, share, theirs, os.getpid()), daemon=True
             )
             try:
                 with interrupts_blocked():
@@ -495,7 +461,7 @@ def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> 
             pipe.close()
 
 
-def _run_of(pipe: Connection, process: BaseProcess) -> Iterator[Encoded]:
+def _run_of(pipe: Connection, process: BaseProcess) -> Iterator[Batch]:
     """Yield the pieces of one run of a process, up to the mark after them."""
     while True:
         try:
@@ -513,13 +479,13 @@ def _run_of(pipe: Connection, process: BaseProcess) -> Iterator[Encoded]:
         yield piece
 
 
-def _serve(source: Given, encoder: Encoder, starts: range, pipe: Connection, parent: int) -> None:
+def _serve(rows: Rows, options: PackOptions, starts: range, pipe: Connection, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     die_with(parent)
     try:
         for start in starts:
-            for piece in encoder.encode(start, source.samples(start, start + MOST_SAMPLES)):
-                pipe.send(piece)
+            for batch in rows.batches(start, start + MOST_SAMPLES, options, None):
+                pipe.send(batch)
             pipe.send(None)
     except (BrokenPipeError, ConnectionResetError):
         return  # the parent is gone

@@ -1,27 +1,22 @@
-"""Shares of a plan: ranges of shards, the job that packs them beside others, and their entry points."""
+"""Shares of a plan: ranges of shards, and the entry points of one shard, kept until publishing."""
 
 from __future__ import annotations
 
-import os
 import re
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.machine.paths import exists
 from fastload.packing.entries import Made, entries_of
-from fastload.packing.files import claim, printable, publish, remove, temporary_of, unreadable
-from fastload.packing.folders import Listing
-from fastload.packing.plan import WORK_NAME, PackPlan
-from fastload.packing.work import Advance, Claim, Job, ShardPart, part_path
-from fastload.shard.formats import format_of
+from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.shard_writer import ShardPart
 from fastload.shard.index import write_index
 
 # ---- The entry points of one shard, kept beside it until publishing ---------------------------------
@@ -141,84 +136,3 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             pairs.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
-
-
-# ---- Shards of a plan that other processes, also on other machines, write, too ----------------------
-
-ShardState = Literal["whole", "missing", "of another plan"]
-
-
-def claim_path(output: Path, shard: str) -> Path:
-    """Return the file that the writer of this shard locks."""
-    return part_path(output, shard).with_suffix(".lock")
-
-
-def shard_state(output: Path, plan: PackPlan, number: int) -> ShardState:
-    """Return whether shard ``number`` exists as the plan wants it."""
-    final = output / plan.shards[number].name
-    path = part_path(output, final.name)
-    if not exists(path):
-        return "missing"
-    part = ShardPart.read(path)
-    if part.plan != plan.digest:
-        return "of another plan"
-    if not len(part.records):  # all of its files were skipped, so publishing removes it
-        return "whole"
-    try:
-        size = os.stat(format_of(str(plan.identity["format"])).data_file(final)).st_size
-    except FileNotFoundError:
-        return "missing"
-    return "whole" if size == part.shard_bytes else "missing"
-
-
-@dataclass(frozen=True)
-class ShareJob(Job):
-    """A job whose shards are claimed one by one, each with its entry points, which would take one machine
-    alone too long at the end."""
-
-    def is_finished(self, number: int) -> bool:
-        return shard_state(self.output, self.plan, number) == "whole"
-
-    def claim(self, number: int) -> Claim | None:
-        held = claim(claim_path(self.output, self.plan.shards[number].name))
-        if held is None:
-            return None
-        try:
-            finished = self.is_finished(number)
-        except BaseException:
-            held.close()
-            raise
-        if finished:
-            held.close()
-            return None
-        return held
-
-    def write(self, number: int, advance: Advance) -> ShardPart:
-        if self.store is None:  # fetched files are compared when they arrive
-            self._require_unchanged(number)
-        return super().write(number, advance)
-
-    def _accompany(self, number: int, part: ShardPart) -> None:
-        final = self.output / self.plan.shards[number].name
-        if self.options.entries is not None and len(part.records):
-            path = part_path(self.output, final.name)
-            write_piece(path, part, self.format.data_file(final), self.options.entries)
-
-    def _require_unchanged(self, number: int) -> None:
-        """Raise PackError if a file of the shard differs from the plan's."""
-        shard = self.plan.shards[number]
-        for path, size, mtime_ns, _ in Listing(self.output / WORK_NAME).rows(shard.start, shard.stop):
-            place = os.path.join(self.root, path)
-            try:
-                status = os.stat(place)
-                found, words = (status.st_size, status.st_mtime_ns), f"has {status.st_size}, or another time"
-            except (FileNotFoundError, NotADirectoryError):
-                found, words = None, "is not there"
-            except OSError as error:
-                raise unreadable(place, error) from error
-            if found != (size, mtime_ns):
-                raise PackError(
-                    f"the source has changed since this pack of {self.output} was planned: {printable(path)} "
-                    f"had {size} bytes, and {words}. --plan-only --restart throws the unfinished pack away "
-                    "and plans anew."
-                )

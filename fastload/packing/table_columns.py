@@ -20,7 +20,7 @@ from fastload.machine.paths import open_regular
 from fastload.machine.sizes import counted
 from fastload.packing.files import raise_if_transient
 from fastload.packing.pictures import is_path, is_picture
-from fastload.packing.sample_rows import Given, PartialSample
+from fastload.packing.rows import PartialSample, Sample
 from fastload.packing.tables import NUMBER, WHOLE, is_beyond_floats, label_sort, labels_of
 from fastload.sample.fields import (
     DTYPES,
@@ -55,13 +55,12 @@ _SNIFFED = 64  # bytes of a file that tell its codec
 _EXACT = 2**53  # float64 holds all integers up to it
 
 
-def guess_schema(source: Given) -> Schema:
-    """Guess the schema of samples.
+def guess_schema(samples: Sequence[Sample], root: bytes) -> Schema:
+    """Guess the schema of samples, from some of them.
 
     Raises:
         PackError: there are no samples, or they are not dicts of legal values.
     """
-    samples = source.first()
     if not samples:
         raise PackError("there are no samples to pack.")
     wrong = next((sample for sample in samples if not isinstance(sample, Mapping)), None)
@@ -72,7 +71,7 @@ def guess_schema(source: Given) -> Schema:
     for name in names:
         values = [sample[name] for sample in samples if sample.get(name) is not None]
         try:
-            kind = guess_kind(str(name), values, source.root)
+            kind = guess_kind(str(name), values, root)
             fields.append(Field(name, kind if len(values) == len(samples) else with_gaps(kind)))
         except ValueError as error:
             raise PackError(f"{error} Name its kind, or leave it out: schema={{...}} or --field.") from None

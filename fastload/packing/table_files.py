@@ -46,7 +46,7 @@ def table_suffix(path: Path) -> str | None:
     return suffix if suffix in _SUFFIXES else None
 
 
-class Rows(Protocol):
+class TableReader(Protocol):
     """A table, which pickles and opens its file where it is read."""
 
     texts: bool  # values are CSV's
@@ -110,7 +110,10 @@ class Rows(Protocol):
         """
 
     def paths(self, column: str) -> Iterator[Any]:
-        """Yield a column's values that name files."""
+        """Yield a column's values; None where they name no file."""
+
+    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield numbers of rows, in their order, and about how many bytes each of those has in the table."""
 
 
 class _OneFile:
@@ -164,8 +167,12 @@ class _OneFile:
     def paths(self, column: str) -> Iterator[Any]:
         return (row.get(column) for row in self.walk())
 
+    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        count = sum(1 for _ in self.walk())
+        yield count, self.size() // max(count, 1)
 
-def open_rows(path: Path) -> Rows:
+
+def open_rows(path: Path) -> TableReader:
     """Open a table by its suffix, without reading rows.
 
     Raises:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.errors import PackError
-from fastload.machine.paths import exists
-from fastload.packing.files import raise_if_transient
+from fastload.machine.paths import exists, is_file
+from fastload.packing.listing import Row
+from fastload.packing.options import PackOptions
 from fastload.packing.pictures import path_of
-from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, at_least
+from fastload.packing.rows import FailedSample, Notes, PartialSample, Rows, Sample
+from fastload.packing.sample_rows import SampleRows, row_of
 from fastload.packing.table_columns import Column, picture_kind, value_of, without_bad
-from fastload.packing.table_files import Row, Rows, open_rows, table_suffix
+from fastload.packing.table_files import Row as TableRow
+from fastload.packing.table_files import TableReader, open_rows, table_sets, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
+from fastload.remote.location import is_url
 from fastload.sample.fields import Image, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
 from fastload.shard.suffixes import TABLES
@@ -28,6 +31,28 @@ if TYPE_CHECKING:
     from fastload.packing.arrow_rows import Typed
 SCHEMA_SUFFIX = ".schema.json"  # the schema of a.jsonl is in a.schema.json, if that exists
 _LOOKED_AT = 16  # values of a large column
+
+
+def open_tables(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, Rows]]:
+    """Return split and rows of each table, or set of tables, with more than paths and labels or with columns
+    that the options name; nothing for anything else.
+
+    Raises:
+        PackError: the tables are not one set, or no field can hold a column.
+    """
+    named = told_by(dict(options.fields))
+    sets = table_sets(source, options.storage_options)
+    if sets:
+        tables = [open_table(reader, named, options.limit, options.schema) for _, reader in sets]
+        return list(zip((split for split, _ in sets), of_same_classes(tables), strict=True))
+    path = Path(source).absolute()
+    if is_url(source) and table_suffix(path):
+        raise PackError(f"{source} is a table, which must be on this machine; folders may be in a store.")
+    if is_url(source) or not is_file(path):
+        return []
+    if not options.fields and options.schema is None and not has_fields(path):
+        return []
+    return [("", open_table(path, named, options.limit, options.schema))]
 
 
 def has_fields(path: Path) -> bool:
@@ -84,87 +109,59 @@ def told_by(words: Mapping[str, str]) -> dict[str, ColumnSpec | None]:
         raise PackError(str(error)) from None
 
 
-@dataclass
-class Table:
-    """The samples of a table; see :class:`fastload.packing.sample_rows.Given`."""
+class TableRows(SampleRows):
+    """The rows of a table as samples.
 
-    rows: Rows
-    schema: Schema
-    columns: tuple[str, ...]  # each field's column
-    count: int
-    notes: tuple[str, ...] = ()  # what became of columns that no field has as they were
+    Args:
+        reader: the table.
+        schema: the fields.
+        columns: each field's column.
+        count: the number of samples.
+        notes: what became of columns that no field has as they were.
+    """
 
-    @property
-    def root(self) -> bytes:
-        """The table's folder."""
-        return self.rows.root
+    walks = False
+
+    def __init__(
+        self, reader: TableReader, schema: Schema, columns: tuple[str, ...], count: int,
+        notes: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(reader.root, schema)
+        self.reader, self.columns, self.notes, self._count = reader, columns, notes, count
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
-    def first(self) -> list[Mapping[str, Any]]:
-        samples = (s.sample if isinstance(s, PartialSample) else s for s in self.samples(0, 16))
-        return [sample for sample in samples if not isinstance(sample, FailedSample)]
-
-    def samples(
-        self, start: int, stop: int | None
-    ) -> Iterator[Mapping[str, Any] | FailedSample | PartialSample]:
-        end = self.count if stop is None else min(stop, self.count)
-        rows = islice(self.rows.walk(start, self.columns), max(end - start, 0))
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
+        end = self._count if stop is None else min(stop, self._count)
+        rows = islice(self.reader.walk(start, self.columns), max(end - start, 0))
         for number, row in enumerate(rows, start + 1):
             yield self._sample(row, number)
 
-    def _sample(self, row: Row, number: int) -> Mapping[str, Any] | FailedSample | PartialSample:
-        values = {}
+    def _sample(self, row: TableRow, number: int) -> Sample | FailedSample | PartialSample:
+        values, reader = {}, self.reader
         for field, column in zip(self.schema, self.columns, strict=True):
             value = row.get(column)
-            if not self.rows.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
+            if not reader.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
                 return FailedSample(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
             try:
-                values[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
+                values[field.name] = value_of(field.kind, value, reader.texts, reader.json_texts)
             except ValueError as error:
                 return FailedSample(ValueError(f"field {field.name!r}, row {number}: {error}"))
-        return without_bad(values, self.schema) if self.rows.objects() else values
+        return without_bad(values, self.schema) if reader.objects() else values
 
-    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
-        files = hashlib.blake2b(digest_size=16)
-        for path, status in self._files():
-            size = status.st_size if status is not None else -1
-            files.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
-        return {"samples": self.count, "table": self.rows.digest(), "files": files.hexdigest()}
+    def settings(self) -> dict[str, Any]:
+        return {"table": self.reader.digest()}
 
-    def compared(self) -> int:
-        return self.count
-
-    def newest_ns(self) -> int:
-        return max((status.st_mtime_ns for _, status in self._files() if status is not None), default=0)
-
-    def about_bytes(self, encoder: Encoder) -> int:
-        if encoder.transcoder is not None:
-            return at_least(encoder, self.first(), self.count)
-        return self.file_bytes()  # the table's own texts and pixels may become fewer bytes
-
-    def file_bytes(self) -> int:
-        """Return the bytes of the files that it names."""
-        return sum(status.st_size for _, status in self._files() if status is not None)
-
-    def needed_bytes(self) -> int:
-        """Return the bytes of the table and of the files that it names."""
-        return self.file_bytes() + self.rows.size()
-
-    def _files(self) -> Iterator[tuple[bytes, os.stat_result | None]]:
-        """Yield the files that the table names, with their status."""
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        """Yield the files that each row names, or for a row without any its bytes in the table."""
         pairs = zip(self.schema, self.columns, strict=True)
-        columns = [column for field, column in pairs if field.storage == "record"]
-        for column in columns:
-            for value in islice(self.rows.paths(column), self.count):
-                path = path_of(value)
-                if path is not None:
-                    try:
-                        yield path, os.stat(os.path.join(self.root, path))
-                    except (OSError, ValueError) as error:
-                        raise_if_transient(path, error)
-                        yield path, None
+        paths = [self.reader.paths(column) for field, column in pairs if field.storage == "record"]
+        sizes = (size for count, size in self.reader.row_bytes(self.columns) for _ in range(count))
+        named = zip_longest(*paths)
+        for size in islice(sizes, self._count):
+            files = [path for path in map(path_of, next(named, ())) if path is not None]
+            yield row_of(self.root, files) if files else Row(b"", size, 0)
 
 
 def _is_a_path(value: Any) -> bool:
@@ -172,11 +169,11 @@ def _is_a_path(value: Any) -> bool:
 
 
 def open_table(
-    path: Path | Rows,
+    path: Path | TableReader,
     named: Mapping[str, ColumnSpec | None],
     limit: int | None = None,
     wanted: Schema | None = None,
-) -> Table:
+) -> TableRows:
     """Walk a table once to tell what its columns hold, and open it.
 
     Args:
@@ -231,7 +228,7 @@ def open_table(
     except (ValueError, TypeError) as error:
         raise PackError(f"{rows.where}: {error} Say which column is what: --field NAME=image.") from None
     notes = (columns[name].note(kind) for name, kind in kinds.items())
-    return Table(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
+    return TableRows(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
 
 
 def _type_of(typed: Typed | None, kind: Kind) -> Any:
@@ -242,7 +239,7 @@ def _type_of(typed: Typed | None, kind: Kind) -> Any:
     return {"arrow": typed.name} if is_other or typed.name.startswith("fixed_size_binary") else None
 
 
-def of_same_classes(tables: list[Table]) -> list[Table]:
+def of_same_classes(tables: list[TableRows]) -> list[TableRows]:
     """Give tables of splits a label's names in any of them, so that a label means the same in all."""
     for name in tables[0].schema.names:
         kinds = [table.schema[name].kind for table in tables if name in table.schema.names]
@@ -259,7 +256,7 @@ def of_same_classes(tables: list[Table]) -> list[Table]:
 
 
 def _look_through(
-    rows: Rows, columns: dict[str, Column], column_of: Callable[[str], Column], limit: int | None
+    rows: TableReader, columns: dict[str, Column], column_of: Callable[[str], Column], limit: int | None
 ) -> int:
     """Show the columns their values (large columns only the first ones); return the number of samples."""
     known = rows.count()
@@ -284,7 +281,7 @@ def _look_through(
     return known if limit is None else min(known, limit)
 
 
-def _columns_of(schema: Schema, rows: Rows) -> dict[str, Field]:
+def _columns_of(schema: Schema, rows: TableReader) -> dict[str, Field]:
     """Return the columns of a schema's fields, in order; the first image's may be called ``path``."""
     names = rows.names() or list(next(rows.walk(), {}))
     paths = [name for name in names if name.lower() in PATH_NAMES and name not in schema.names]
@@ -304,7 +301,7 @@ def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
     return "image" if is_first and others[0] == column else column
 
 
-def _said_by(rows: Rows) -> Mapping[str, ColumnSpec | None]:
+def _said_by(rows: TableReader) -> Mapping[str, ColumnSpec | None]:
     """Return what a schema beside the table says, or class names in the table."""
     beside = None if rows.path is None else schema_file(rows.path)
     if beside is not None and exists(beside):

@@ -26,7 +26,6 @@ from fastload.machine.threads import started_pool
 from fastload.packing.entries import wrong_entries
 from fastload.packing.facts import Summary
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards, in_windows, opened_once, spans_of
-from fastload.packing.folders import as_rows
 from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN
 from fastload.sample.fields import Image, Mask
@@ -35,7 +34,7 @@ from fastload.sample.values import row_count, wrong_rows
 from fastload.shard.codecs import CODECS, RAW, file_of
 from fastload.shard.columns import column_wrong, open_column
 from fastload.shard.dataset import PackedFiles, check_fields
-from fastload.shard.index import HEADER, RECORD
+from fastload.shard.index import HEADER, RECORD, as_rows
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 

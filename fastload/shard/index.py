@@ -225,6 +225,13 @@ RECORD = np.dtype(
         ("reserved", "u1"),  # 0
     ]
 )
+
+
+def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
+    """Return a (n, 32) uint8 view of contiguous RECORD entries, as the core takes them."""
+    return records.view(np.uint8).reshape(len(records), RECORD.itemsize)
+
+
 assert RECORD.itemsize == 32
 
 

@@ -19,7 +19,7 @@ from pack_trees import snapshot
 
 from fastload import PackedDataset
 from fastload.packing import PackOptions, pack
-from fastload.packing.cluster import pack_shares, publish_shares
+from fastload.packing.packer import pack_shares, publish_shares
 from fastload.packing.shares import ShardRanges
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME

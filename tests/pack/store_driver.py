@@ -17,7 +17,7 @@ from killer import Killer
 from pack_trees import snapshot
 
 from fastload.packing import PackOptions, pack
-from fastload.packing.plan import WORK_NAME
+from fastload.packing.cut import WORK_NAME
 from fastload.remote.local import LocalStore
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME
 

@@ -15,12 +15,13 @@ import pytest
 from field_samples import SCHEMA, sample
 from PIL import Image as Pillow
 
+from fastload.packing.cut import RunningCut
+from fastload.packing.options import PackOptions
 from fastload.packing.sample_rows import Encoder
-from fastload.packing.sample_shards import Shards
-from fastload.packing.work import ShardPart
+from fastload.packing.shard_writer import ShardPart
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
-from fastload.shard.formats import FORMATS, format_of
+from fastload.shard.formats import format_of
 
 COUNT = 40
 PICTURES = ("image", "mask", "depth", "bands")
@@ -29,15 +30,8 @@ PICTURES = ("image", "mask", "depth", "bands")
 @pytest.fixture
 def shards(tmp_path: Path, format_name: str) -> list[Path]:
     """The samples in several shards of a format."""
-    written = Shards(
-        tmp_path,
-        format_of(format_name),
-        FORMATS[format_name].suffix,
-        SCHEMA,
-        20000,
-        False,
-        lambda n, size: None,
-    )
+    options = PackOptions(format=format_name, shard_size=20000)
+    written = RunningCut(tmp_path, SCHEMA, options, lambda n, size: None)
     encoder = Encoder(SCHEMA, bytes(tmp_path), format_name == "hdf5")
     written.write(encoder.encode(0, (sample(i) for i in range(COUNT))))
     assert written.number > 3

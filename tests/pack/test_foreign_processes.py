@@ -18,7 +18,7 @@ from fastload.packing import foreign as foreign_job
 from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.foreign_fields import described
 from fastload.packing.progress import Observer, Work
-from fastload.packing.work import ShardPart
+from fastload.packing.shard_writer import ShardPart
 
 
 class Counts(Observer):

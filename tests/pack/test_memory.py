@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fastload.packing import options as pack_options
-from fastload.packing.folders import Listing, ListingWriter, Totals
-from fastload.packing.plan import WORK_NAME, PackPlan, ShardPlan, planned_bytes
-from fastload.packing.publish import publish_dataset
-from fastload.packing.work import ShardPart
+from fastload.packing.cut import WORK_NAME, Plan, ShardPlan, planned_bytes
+from fastload.packing.listing import Listing, ListingWriter, Totals
+from fastload.packing.shard_writer import ShardPart
+from fastload.packing.target import publish_planned
+from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD
 
 MB = 1_000_000
@@ -56,12 +57,12 @@ def test_planning(tmp_path: Path) -> None:
         assert [stop for _, stop, _ in writer.shards[:-1]] == [start for start, _, _ in writer.shards[1:]]
         assert all(size <= 256 * MB for _, _, size in writer.shards)
         shards = tuple(ShardPlan(f"s{i}", *cut) for i, cut in enumerate(writer.shards))
-        plan = PackPlan(pack_options.PackOptions().identity(), totals, (), shards)
+        plan = Plan(pack_options.PackOptions().identity(), {}, totals, Schema.plain(), shards)
         needs.append(peak(lambda plan=plan, folder=folder: planned_bytes(plan, folder)))
     assert needs[1] < needs[0] + MB
 
 
-def unpublished(folder: Path, shards: int, records: int) -> PackPlan:
+def unpublished(folder: Path, shards: int, records: int) -> Plan:
     """A pack whose shards (empty files) are finished, and whose index is still to be written."""
     (folder / WORK_NAME).mkdir(parents=True)
     plans = tuple(ShardPlan(f"s-{i:05d}.arrow", i * records, (i + 1) * records, 0) for i in range(shards))
@@ -72,14 +73,14 @@ def unpublished(folder: Path, shards: int, records: int) -> PackPlan:
         (folder / shard.name).touch()
         ShardPart(entries, keys, [], 0).write(folder / WORK_NAME / f"{shard.name}.part")
     totals = Totals(shards * records, 1, "", "", 0)
-    return PackPlan(pack_options.PackOptions().identity(), totals, ("class",), plans)
+    return Plan(pack_options.PackOptions().identity(), {}, totals, Schema.plain(["class"]), plans)
 
 
 def test_combining(tmp_path: Path) -> None:
     peaks = []
     for shards in (5, 50):
         plan = unpublished(tmp_path / str(shards), shards, 4000)
-        peaks.append(peak(lambda plan=plan, shards=shards: publish_dataset(tmp_path / str(shards), plan)))
+        peaks.append(peak(lambda plan=plan, shards=shards: publish_planned(tmp_path / str(shards), plan)))
     assert peaks[1] < peaks[0] + MB
 
 

@@ -12,9 +12,9 @@ from pack_trees import class_tree
 import fastload
 from fastload.errors import PackError
 from fastload.packing import PackOptions, pack
+from fastload.packing.cut import PLAN_NAME
 from fastload.packing.foreign import index_files
-from fastload.packing.output import RUN_NAME, OutputFolder
-from fastload.packing.plan import PLAN_NAME
+from fastload.packing.target import RUN_NAME, OutputFolder
 
 
 def states(folder: Path) -> str:

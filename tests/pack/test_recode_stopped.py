@@ -18,9 +18,9 @@ from recode_sets import contents, field_set, stored
 from fastload.errors import ChecksumError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing import recode as recode_run
-from fastload.packing.output import OutputFolder
 from fastload.packing.progress import Observer, Work
 from fastload.packing.recode import RecodeJob, files_of, recode
+from fastload.packing.target import OutputFolder
 from fastload.packing.verify import verify
 from fastload.shard.dataset import PackedFiles
 

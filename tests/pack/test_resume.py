@@ -18,7 +18,7 @@ from pack_trees import class_tree, command, encoded, environment, run_cli, snaps
 from fastload import PackedDataset
 from fastload.errors import FormatError, PackError
 from fastload.packing import PackOptions, pack
-from fastload.packing.plan import WORK_NAME
+from fastload.packing.cut import WORK_NAME
 from fastload.shard.manifest import MANIFEST_NAME
 
 DRIVER = Path(__file__).with_name("kill_driver.py")

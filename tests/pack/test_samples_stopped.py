@@ -19,7 +19,7 @@ from pack_trees import environment, snapshot
 
 import fastload
 from fastload.errors import PackError
-from fastload.packing import sample_shards as run
+from fastload.packing import running as run
 from fastload.shard.dataset import PackedFiles
 
 SCHEMA_OF_NOISE = {"image": "image", "noise": "bytes", "n": "int64"}

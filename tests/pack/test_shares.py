@@ -19,13 +19,13 @@ from pack_trees import class_tree, command, encoded, environment, make_tree, run
 from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
-from fastload.packing import cluster as opening
-from fastload.packing.cluster import PackShare, pack_shares, plan_shares, publish_shares
+from fastload.packing import target as opening
+from fastload.packing.cut import WORK_NAME
 from fastload.packing.files import LOCK_NAME, PLAN_LOCK_NAME, claim, folder_lock, share_lock
-from fastload.packing.plan import WORK_NAME
+from fastload.packing.packer import PackShare, pack_shares, plan_shares, publish_shares
 from fastload.packing.progress import Place
 from fastload.packing.shares import ShardRanges, ranges
-from fastload.packing.work import part_path
+from fastload.packing.target import part_path
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 CLI = ("--shard-size", "8192", "--num-proc", "1", "--quiet")
@@ -178,8 +178,8 @@ def test_who_dies_is_replaced(tmp_path: Path, source: Path) -> None:
 
 
 def test_the_source_is_listed_once(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, original = [], opening.resume_plan
-    monkeypatch.setattr(opening, "resume_plan", lambda *a: made.append(1) or original(*a))  # type: ignore[func-returns-value]
+    made, original = [], opening.planned_in
+    monkeypatch.setattr(opening, "planned_in", lambda *a: made.append(1) or original(*a))  # type: ignore[func-returns-value]
     for text in ("0/2", "1/2"):
         some(source, tmp_path / "set", text)
     publish_shares(source, tmp_path / "set", options())
@@ -351,7 +351,7 @@ def test_entry_points_are_made_with_the_shards(
 ) -> None:
     expected, output = whole(tmp_path, source), tmp_path / "shares" / "set"
     some(source, output, "0/1")
-    monkeypatch.setattr("fastload.packing.cluster.entries_of", None)
+    monkeypatch.setattr("fastload.packing.target.entries_of", None)
     publish_shares(source, output, options())
     assert snapshot(output) == expected
 

@@ -10,8 +10,8 @@ from pack_trees import class_tree, encoded, make_tree, run_cli, snapshot
 
 from fastload.errors import PackError, RemoteError
 from fastload.packing import PackOptions, dry_run, pack
-from fastload.packing.cluster import pack_shares, publish_shares
-from fastload.packing.plan import WORK_NAME
+from fastload.packing.cut import WORK_NAME
+from fastload.packing.packer import pack_shares, publish_shares
 from fastload.packing.shares import ShardRanges
 from fastload.remote.local import LocalStore
 

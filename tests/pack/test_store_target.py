@@ -18,8 +18,8 @@ import fastload
 from fastload.errors import PackError, RemoteError
 from fastload.packing import Observer, PackOptions, pack
 from fastload.packing import store_target as store_pack
-from fastload.packing.cluster import pack_shares, plan_shares, publish_shares
-from fastload.packing.plan import WORK_NAME
+from fastload.packing.cut import WORK_NAME
+from fastload.packing.packer import pack_shares, plan_shares, publish_shares
 from fastload.packing.shares import ShardRanges
 from fastload.remote.local import LocalStore
 

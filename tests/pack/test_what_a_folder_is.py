@@ -23,9 +23,9 @@ import fastload
 from fastload.cli import main
 from fastload.errors import FormatError, PackError
 from fastload.packing import PackOptions, dry_run, pack
-from fastload.packing.cluster import pack_shares, plan_shares, publish_shares
 from fastload.packing.folders import is_split, splits_among
 from fastload.packing.foreign_files import find_shards
+from fastload.packing.packer import pack_shares, plan_shares, publish_shares
 from fastload.packing.shares import ShardRanges
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.suffixes import IMAGES

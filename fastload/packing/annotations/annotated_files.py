@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from array import array
@@ -14,12 +13,14 @@ import numpy as np
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.paths import read_regular
-from fastload.packing.files import printable, raise_if_transient
-from fastload.packing.folders import Problem, as_rows, walk_images
+from fastload.packing.files import printable
+from fastload.packing.folders import Problem, walk_images
+from fastload.packing.listing import Row
 from fastload.packing.pictures import NUMPY, read_picture
-from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, Sample, at_least
+from fastload.packing.rows import FailedSample, Notes, PartialSample, Sample
+from fastload.packing.sample_rows import SampleRows, row_of
 from fastload.sample.schema import Schema
-from fastload.shard.index import RECORD
+from fastload.shard.index import RECORD, as_rows
 
 # ---- The orientation that EXIF gives a picture ------------------------------------------------------
 
@@ -105,7 +106,6 @@ def _orientation(tiff: bytes) -> int:
 
 # ---- Samples that are files: a picture, and the files of its annotations ----------------------------
 
-_LOOKED_AT = 16
 _MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybody draws
 
 
@@ -131,10 +131,10 @@ class Paths:
         return bytes(self._text[self._ends[number - 1] if number else 0 : self._ends[number]])
 
 
-class FileSamples:
-    """The common part of packs of listed files; see :class:`fastload.packing.sample_rows.Given`.
+class FileSamples(SampleRows):
+    """The common part of packs of listed files.
 
-    Subclasses say what a sample is (:meth:`sample`), and which files it is made of (:meth:`files`).
+    Subclasses say what a sample is (:meth:`sample`), and which files it is made of (:meth:`sources`).
 
     Args:
         root: the folder that all paths start from.
@@ -144,15 +144,14 @@ class FileSamples:
     """
 
     def __init__(self, root: bytes, schema: Schema, count: int, settings: Mapping[str, Any]) -> None:
-        self.root, self.schema = root, schema
-        self._count, self._settings = count, settings
-        self._facts: tuple[str, int, int] | None = None
+        super().__init__(root, schema)
+        self._count, self._settings = count, dict(settings)
 
     def sample(self, position: int) -> Sample | PartialSample:
         """Return one sample; an exception is the reason why it cannot be packed."""
         raise NotImplementedError
 
-    def files(self, position: int) -> Iterator[bytes]:
+    def sources(self, position: int) -> Iterator[bytes]:
         """Yield the files that a sample is made of, from ``root`` on, whether they exist or not."""
         raise NotImplementedError
 
@@ -163,9 +162,8 @@ class FileSamples:
     def __len__(self) -> int:
         return self._count
 
-    def first(self) -> list[Sample]:
-        samples = (s.sample if isinstance(s, PartialSample) else s for s in self.samples(0, _LOOKED_AT))
-        return [sample for sample in samples if not isinstance(sample, FailedSample)]
+    def settings(self) -> dict[str, Any]:
+        return self._settings
 
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         for position in range(start, self._count if stop is None else min(stop, self._count)):
@@ -174,39 +172,8 @@ class FileSamples:
             except (OSError, ValueError, TypeError) as error:
                 yield FailedSample(error, self.picture(position))
 
-    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
-        return {"samples": self._count, "files": self._looked()[0], **self._settings}
-
-    def compared(self) -> int:
-        return self._count
-
-    def newest_ns(self) -> int:
-        return self._looked()[1]
-
-    def about_bytes(self, encoder: Encoder) -> int:
-        if encoder.transcoder is not None:
-            return at_least(encoder, self.first(), self._count)
-        return self.needed_bytes()
-
-    def needed_bytes(self) -> int:
-        """Return the bytes of the files."""
-        return self._looked()[2]
-
-    def _looked(self) -> tuple[str, int, int]:
-        """Return a digest of names and sizes, the latest change in ns, and the files' bytes; look once."""
-        if self._facts is None:
-            hashed, newest, total = hashlib.blake2b(digest_size=16), 0, 0
-            for path in (path for position in range(self._count) for path in self.files(position)):
-                size = -1
-                try:
-                    status = os.stat(os.path.join(self.root, path))
-                    size, newest = status.st_size, max(newest, status.st_mtime_ns)
-                    total += size
-                except (OSError, ValueError) as error:
-                    raise_if_transient(path, error)
-                hashed.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
-            self._facts = hashed.hexdigest(), newest, total
-        return self._facts
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        return (row_of(self.root, self.sources(position)) for position in range(self._count))
 
 
 def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:

@@ -44,7 +44,8 @@ from fastload.packing.annotations.coco_rows import (
 from fastload.packing.annotations.panoptic import Segments
 from fastload.packing.files import names_in, printable
 from fastload.packing.options import PackOptions
-from fastload.packing.sample_rows import AnnotatedSource, PartialSample, Sample
+from fastload.packing.rows import PartialSample, Sample
+from fastload.packing.sample_rows import SampleRows
 from fastload.sample.fields import Mask
 from fastload.sample.schema import Field
 
@@ -151,7 +152,7 @@ class CocoSamples(FileSamples):
         }
         super().__init__(os.fsencode(folder), schema, self._images + strays, settings)
 
-    def files(self, position: int) -> Iterator[bytes]:
+    def sources(self, position: int) -> Iterator[bytes]:
         name = self._name(position) if position < self._images else b""
         if not name:
             return
@@ -166,12 +167,6 @@ class CocoSamples(FileSamples):
         if position < self._images:
             return self._name(position)
         return os.fsencode(self._stray(position - self._images)[0].path.name)
-
-    def newest_ns(self) -> int:
-        return max(super().newest_ns(), *(part.file.path.stat().st_mtime_ns for part in self._parts))
-
-    def needed_bytes(self) -> int:
-        return super().needed_bytes() + sum(part.file.path.stat().st_size for part in self._parts)
 
     def sample(self, position: int) -> Sample | PartialSample:
         if position < self._images:
@@ -301,7 +296,7 @@ def coco_files(place: Path) -> list[Path]:
 
 def coco_source(
     place: Path, annotations: Sequence[str], options: PackOptions
-) -> list[tuple[str, AnnotatedSource]]:
+) -> list[tuple[str, SampleRows]]:
     """Return the splits of a set, each with its samples; the only one has no name.
 
     Args:
@@ -328,7 +323,7 @@ def coco_source(
     splits: dict[str, list[_Found]] = {}
     for file in found_files:
         splits.setdefault(split_of(paths[0] if is_one else file.path), []).append(file)
-    results: list[tuple[str, AnnotatedSource]] = []
+    results: list[tuple[str, SampleRows]] = []
     for split, files in splits.items():
         maps = maps_of(place, split, [file.path for file in files], options.masks)
         samples = coco_samples(place, split, _parts(files), maps, options.limit, options.exif)

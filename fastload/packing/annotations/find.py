@@ -29,7 +29,7 @@ from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_ya
 from fastload.packing.files import raise_if_transient
 from fastload.packing.folders import folders_in, is_split
 from fastload.packing.options import PackOptions
-from fastload.packing.sample_rows import AnnotatedSource
+from fastload.packing.sample_rows import SampleRows
 from fastload.remote.location import Location, is_url
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema, field_of
@@ -38,7 +38,7 @@ from fastload.shard.suffixes import is_image
 
 # ---- Annotated sets in a folder ---------------------------------------------------------------------
 
-Sources = list[tuple[str, AnnotatedSource]]  # split ("": the only one) and samples
+Sources = Sequence[tuple[str, SampleRows]]  # split ("": the only one) and samples
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
     if options.layout == "classes":
         return []
     if options.layout == "wds":
-        return [*wds_sources(os.fspath(source), options)]
+        return wds_sources(os.fspath(source), options)
     place = Path(source).absolute()
     if options.says_annotated and not exists(place):
         raise PackError(f"{place} does not exist.")
@@ -176,19 +176,19 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
 
 
 def _panoptic(what: str, place: Path, paths: Sequence[Path], options: PackOptions) -> _Find:
-    return _Find("coco", what, lambda: [*panoptic_sets(place, paths, options.limit, options.exif)])
+    return _Find("coco", what, lambda: panoptic_sets(place, paths, options.limit, options.exif))
 
 
 def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
-    return _Find("pairs", what, lambda: [*pairs_source(pairing, options.limit)])
+    return _Find("pairs", what, lambda: pairs_source(pairing, options.limit))
 
 
 def _yolo(what: str, place: Path, options: PackOptions) -> _Find:
-    return _Find("yolo", what, lambda: [*yolo_sets(place, options.limit, options.exif)])
+    return _Find("yolo", what, lambda: yolo_sets(place, options.limit, options.exif))
 
 
 def _voc(what: str, place: Path, options: PackOptions) -> _Find:
-    return _Find("voc", what, lambda: [*voc_sets(place, options.annotations, options.limit, options.exif)])
+    return _Find("voc", what, lambda: voc_sets(place, options.annotations, options.limit, options.exif))
 
 
 def _splits(place: Path, options: PackOptions) -> Sources:
@@ -203,7 +203,7 @@ def _splits(place: Path, options: PackOptions) -> Sources:
     if options.layout != "splits":
         names = [name for name in names if is_split(name)]
     opened = {name: annotated_sources(place / name, replace(options, layout=None)) for name in names}
-    results: Sources = []
+    results: list[tuple[str, SampleRows]] = []
     for name, sources in opened.items():
         results += [(f"{name}-{split}" if split else name, samples) for split, samples in sources]
     without = [name for name, sources in opened.items() if not sources]

@@ -12,7 +12,7 @@ from fastload.machine.paths import is_dir, open_regular
 from fastload.packing.annotations.annotated_files import FileSamples, Paths, pictures_below, stem_of
 from fastload.packing.files import printable, raise_if_transient
 from fastload.packing.folders import split_folders
-from fastload.packing.sample_rows import Sample
+from fastload.packing.rows import Sample
 from fastload.sample.fields import Image, Kind, Mask
 from fastload.sample.schema import Field, Schema
 
@@ -123,7 +123,7 @@ class PairSamples(FileSamples):
     def picture(self, position: int) -> bytes:
         return self._pictures[position]
 
-    def files(self, position: int) -> Iterator[bytes]:
+    def sources(self, position: int) -> Iterator[bytes]:
         for paths in (self._pictures, *self._masks.values()):
             if paths[position]:
                 yield paths[position]

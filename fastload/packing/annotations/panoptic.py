@@ -29,7 +29,7 @@ from fastload.packing.annotations.coco_file import (
 from fastload.packing.annotations.coco_rows import CocoRows, Objects, categories_of, image_of, kept_apart
 from fastload.packing.files import names_in
 from fastload.packing.pictures import read_picture
-from fastload.packing.sample_rows import PartialSample, Sample
+from fastload.packing.rows import PartialSample, Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scalar
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import PILLOW_FORMATS
@@ -242,13 +242,10 @@ class PanopticSamples(FileSamples):
     def picture(self, position: int) -> bytes:
         return self._file.name(position)
 
-    def files(self, position: int) -> Iterator[bytes]:
+    def sources(self, position: int) -> Iterator[bytes]:
         if self.picture(position):
             yield self.picture(position)
         yield from self._segments.files(position)
-
-    def newest_ns(self) -> int:
-        return max(super().newest_ns(), self._file.path.stat().st_mtime_ns)
 
     def sample(self, position: int) -> Sample | PartialSample:
         name, image = self._file.name(position), self._file.image(position)

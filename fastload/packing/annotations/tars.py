@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tarfile
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,8 +17,10 @@ from fastload.machine.paths import exists, is_dir
 from fastload.packing.files import names_in
 from fastload.packing.folders import is_hidden, splits_among
 from fastload.packing.foreign_files import braced, by_split
+from fastload.packing.listing import Row
 from fastload.packing.options import PackOptions
-from fastload.packing.sample_rows import Encoder, FailedSample, PartialSample, Sample, at_least
+from fastload.packing.rows import FailedSample, Notes, PartialSample, Sample
+from fastload.packing.sample_rows import SampleRows
 from fastload.packing.table_columns import picture_kind
 from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
@@ -26,8 +29,8 @@ from fastload.shard.suffixes import COMPRESSED_TARS
 from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
 
 _SUFFIXES = (".tar", *COMPRESSED_TARS)
+_BLOCK = 512  # bytes that a tar's headers and members are multiples of
 _ZSTD = b"\x28\xb5\x2f\xfd"  # unknown to tarfile
-_LOOKED_AT = 16  # samples that are shown as the first
 
 
 def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples]]:
@@ -90,62 +93,63 @@ def _tars_of(place: Path) -> list[Path]:
     return sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES)) if is_dir(place) else []
 
 
-class WdsSamples:
+class WdsSamples(SampleRows):
     """The samples of tars, whose names are read once before packing; see :func:`wds_sources`."""
 
     def __init__(self, tars: list[Path], kinds: Kinds, limit: int | None) -> None:
         self.root = os.fsencode(tars[0].parent.absolute())
         self._tars, self._suffixes = tars, Suffixes(kinds)
         self._ends: list[int] = []  # per tar: the number of samples in it and those before it
+        self._sizes = array("Q")  # bytes of each sample's members
+        self._begins = array("Q")  # where in its tar what follows the sample before it begins; 0: unknown
         self.schema = self._look()
         count = self._ends[-1]
         self._count = count if limit is None else min(limit, count)
-        self._settings = {name: None if kind is None else kind.to_json() for name, kind in kinds.items()}
+        self._kinds = {name: None if kind is None else kind.to_json() for name, kind in kinds.items()}
 
     def __len__(self) -> int:
         return self._count
 
-    def first(self) -> list[Sample]:
-        samples = self.samples(0, min(_LOOKED_AT, self._count))
-        return [sample for sample in samples if not isinstance(sample, (FailedSample, PartialSample))]
-
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         stop = self._count if stop is None else min(stop, self._count)
-        number = 0
+        first = 0
         for tar, end in zip(self._tars, self._ends, strict=True):
-            if start < end and number < stop:
-                left_out: list[tuple[str, str]] = []
-                for sample in self._grouped(tar, left_out):
-                    if number >= stop:
-                        return
-                    if number >= start:
-                        result = self._sample(tar, sample)
-                        if left_out and not isinstance(result, FailedSample):
-                            yield PartialSample(result, tuple(left_out))
-                        else:
-                            yield result
-                    left_out.clear()
-                    number += 1
-            number = end
+            if start < end and first < stop:
+                yield from self._of_tar(tar, first, range(max(start, first), min(stop, end)))
+            first = end
 
-    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+    def _of_tar(
+        self, tar: Path, first: int, wanted: range
+    ) -> Iterator[Sample | FailedSample | PartialSample]:
+        """Yield some samples of a tar, the first of which is number ``first``."""
+        left_out: list[tuple[str, str]] = []
+        begin = self._begins[wanted.start] if _is_plain(tar) else 0
+        number = wanted.start if begin else first
+        for sample in self._grouped(tar, left_out, begin):
+            if number >= wanted.stop:
+                return
+            if number >= wanted.start:
+                result = self._sample(tar, sample)
+                if left_out and not isinstance(result, FailedSample):
+                    yield PartialSample(result, tuple(left_out))
+                else:
+                    yield result
+            left_out.clear()
+            number += 1
+
+    def settings(self) -> dict[str, Any]:
         hashed = hashlib.blake2b(digest_size=16)
         for tar in self._tars:
             hashed.update(repr((tar.name, tar.stat().st_size)).encode())
-        return {"samples": self._count, "tars": hashed.hexdigest(), "kinds": self._settings}
+        return {"tars": hashed.hexdigest(), "kinds": self._kinds}
 
-    def compared(self) -> int:
-        return self._count
-
-    def newest_ns(self) -> int:
-        return max(tar.stat().st_mtime_ns for tar in self._tars)
-
-    def about_bytes(self, encoder: Encoder) -> int:
-        return at_least(encoder, self.first(), self._count)
-
-    def needed_bytes(self) -> int:
-        """Return the bytes of the tars."""
-        return sum(tar.stat().st_size for tar in self._tars)
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        start = 0
+        for tar, end in zip(self._tars, self._ends, strict=True):
+            newest = tar.stat().st_mtime_ns
+            for size in self._sizes[start : min(end, self._count)]:
+                yield Row(b"", size, newest)
+            start = end
 
     def _look(self) -> Schema:
         """Return the fields, by the suffixes of all members."""
@@ -153,8 +157,13 @@ class WdsSamples:
         unknown: Counter[str] = Counter()
         count = 0
         for tar in self._tars:
+            end = 0
             for sample in self._grouped(tar, None):
                 count += 1
+                self._sizes.append(sum(size for size, _ in sample.values.values()))
+                self._begins.append(end)
+                # A member that is a sample's second of its suffix would look like another sample.
+                end = 0 if sample.twice else max(stop for _, stop in sample.values.values())
                 for suffix in sample.values:
                     field = self._suffixes.field(suffix)
                     if field is not None:
@@ -181,7 +190,7 @@ class WdsSamples:
         is_guess = field.kind == Image() and field.name not in self._suffixes.asked
         return Field(field.name, picture_kind(field.name, ())) if is_guess else field
 
-    def _check_pictures(self, tar: Path, sample: Grouped[bytes]) -> None:
+    def _check_pictures(self, tar: Path, sample: Grouped[Any]) -> None:
         both = [suffix for suffix in sample.values if self._name_of(suffix) == IMAGE]
         if len(both) > 1:
             raise PackError(
@@ -194,27 +203,35 @@ class WdsSamples:
         field = self._suffixes.field(suffix)
         return None if field is None else field.name
 
-    def _grouped(self, tar: Path, left_out: list[tuple[str, str]] | None) -> Iterator[Grouped[bytes]]:
-        """Yield a tar's samples, with values if ``left_out`` is given, which gets what is in no sample."""
+    def _grouped(
+        self, tar: Path, left_out: list[tuple[str, str]] | None, begin: int = 0
+    ) -> Iterator[Grouped[Any]]:
+        """Yield a tar's samples from a place in it on. Their values are their members' bytes.
+
+        Args:
+            left_out: gets what is in no sample; None: values are the members' sizes and ends instead.
+        """
 
         def leave_out(name: bytes, why: str) -> None:
             if left_out is not None:
                 left_out.append((name.decode("utf-8", "backslashreplace"), why))
 
-        def members(file: tarfile.TarFile) -> Iterator[tuple[bytes, bytes]]:
+        def members(file: tarfile.TarFile) -> Iterator[tuple[bytes, Any]]:
             for info in file:
                 name = info.name.encode("utf-8", "surrogateescape")
-                if info.isreg():
-                    part = file.extractfile(info) if left_out is not None else None
+                if info.isreg() and left_out is None:
+                    yield name, (info.size, info.offset_data + -(-info.size // _BLOCK) * _BLOCK)
+                elif info.isreg():
+                    part = file.extractfile(info)
                     yield name, part.read() if part else b""
                 elif not info.isdir():
                     leave_out(name, "is not a plain file")
                 file.members = []  # type: ignore[attr-defined]  # otherwise it keeps all of them
 
-        with _opened(tar) as file:
+        with _opened(tar, begin) as file:
             yield from grouped(members(file), leave_out)
 
-    def _sample(self, tar: Path, sample: Grouped[bytes]) -> Sample | FailedSample:
+    def _sample(self, tar: Path, sample: Grouped[Any]) -> Sample | FailedSample:
         values: dict[str, Any] = {}
         pictures = [name for suffix, name in sample.names.items() if self._name_of(suffix) == IMAGE]
         path = pictures[0] if pictures else sample.key
@@ -269,9 +286,15 @@ def _header_of(tar: Path) -> type[tarfile.TarInfo]:
     return Header
 
 
+def _is_plain(tar: Path) -> bool:
+    """Whether a tar is not compressed, so that reading can begin in its middle."""
+    with open(tar, "rb") as file:
+        return file.read(_BLOCK)[257:262] == b"ustar"
+
+
 @contextmanager
-def _opened(tar: Path) -> Iterator[tarfile.TarFile]:
-    """Open a tar; raise PackError if it is incomplete."""
+def _opened(tar: Path, begin: int = 0) -> Iterator[tarfile.TarFile]:
+    """Open a tar at a place in it; raise PackError if it is incomplete."""
     try:
         with ExitStack() as stack:
             bytes_of: Any = stack.enter_context(open(tar, "rb"))
@@ -279,6 +302,8 @@ def _opened(tar: Path) -> Iterator[tarfile.TarFile]:
                 import pyarrow
 
                 bytes_of = stack.enter_context(pyarrow.CompressedInputStream(bytes_of, "zstd"))
+            if begin:
+                bytes_of.seek(begin)
             header = _header_of(tar)
             yield stack.enter_context(
                 tarfile.open(fileobj=bytes_of, mode="r|*", tarinfo=header, ignore_zeros=True)

@@ -21,7 +21,7 @@ from fastload.packing.annotations.annotated_files import FileSamples, Paths, fac
 from fastload.packing.annotations.unpacked_files import Unpacked, safe_path, samples_of, source_of, write_new
 from fastload.packing.files import names_in, printable, raise_if_transient
 from fastload.packing.pictures import read_picture
-from fastload.packing.sample_rows import PartialSample, Sample
+from fastload.packing.rows import PartialSample, Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask
 from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
@@ -345,7 +345,7 @@ class VocSamples(FileSamples):
             sample[field] = os.fsdecode(self._mask(field, position))
         return PartialSample(sample, left_out) if left_out else sample
 
-    def files(self, position: int) -> Iterator[bytes]:
+    def sources(self, position: int) -> Iterator[bytes]:
         if self.picture(position):
             yield self.picture(position)
         yield self._xml(position)

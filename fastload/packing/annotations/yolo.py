@@ -27,7 +27,7 @@ from fastload.packing.annotations.unpacked_files import Unpacked, samples_of, so
 from fastload.packing.files import printable, raise_if_transient, unreadable, walk
 from fastload.packing.folders import split_folders
 from fastload.packing.pictures import read_picture
-from fastload.packing.sample_rows import PartialSample, Sample
+from fastload.packing.rows import PartialSample, Sample
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
 from fastload.sample.schema import Field, Schema
@@ -275,7 +275,7 @@ class YoloSamples(FileSamples):
         left_out = [(f"line {line} of {printable(path)}", reason) for line, reason in wrong]
         return PartialSample(sample, left_out) if left_out else sample
 
-    def files(self, position: int) -> Iterator[bytes]:
+    def sources(self, position: int) -> Iterator[bytes]:
         if position >= len(self._pictures):
             yield self._alone[position - len(self._pictures)]
             return

@@ -1,4 +1,4 @@
-"""Class folders and lists of pictures as sources, on disk or in a store, split by split."""
+"""Class folders and lists of pictures as rows, on disk or in a store, split by split."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,72 +14,112 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import _C
 from fastload.errors import ObjectMissing, PackError
 from fastload.machine.paths import exists, is_dir, is_file
-from fastload.packing.files import encode_key
+from fastload.packing.cut import Plan
+from fastload.packing.files import ESCAPED, encode_key, failed_writes_reported, outside_key, remove
 from fastload.packing.folders import (
     FOLDERS_ARE,
     Folders,
     Ignored,
-    Problem,
     SplitsWithin,
     folders_in,
     is_hidden,
     splits_among,
     walk_images,
 )
+from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
+from fastload.packing.rows import Batch, Notes, Rows
+from fastload.packing.shard_writer import GROUP_BYTES, GROUP_RECORDS
 from fastload.packing.tables import Labels, read_table, table_path
 from fastload.remote.location import Location, is_url
 from fastload.remote.opening import open_store
 from fastload.remote.store import Store
-from fastload.shard.manifest import MANIFEST_NAME
+from fastload.sample.schema import Schema
+from fastload.shard.columns import Chunk
+from fastload.shard.index import RECORD, as_rows
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
 from fastload.shard.suffixes import is_image
 
 # ---- Sources of pictures ----------------------------------------------------------------------------
 
-File = tuple[bytes, int, int, int]  # path below the root, bytes, modification time in ns, label
-Scan = Callable[[list[Problem], Ignored], Iterator[File]]
+Scan = Callable[[Notes], Iterator[Row]]
 
 
 @dataclass(frozen=True)
-class Source:
-    """One set of images, which becomes one packed dataset.
+class FileRows(Rows):
+    """One set of images, each a row, which becomes one packed dataset.
 
-    Each call of ``files()`` walks it anew, in sample-id order, and appends what it cannot read to
-    ``problems`` and what it leaves out to ``ignored``.
+    Each call of :meth:`listed` walks it anew, in sample-id order. In another process, or if its plan is
+    known, it has no ``scan``: its files are in a listing.
     """
 
     split: str  # "" if it is the only one
-    root: bytes
+    root: bytes  # type: ignore[misc]
     kind: str  # "classes", "flat", "table"; "planned": its files are in a plan and are not listed again
     classes: tuple[str, ...]
-    scan: Scan
-    problems: list[Problem] = field(default_factory=list)
-    store: StoreFiles | None = None  # where the files are, if not on disk
+    scan: Scan | None
+    files: StoreFiles | None = None  # type: ignore[misc]  # where the files are, if not on disk
     beside: Ignored = field(default_factory=Ignored)  # what was left out before the walk
+    unit = "file"
 
-    def files(self, ignored: Ignored | None = None) -> Iterator[File]:
-        """Yield path below the root, size in bytes (0: stat failed), mtime in ns and label of each file.
+    @property
+    def schema(self) -> Schema:  # type: ignore[override]
+        """The fields: an image and a label."""
+        return Schema.plain(self.classes)
 
-        Args:
-            ignored: receives what is left out.
-        """
-        self.problems.clear()
-        if ignored is not None:
-            ignored.add(self.beside)
-        return self.scan(self.problems, Ignored() if ignored is None else ignored)
+    def __len__(self) -> int:
+        raise TypeError("only a walk tells how many files there are")
+
+    def __reduce__(self) -> Any:
+        return FileRows, (self.split, self.root, self.kind, self.classes, None, self.files)
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        assert self.scan is not None
+        notes.ignored.add(self.beside)
+        return self.scan(notes)
+
+    def at(self, root: bytes) -> FileRows:
+        """Return the same rows with their files in another folder."""
+        return replace(self, root=root)
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        assert listing is not None
+        room = GROUP_BYTES // 8 if options.raw else GROUP_BYTES  # pixels are about 8 times the file
+        stop = len(listing) if stop is None else stop
+        batches = _read_batches(self.root, listing, start, stop, room)
+        if not options.transcodes:
+            return batches
+        from fastload.packing.recoding import file_transcoder
+
+        return map(file_transcoder(options), batches)
+
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        assert totals is not None
+        return {"source": {"files": totals.files, "bytes": totals.bytes, "hash": totals.content}}
 
 
-def open_sources(path: str | os.PathLike[str], options: PackOptions) -> list[Source]:
-    """Open the sources at a path or URL: several for a parent of train/ and val/, else one.
+def open_files(path: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Rows]]:
+    """Open the images at a path or URL, split by split: several for a parent of train/ and val/, else one.
 
     Raises:
         PackError: there is nothing that can be packed, or it can be read in two ways.
         RemoteError: the store cannot be listed.
     """
+    return [(rows.split, rows) for rows in _opened(path, options)]
+
+
+def _opened(path: str | os.PathLike[str], options: PackOptions) -> list[FileRows]:
+    if options.fields or options.schema is not None:
+        raise PackError(
+            f"{path} is not a table; only a table's columns have kinds. A folder has image and label."
+        )
     if is_url(path):
-        return _in_store(str(path), options)
+        return _in_store(_location(str(path)), options)
     place = Path(path)
     if is_file(place):
         if options.layout in FOLDERS_ARE:
@@ -98,7 +139,7 @@ def open_sources(path: str | os.PathLike[str], options: PackOptions) -> list[Sou
         raise PackError(f"cannot read the folder {place}: {error.strerror}.") from None
 
 
-def _in_folder(root: bytes, place: Path, layout: str | None) -> list[Source]:
+def _in_folder(root: bytes, place: Path, layout: str | None) -> list[FileRows]:
     beside, folders = Ignored(), folders_in(root)
     if not splits_among(list(map(os.fsdecode, folders.full)), place, layout):
         return [_folder(root, "", folders, layout, beside)]
@@ -111,26 +152,17 @@ def _in_folder(root: bytes, place: Path, layout: str | None) -> list[Source]:
     return _same_classes(sources, layout)
 
 
-def _in_store(url: str, options: PackOptions) -> list[Source]:
-
-    def source(split: StoreSplit) -> Source:
-        kind = "classes" if split.classes else "flat"
-        root = f"{url.rstrip('/')}/{split.name}".rstrip("/").encode()
-        scan: Scan = lambda problems, ignored: split.scan(ignored)  # noqa: E731
-        return Source(split.name, root, kind, split.classes, scan, store=split.files)
-
-    return [*map(source, store_splits(_location(url), options))]
-
-
-def planned_source(
-    path: str | os.PathLike[str], classes: tuple[str, ...], storage_options: Mapping[str, Any] | None
-) -> Source | None:
-    """Return the source of an existing plan, without listing it; None for one on disk, which opens fast."""
-    if not is_url(path):
+def planned_files(
+    path: str | os.PathLike[str], known: Plan | Manifest, options: PackOptions
+) -> FileRows | None:
+    """Return the images at a URL whose plan, or dataset, is known, without listing them; None: other rows, or
+    those on disk, which open fast."""
+    if not is_url(path) or (isinstance(known, Plan) and "source" not in known.rows):
         return None
-
-    files = store_files(_location(str(path)), storage_options)
-    return Source("", str(path).rstrip("/").encode(), "planned", classes, lambda *_: iter(()), store=files)
+    if isinstance(known, Manifest) and "source" not in known.options:
+        return None
+    files = store_files(_location(str(path)), options.storage_options)
+    return FileRows("", str(path).rstrip("/").encode(), "planned", known.classes, None, files)
 
 
 def _location(url: str) -> Location:
@@ -140,37 +172,37 @@ def _location(url: str) -> Location:
         raise PackError(str(error)) from None
 
 
-def _folder(root: bytes, split: str, found: Folders, layout: str | None, beside: Ignored) -> Source:
+def _folder(root: bytes, split: str, found: Folders, layout: str | None, beside: Ignored) -> FileRows:
     """Return a source of class folders, or a flat one if none of them has images."""
     folders = found.classes
     beside.folders(found, as_classes=bool(folders))
     if not folders:
-        flat: Scan = lambda problems, ignored: _flat(root, problems, ignored)  # noqa: E731
-        return Source(split, root, "flat", (), flat, beside=beside)
+        flat: Scan = lambda notes: _flat(root, notes)  # noqa: E731
+        return FileRows(split, root, "flat", (), flat, beside=beside)
     names = [encode_key(name)[0].decode() for name in folders]
     if len(set(names)) != len(names):
         raise PackError(f"two class folders of {os.fsdecode(root)} have the same name once encoded as UTF-8.")
     scan = _by_class(root, folders, names, SplitsWithin(os.fsdecode(root), layout, bool(split)))
-    return Source(split, root, "classes", tuple(names), scan, beside=beside)
+    return FileRows(split, root, "classes", tuple(names), scan, beside=beside)
 
 
-def _flat(root: bytes, problems: list[Problem], ignored: Ignored) -> Iterator[File]:
-    for path, size, mtime_ns in walk_images(root, b"", problems, nested=False, ignored=ignored):
-        yield path, size, mtime_ns, -1
+def _flat(root: bytes, notes: Notes) -> Iterator[Row]:
+    for path, size, mtime_ns in walk_images(root, b"", notes.problems, nested=False, ignored=notes.ignored):
+        yield Row(path, size, mtime_ns)
 
 
 def _by_class(root: bytes, folders: list[bytes], classes: Sequence[str], within: SplitsWithin) -> Scan:
     """Return a scan of class folders; labels count in ``classes``, which has all of them."""
     labels = {name: label for label, name in enumerate(classes)}
 
-    def scan(problems: list[Problem], ignored: Ignored) -> Iterator[File]:
-        _ignore_top(root, ignored)
+    def scan(notes: Notes) -> Iterator[Row]:
+        _ignore_top(root, notes.ignored)
         for folder in folders:
             label, name = labels[encode_key(folder)[0].decode()], os.fsdecode(folder)
-            for path, size, mtime_ns in walk_images(root, folder, problems, ignored=ignored):
+            for path, size, mtime_ns in walk_images(root, folder, notes.problems, ignored=notes.ignored):
                 if b"/" in path[len(folder) + 1 :]:
                     within.check(name, os.fsdecode(path[len(folder) + 1 :]))
-                yield path, size, mtime_ns, label
+                yield Row(path, size, mtime_ns, label)
 
     return scan
 
@@ -184,40 +216,40 @@ def _ignore_top(root: bytes, ignored: Ignored) -> None:
                 note(entry.name)
 
 
-def _same_classes(sources: list[Source], layout: str | None) -> list[Source]:
+def _same_classes(sources: list[FileRows], layout: str | None) -> list[FileRows]:
     """Give splits whose class folders differ one common list, so that a label means one class everywhere."""
     common = tuple(sorted({name for source in sources for name in source.classes}))
     return [_relabelled(s, common, layout) if s.classes and s.classes != common else s for s in sources]
 
 
-def _relabelled(source: Source, classes: tuple[str, ...], layout: str | None) -> Source:
+def _relabelled(source: FileRows, classes: tuple[str, ...], layout: str | None) -> FileRows:
     within = SplitsWithin(os.fsdecode(source.root), layout, split=True)
     return replace(
         source, classes=classes, scan=_by_class(source.root, folders_in(source.root).classes, classes, within)
     )
 
 
-def _table(path: Path) -> Source:
+def _table(path: Path) -> FileRows:
     root = os.fsencode(path.parent)
 
     def is_there(text: str) -> bool:
         return "\0" not in text and is_file(Path(os.fsdecode(os.path.join(root, os.fsencode(text)))))
 
     labels = Labels.of_table(path, is_there)
-    scan: Scan = lambda *_: _listed(path, root, labels)  # noqa: E731
-    return Source("", root, "table", labels.classes, scan)
+    scan: Scan = lambda _: _listed(path, root, labels)  # noqa: E731
+    return FileRows("", root, "table", labels.classes, scan)
 
 
-def _listed(path: Path, root: bytes, labels: Labels) -> Iterator[File]:
+def _listed(path: Path, root: bytes, labels: Labels) -> Iterator[Row]:
     hashes = array("q")  # 8 bytes per file, where a set of names would need a hundred
     for text, label in read_table(path):
         name = table_path(root, text)
         hashes.append(hash(name))
         try:
             status = os.stat(os.path.join(root, name))
-            yield name, status.st_size, status.st_mtime_ns, labels.number(label)
+            yield Row(name, status.st_size, status.st_mtime_ns, labels.number(label))
         except OSError:
-            yield name, 0, 0, labels.number(label)
+            yield Row(name, 0, 0, labels.number(label))
     _refuse_repeats(path, root, np.frombuffer(hashes, np.int64))
 
 
@@ -244,22 +276,23 @@ class StoreFiles:
     store: Store
     prefix: str  # of their keys; the rest of a key is the path below the source's folder
 
-    def fetch(self, files: list[tuple[bytes, int]], folder: Path) -> None:
-        """Fetch files (path, size) into a folder of this machine; a file that is gone is left out.
-
-        Raises:
-            PackError: a file has another size.
-            RemoteError: the store does not deliver a file.
-        """
-        for parent in {os.path.dirname(path) for path, _ in files}:
-            (folder / os.fsdecode(parent)).mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(_THREADS, "fetch") as pool:
-            try:
-                for _ in pool.map(lambda file: self._fetch_one(file[0], file[1], folder), files):
-                    pass
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+    @contextmanager
+    def here(self, rows: Sequence[Row], folder: Path) -> Iterator[bytes]:
+        """Fetch the files of rows into a folder, and yield it; see :class:`fastload.packing.rows.Files`."""
+        remove(folder)
+        try:
+            for parent in {os.path.dirname(row.files) for row in rows} | {b""}:
+                (folder / os.fsdecode(parent)).mkdir(parents=True, exist_ok=True)
+            with ThreadPoolExecutor(_THREADS, "fetch") as pool:
+                try:
+                    for _ in pool.map(lambda row: self._fetch_one(row.files, row.size, folder), rows):
+                        pass
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+            yield os.fsencode(folder)
+        finally:
+            remove(folder)
 
     def _fetch_one(self, path: bytes, size: int, folder: Path) -> None:
         name = path.decode()
@@ -273,17 +306,8 @@ class StoreFiles:
                 f"the source has changed since this pack was planned: {location} had {size} bytes, and has "
                 f"{len(data)}. --restart throws the unfinished pack away."
             )
-        (folder / name).write_bytes(data)
-
-
-@dataclass(frozen=True)
-class StoreSplit:
-    """One set of images in a store."""
-
-    name: str  # "" if it is the only one
-    files: StoreFiles
-    classes: tuple[str, ...]
-    scan: Callable[[Ignored], Iterator[tuple[bytes, int, int, int]]]  # path, bytes, 0, label
+        with failed_writes_reported(folder / name, size):
+            (folder / name).write_bytes(data)
 
 
 def store_files(location: Location, options: Mapping[str, Any] | None) -> StoreFiles:
@@ -292,7 +316,7 @@ def store_files(location: Location, options: Mapping[str, Any] | None) -> StoreF
     return StoreFiles(store, f"{location.path}/" if location.path else "")
 
 
-def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
+def _in_store(location: Location, options: PackOptions) -> list[FileRows]:
     """List the sets of images below a URL once, by ImageFolder's rules: several if its folders are splits.
 
     Folders are the parts of keys between slashes. The whole listing is held in memory meanwhile.
@@ -347,7 +371,7 @@ def store_splits(location: Location, options: PackOptions) -> list[StoreSplit]:
 
 def _split(
     split: str, files: StoreFiles, classes: Sequence[str], names: Names, beside: Ignored, within: SplitsWithin
-) -> StoreSplit:
+) -> FileRows:
     """Return one set.
 
     Args:
@@ -361,12 +385,20 @@ def _split(
         beside.folder(name.encode(), "classes" if full else "empty")
     labels = {name: label for label, name in enumerate(classes)} if full else {}
 
-    def scan(ignored: Ignored) -> Iterator[tuple[bytes, int, int, int]]:
-        ignored.add(beside)
-        for _, _, path, size, label in sorted(_rows(seen, labels, ignored, within)):
-            yield path.encode(), size, 0, label
+    def scan(notes: Notes) -> Iterator[Row]:
+        for _, _, path, size, label in sorted(_rows(seen, labels, notes.ignored, within)):
+            yield Row(path.encode(), size, 0, label)
 
-    return StoreSplit(split, files, tuple(labels), scan)
+    kind = "classes" if labels else "flat"
+    return FileRows(
+        split,
+        str(files.store.root / files.prefix).rstrip("/").encode(),
+        kind,
+        tuple(labels),
+        scan,
+        files,
+        beside,
+    )
 
 
 def _rows(
@@ -414,3 +446,80 @@ def _folders(names: Names) -> tuple[list[str], list[str]]:
             if is_image(name) and not any(map(is_hidden, inside[:-1])):
                 full.add(first)
     return sorted(full), sorted(folders - full)
+
+
+# ---- Files in batches of records --------------------------------------------------------------------
+
+_SPAN = 4096  # listing entries read at a time
+
+
+class _Buffer:
+    """A batch's memory, which grows for a file larger than it."""
+
+    def __init__(self, size: int) -> None:
+        self.data = np.empty(size, np.uint8)
+
+    def grow(self, needed: int) -> None:
+        self.data = np.empty(needed, np.uint8)
+
+
+def _read_batches(root: bytes, listing: Listing, start: int, stop: int, room: int) -> Iterator[Batch]:
+    """Yield the files ``[start, stop)`` of a listing in batches of at most ``room`` bytes (or of one file);
+    the next one reuses a batch's memory."""
+    buffer = _Buffer(room)
+    while start < stop:
+        names, entries = listing.read(start, min(start + _SPAN, stop))
+        done = 0
+        while done < len(entries):
+            batch = _read_batch(root, names, entries, start, done, buffer)
+            done = batch.stop - start
+            yield batch
+        start += len(entries)
+
+
+def _read_batch(
+    root: bytes, names: npt.NDArray[np.uint8], entries: npt.NDArray[np.void], start: int, done: int,
+    buffer: _Buffer,
+) -> Batch:  # fmt: skip
+    rows = entries[done : done + GROUP_RECORDS]
+    begin = int(entries["end"][done - 1]) if done else 0
+    ends = rows["end"] - np.uint64(begin)
+    blob = names[begin : begin + int(ends[-1])]
+    records = np.zeros(len(rows), RECORD)
+    while True:
+        taken, used, needed, failures = _C.ingest(root, blob, ends, buffer.data, as_rows(records))
+        if taken:
+            break
+        buffer.grow(needed)
+    keys, escaped = _keys(blob.tobytes(), ends[:taken].tolist())
+    records = records[:taken]
+    records["label"] = rows["label"][:taken]
+    records["flags"][escaped] |= ESCAPED
+    first = start + done
+    bad = [
+        (first + i, keys[i].decode(), reason.decode("utf-8", "backslashreplace")) for i, reason in failures
+    ]
+    good = records["length"] > 0
+    if bad:
+        keys = [key for key, is_good in zip(keys, good.tolist(), strict=True) if is_good]
+    fields = plain_fields(buffer.data[:used], records[good])
+    return Batch(first + np.flatnonzero(good), keys, fields, first + taken, bad, is_whole=True)
+
+
+def plain_fields(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> list[Chunk]:
+    """Return images and labels of records that lie back to back in ``data``."""
+    labels = np.ascontiguousarray(records["label"].astype("<i4"))
+    widths = np.full(len(labels), labels.itemsize, np.uint64)
+    return [Chunk(data, records["length"].astype(np.uint64), records), Chunk(labels.view(np.uint8), widths)]
+
+
+def _keys(blob: bytes, ends: list[int]) -> tuple[list[bytes], list[int]]:
+    """Return keys, and the positions of those that had to be percent-encoded."""
+    keys, escaped, begin = [], [], 0
+    for position, end in enumerate(ends):
+        path, begin = blob[begin:end], end
+        key, changed = encode_key(outside_key(path) if os.path.isabs(path) else path)
+        keys.append(key)
+        if changed:
+            escaped.append(position)
+    return keys, escaped

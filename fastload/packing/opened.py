@@ -1,0 +1,55 @@
+"""What lies at a path or URL, as rows: one set, or several splits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from fastload.packing.annotations.find import annotated_sources
+from fastload.packing.cut import Plan
+from fastload.packing.file_rows import open_files, planned_files
+from fastload.packing.options import PackOptions
+from fastload.packing.rows import Rows
+from fastload.packing.table_samples import open_tables
+from fastload.shard.manifest import Manifest
+
+
+class Split(NamedTuple):
+    """One of the sets that a source becomes."""
+
+    name: str  # "" if it is the only one
+    rows: Rows
+
+
+#: What a source may be, in the order of asking. Each returns the splits' names and rows, or nothing if the
+#: place is something else.
+SOURCES: tuple[Callable[[str | os.PathLike[str], PackOptions], Sequence[tuple[str, Rows]]], ...] = (
+    annotated_sources,
+    open_tables,
+    open_files,
+)
+
+
+def opened(
+    source: str | os.PathLike[str], options: PackOptions, known: Plan | Manifest | None = None
+) -> list[Split]:
+    """Open what lies at a path or URL: several splits for a parent of train/ and val/, else one.
+
+    Args:
+        source: the path or URL.
+        options: the pack's options.
+        known: the plan or the manifest that its pack has already; then files of a store are not listed
+            again.
+
+    Raises:
+        PackError: there is nothing that can be packed, or it can be read in two ways.
+        RemoteError: the store cannot be listed.
+    """
+    planned = planned_files(source, known, options) if known is not None else None
+    if planned is not None:
+        return [Split("", planned)]
+    found: Sequence[tuple[str, Rows]] = []
+    for find in SOURCES:
+        found = found or find(source, options)
+    return [Split(name, rows) for name, rows in found]

@@ -1,0 +1,141 @@
+"""What is packed: numbered rows of one schema, and their bytes in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.packing.coefficients import RecodeOutcome
+from fastload.packing.folders import Ignored, Problem
+from fastload.packing.listing import Listing, Row, Totals
+from fastload.packing.options import PackOptions
+from fastload.sample.schema import Schema
+from fastload.shard.columns import Chunk
+
+Sample = Mapping[str, Any]
+_NO_FILE = b""
+
+
+@dataclass(frozen=True)
+class FailedSample:
+    """A stand-in for a sample that the source cannot make."""
+
+    error: Exception
+    path: bytes = _NO_FILE  # of its picture below the root, if known
+
+
+@dataclass(frozen=True)
+class PartialSample:
+    """A sample some of whose annotations cannot be packed."""
+
+    sample: Sample  # without them
+    left_out: Sequence[tuple[str, str]]  # which annotation, reason
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows as bytes, in their order."""
+
+    positions: npt.NDArray[np.int64]  # of the samples, in the source
+    keys: list[bytes]
+    fields: list[Chunk]  # in the schema's order
+    stop: int  # one past the last position that was looked at
+    failures: list[tuple[int, str, str]] = field(default_factory=list)  # position, key, reason
+    left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # and annotation before reason
+    outcomes: list[tuple[int, str, RecodeOutcome]] = field(default_factory=list)  # of JPEGs: position, key
+    baselines: int = 0  # progressive JPEGs that became baseline ones
+    is_whole: bool = False  # a container's batch is this one; otherwise the writer joins and cuts batches
+
+    @property
+    def sizes(self) -> npt.NDArray[np.uint64]:
+        """Bytes of each sample."""
+        lengths = [chunk.lengths for chunk in self.fields]
+        total: npt.NDArray[np.uint64] = np.sum(lengths, axis=0, dtype=np.uint64)
+        return total
+
+
+@dataclass
+class Notes:
+    """What a walk through a source meets besides rows: folders that it cannot read, and what it ignores."""
+
+    problems: list[Problem] = field(default_factory=list)
+    ignored: Ignored = field(default_factory=Ignored)
+
+
+class Files(Protocol):
+    """Where the files of rows are, if not on this machine."""
+
+    def here(self, rows: Sequence[Row], folder: Path) -> AbstractContextManager[bytes]:
+        """Fetch the files of rows, and yield the root that their paths start from.
+
+        Args:
+            rows: some rows; a file that is gone is left out.
+            folder: a folder to make for them, which is removed afterwards.
+
+        Raises:
+            PackError: a file has another size.
+            RemoteError: the store does not deliver a file.
+        """
+
+
+class Rows:
+    """What is packed. It pickles, so that any process, on any machine, can read any of the rows.
+
+    Rows whose sizes are known before they are read (:meth:`listed`) are cut into shards by a plan, which
+    several processes and hosts can share. Others are cut by one process, while it packs them.
+    """
+
+    schema: Schema
+    root: bytes  # the folder that relative paths start from; in a store, its URL
+    files: Files | None = None  # where the rows' files are; None: on this machine
+    unit = "sample"  # of a row in messages
+    notes: tuple[str, ...] = ()  # what became of a source's columns, in words
+    walks = True  # whether they are what a folder holds, so that the output must lie outside it
+
+    def __len__(self) -> int:
+        """Return how many rows there are; TypeError: unknown."""
+        raise NotImplementedError
+
+    def listed(self, notes: Notes) -> Iterator[Row] | None:
+        """Yield the rows in their order, without reading them; None: that is impossible.
+
+        Args:
+            notes: receives what is met besides.
+
+        Raises:
+            PackError: the source is damaged.
+        """
+        return None
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        """Yield the rows from position ``start`` to before ``stop`` (None: all) as bytes.
+
+        Args:
+            start: the first position.
+            stop: one past the last.
+            options: say how pictures are stored.
+            listing: what :meth:`listed` gave, on this machine's disk; None: it is not known.
+        """
+        raise NotImplementedError
+
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        """Return what tells these rows from others, as entries of the manifest's options; None: nothing,
+        they come once.
+
+        Args:
+            options: those of the pack.
+            totals: those of :meth:`listed`; None: it was not walked.
+        """
+        raise NotImplementedError
+
+    def at(self, root: bytes) -> Rows:
+        """Return the same rows with their files below another root, to which those of a store were fetched."""
+        return self
