@@ -125,7 +125,7 @@ class Finished:
         if facts.get("coefficients"):
             facts[FACTS] = {"note": NOTE, **self.counts.to_json()}
         index_facts = (str(options["format"]), self.summary, classes_of(schema), shards, index, facts)
-        counts = (len(self.skipped), entries, len(self.left_out), ignored)
+        counts = (len(self.skipped), tuple(entries), len(self.left_out), ignored)
         manifest = make_manifest(*index_facts, *counts)
         manifest.write(output)
         return manifest

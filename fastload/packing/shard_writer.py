@@ -218,8 +218,12 @@ class ShardWriter:
         with failed_writes_reported(final, needed):
             self._spooled = Spooled(final.parent, schema)
             self._writer: Writer = shards.Writer(self._temporary, spec)
-            if reserve:
-                _C.reserve(os.fsencode(self._data_file), needed)
+            try:
+                if reserve:
+                    _C.reserve(os.fsencode(self._data_file), needed)
+            except BaseException:
+                self.abort()
+                raise
         self._group: list[tuple[list[bytes], Sequence[Chunk]]] = []
         self._group_samples = self._group_bytes = 0
         self._records: list[Chunk] = []

@@ -16,7 +16,7 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.errors import PackError
-from fastload.packing import PackOptions, pack, packer
+from fastload.packing import PackOptions, files, pack
 from fastload.packing import entries as entries_module
 from fastload.packing import facts as index_runs
 from fastload.packing.entries import DEFAULT_SPACING, MAGIC
@@ -221,7 +221,7 @@ def test_wrong_usage(
 
 
 def test_index_waits_for_nobody(packed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with packer.folder_lock(packed):
+    with files.folder_lock(packed):
         assert main(["index", str(packed), "--entries", "row"]) == 1
     assert "is being packed by process" in capsys.readouterr().err
 

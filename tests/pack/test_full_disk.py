@@ -15,7 +15,7 @@ from pack_trees import SlowDisk, class_tree, command, environment, run_cli, snap
 from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.packing import PackOptions, pack, packer
-from fastload.packing import work as pool
+from fastload.packing import spread as pool
 
 
 def big_tree(folder: Path) -> Path:

@@ -356,13 +356,6 @@ def test_entry_points_are_made_with_the_shards(
     assert snapshot(output) == expected
 
 
-def test_a_table_of_fields_is_packed_alone(tmp_path: Path) -> None:
-    table = make_tree(tmp_path, {"a.jpg": encoded(1)}) / "table.csv"
-    table.write_text("path,label,score\na.jpg,x,1.5\n")
-    with pytest.raises(PackError, match="has samples of fields"):
-        some(table, tmp_path / "set", "0")
-
-
 def test_command_line(tmp_path: Path, source: Path) -> None:
     output = tmp_path / "set"
     planned = run_cli("pack", source, output, *CLI, "--plan-only")

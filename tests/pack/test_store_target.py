@@ -14,13 +14,12 @@ import pytest
 from object_server import ObjectServer
 from pack_trees import class_tree, command, encoded, environment, make_tree, run_cli, snapshot
 
-import fastload
 from fastload.errors import PackError, RemoteError
 from fastload.packing import Observer, PackOptions, pack
-from fastload.packing import store_target as store_pack
 from fastload.packing.cut import WORK_NAME
 from fastload.packing.packer import pack_shares, plan_shares, publish_shares
 from fastload.packing.shares import ShardRanges
+from fastload.packing.store_target import StoreTarget
 from fastload.remote.local import LocalStore
 
 DRIVER = Path(__file__).with_name("store_driver.py")
@@ -151,14 +150,14 @@ def test_another_pack_is_faster(tmp_path: Path, source: Path) -> None:
 
 def test_another_pack_publishes_first(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All shards are there, and both packs know it."""
-    expected, url, original = whole(tmp_path, source), f"file://{tmp_path}/store/set", store_pack._published
+    expected, url, original = whole(tmp_path, source), f"file://{tmp_path}/store/set", StoreTarget.publish
 
     def late(*arguments: object) -> object:
-        monkeypatch.setattr(store_pack, "_published", original)
+        monkeypatch.setattr(StoreTarget, "publish", original)
         publish_shares(source, url, options())
         return original(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store_pack, "_published", late)
+    monkeypatch.setattr(StoreTarget, "publish", late)
     [result] = pack(source, url, options())
     assert result.was_complete
     assert snapshot(tmp_path / "store" / "set") == expected
@@ -254,12 +253,3 @@ def test_few_shards_are_on_this_machine_at_a_time(
     [result] = pack(source, f"file://{tmp_path}/store/set", options())
     assert len(result.manifest.shards) > 6
     assert 1 <= most <= 2
-
-
-def test_samples_are_packed_on_this_machine(tmp_path: Path) -> None:
-    with pytest.raises(PackError, match=r"s3://bucket/set is not a folder of this machine"):
-        fastload.pack([{"image": encoded(1)}], "s3://bucket/set")
-    table = make_tree(tmp_path, {"a.jpg": encoded(1)}) / "table.csv"
-    table.write_text("path,label,score\na.jpg,x,1.5\n")
-    with pytest.raises(PackError, match="has samples of fields"):
-        pack(table, "s3://bucket/set", options())
