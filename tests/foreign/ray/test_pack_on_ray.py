@@ -21,7 +21,7 @@ from PIL import Image
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
 from fastload.packing.foreign import index_entries
-from fastload.packing.ray import RayCluster, pack_on_ray, ray_entries
+from fastload.packing.ray import RayCluster, ray_entries
 from fastload.packing.verify import verify
 
 OPTIONS = PackOptions(shard_size=100_000, num_proc=1)
@@ -73,15 +73,15 @@ def test_the_same_bytes(source: Path, expected: dict[str, bytes], tmp_path: Path
         def advanced(self, count: int, size: int = 0) -> None:
             done.extend([count] * (size > 0))  # not of the entry points
 
-    [result] = pack_on_ray(source, output, "local", PackOptions(shard_size=100_000), Counting())
+    [result] = pack(source, output, PackOptions(shard_size=100_000), Counting(), ray="local")
     assert snapshot(output) == expected
     assert sum(done) == 240
     assert len(done) == len(result.manifest.shards) > 10
     assert result.written_bytes == sum(path.stat().st_size for path in source.rglob("*.jpg"))
-    [again] = pack_on_ray(source, output, "local", PackOptions(shard_size=100_000))
+    [again] = pack(source, output, PackOptions(shard_size=100_000), ray="local")
     assert again.was_complete
     assert sum(done) == 240
-    [anew] = pack_on_ray(source, output, "local", PackOptions(shard_size=100_000, restart=True))
+    [anew] = pack(source, output, PackOptions(shard_size=100_000, restart=True), ray="local")
     assert not anew.was_complete
     assert snapshot(output) == expected
 
@@ -97,9 +97,9 @@ def test_splits_and_bad_files(source: Path, tmp_path: Path) -> None:
     for name in ("a.jpg", "b.jpg"):
         (root / "val" / "class 9" / name).write_bytes(b"no image")
     with pytest.raises(PackError, match=r"2 files cannot be packed:\n  class 9/a\.jpg.*\n  class 9/b\.jpg"):
-        pack_on_ray(root, output, "local", OPTIONS)
+        pack(root, output, OPTIONS, ray="local")
     skipping = PackOptions(shard_size=100_000, on_error="skip")
-    pack_on_ray(root, output, "local", skipping)
+    pack(root, output, skipping, ray="local")
     pack(root, tmp_path / "whole", skipping)
     assert snapshot(output) == snapshot(tmp_path / "whole")
 
@@ -124,10 +124,10 @@ def test_entry_points_and_verifying(source: Path, expected: dict[str, bytes], tm
 @pytest.mark.usefixtures("cluster")
 def test_from_url_to_url(source: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
     url, given = f"file://{tmp_path}/store/set", PackOptions(shard_size=100_000)
-    [result] = pack_on_ray(f"file://{source}", url, "local", given)
+    [result] = pack(f"file://{source}", url, given, ray="local")
     assert snapshot(tmp_path / "store" / "set") == expected
     assert result.written_bytes > 0
-    assert pack_on_ray(f"file://{source}", url, "local", given)[0].was_complete
+    assert pack(f"file://{source}", url, given, ray="local")[0].was_complete
 
 
 @pytest.mark.usefixtures("cluster")
@@ -135,7 +135,7 @@ def test_no_cluster_there(source: Path, tmp_path: Path) -> None:
     ray.shutdown()
     try:
         with pytest.raises(PackError, match=r"no Ray cluster at 'nowhere:1'.*--ray local"):
-            pack_on_ray(source, tmp_path / "set", "nowhere:1", OPTIONS)
+            pack(source, tmp_path / "set", OPTIONS, ray="nowhere:1")
     finally:
         ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False)
 
