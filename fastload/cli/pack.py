@@ -146,7 +146,7 @@ def add(verbs: Any) -> None:
         "--num-proc",
         type=int,
         metavar="N",
-        help="processes (default: one per CPU, fewer for small sets, one for fields)",
+        help="processes (default: one per CPU, fewer for small sets)",
     )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",

@@ -130,8 +130,9 @@ def pack(
     """
     most = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
     files = [annotations] if isinstance(annotations, (str, os.PathLike)) else annotations
+    processes = num_proc or (1 if ray is None else None)  # other processes need a main guard in the script
     options = PackOptions(
-        format=format, shard_size=most, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
+        format=format, shard_size=most, num_proc=processes, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
         coefficients=coefficients, layout=as_, storage_options=storage_options,
         annotations=tuple(os.fspath(file) for file in files), exif=exif,

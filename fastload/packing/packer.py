@@ -16,6 +16,7 @@ from fastload.machine.paths import exists, is_dir
 from fastload.machine.sizes import counted
 from fastload.packing.cut import WORK_NAME, Plan, bad_rows, plan_of, planned_bytes
 from fastload.packing.files import free_bytes, holder_of, require_space
+from fastload.packing.listing import Listing
 from fastload.packing.opened import Split, opened
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place, Work
@@ -33,6 +34,7 @@ from fastload.remote.location import Location, is_url
 from fastload.sample.schema import Schema
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
+_LOOKED_AT, _MARGIN = 32, 1.5  # rows that tell how much room scaled pictures need, and how far they may err
 _PROCESS_BYTES = 512 << 20  # packed in about the time that a process takes to start and import
 Source = str | os.PathLike[str]
 
@@ -243,7 +245,10 @@ def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer
     plan, place = work.plan, work.target.place
     if isinstance(place, Path):
         others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
-        require_space(place, planned_bytes(plan, place / WORK_NAME, frozenset(others)))
+        needed = planned_bytes(plan, place / WORK_NAME, frozenset(others))
+        if work.options.max_side is not None and needed > free_bytes(place):
+            needed = int(needed * _stored_share(work))
+        require_space(place, needed)
 
     def totals(of: Sequence[int]) -> tuple[int, int]:
         shards = [plan.shards[number] for number in of]
@@ -254,6 +259,21 @@ def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer
     if len(numbers) == len(plan.shards):
         size = plan.totals.bytes  # of the files, which shards of raw pixels do not have
     observer.started(Work("packing", place, work.rows.unit, rows, size, *done, where))
+
+
+def _stored_share(work: ShardWork) -> float:
+    """Return what some rows, spread evenly, take once scaled down, as a share of their bytes; at most 1.
+
+    Rows of a store are not fetched for this.
+    """
+    if work.rows.files is not None or not isinstance(work.target.place, Path):
+        return 1.0
+    listing, had, stored = Listing(work.target.place / WORK_NAME), 0, 0
+    for position in range(0, len(listing), max(1, len(listing) // _LOOKED_AT)):
+        for batch in work.rows.batches(position, position + 1, work.options, listing):
+            stored += int(batch.sizes.sum())
+        had += next(listing.rows(position, position + 1)).size
+    return min(1.0, (stored + 1) / had * _MARGIN) if had else 1.0
 
 
 def _wait(work: ShardWork, missing: list[int], observer: Observer) -> None:

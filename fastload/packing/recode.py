@@ -165,7 +165,7 @@ Made = tuple[bytes, RecodeOutcome | None]
 
 @dataclass(frozen=True)
 class RecodeJob:
-    """All that a process needs to write any shard of a recode; see :class:`fastload.packing.work.Work`.
+    """All that a process needs to write any shard of a recode; see :class:`fastload.packing.spread.Work`.
 
     Args:
         folder: the set's folder.

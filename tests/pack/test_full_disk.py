@@ -33,6 +33,12 @@ def test_too_little_space_is_known_before_anything_is_written(tiny: Path, tmp_pa
     assert not list((tiny / "out").glob("*.arrow"))
 
 
+def test_smaller_pictures_need_less_space(tiny: Path, tmp_path: Path) -> None:
+    source = big_tree(tmp_path / "source")
+    pack(source, tiny / "out", PackOptions(num_proc=1, max_side=16))
+    assert (tiny / "out" / "dataset.json").exists()
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_disk_that_fills_up_meanwhile(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, processes: int
