@@ -51,7 +51,9 @@ class ShardWork:
             self.plan.classes, shard.stop - shard.start, shard.bytes, options.raw, options.size,
             None if schema.is_plain else schema,
         )  # fmt: skip
-        writer = ShardWriter(final, format_of(options.format), schema, spec, needed, reserve=True)
+        writer = ShardWriter(
+            final, format_of(options.format), schema, spec, needed, reserve=options.max_side is None
+        )
         try:
             with self._rows(listing, number) as rows, failed_writes_reported(final, needed):
                 batches = self._taken(rows, listing, number, advance)
