@@ -22,6 +22,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place, Work
 from fastload.packing.publish import PackResult
 from fastload.packing.ray import LazyCluster
+from fastload.packing.rows import Rows
 from fastload.packing.running import pack_running
 from fastload.packing.sample_rows import IterableRows, SequenceRows
 from fastload.packing.shard_writer import classes_of
@@ -35,7 +36,6 @@ from fastload.sample.schema import Schema
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 _LOOKED_AT, _MARGIN = 32, 1.5  # rows that tell how much room scaled pictures need, and how far they may err
-_PROCESS_BYTES = 512 << 20  # packed in about the time that a process takes to start and import
 Source = str | os.PathLike[str]
 
 # ---- Targets of a source's splits -------------------------------------------------------------------
@@ -223,7 +223,7 @@ def _spread(
 ) -> list[int]:
     """Write shards; return those that other packs had claimed."""
     if cluster.address is None:
-        processes = work.options.num_proc or fitting_processes(size)
+        processes = work.options.num_proc or fitting_processes(size, work.rows.process_bytes)
         # Each process knows how many others there are. One without a shard would leave its cores unused.
         processes = max(1, min(processes, len(missing)))
         work = replace(work, options=replace(work.options, num_proc=processes))
@@ -235,9 +235,14 @@ def _spread(
     return []
 
 
-def fitting_processes(size: int) -> int:
-    """Return one process per CPU, but only as many as have more work than their start takes."""
-    return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
+def fitting_processes(size: int, process_bytes: int = Rows.process_bytes) -> int:
+    """Return one process per CPU, but only as many as have more work than their start takes.
+
+    Args:
+        size: the bytes to pack.
+        process_bytes: see :class:`~fastload.packing.rows.Rows`.
+    """
+    return max(1, min(len(os.sched_getaffinity(0)), size // process_bytes))
 
 
 def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer: Observer) -> None:

@@ -95,6 +95,7 @@ class Rows:
     root: bytes  # the folder that relative paths start from; in a store, its URL
     files: Files | None = None  # where the rows' files are; None: on this machine
     unit = "sample"  # of a row in messages
+    process_bytes = 512 << 20  # packed in about the time that a process takes to start and import
     notes: tuple[str, ...] = ()  # what became of a source's columns, in words
     walks = True  # whether they are what a folder holds, so that the output must lie outside it
 

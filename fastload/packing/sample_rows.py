@@ -266,6 +266,8 @@ class SampleRows(Rows):
         schema: the fields.
     """
 
+    process_bytes = 64 << 20  # Python encodes each value
+
     def __init__(self, root: bytes, schema: Schema) -> None:
         self.root, self.schema = root, schema
 
