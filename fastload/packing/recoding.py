@@ -22,7 +22,7 @@ from fastload.packing.file_rows import plain_fields
 from fastload.packing.files import ESCAPED
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, png_file, raw_picture
-from fastload.packing.rows import Batch
+from fastload.packing.rows import Batch, FailedSample, StoredSample
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
 from fastload.sample.schema import Schema
 from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle
@@ -42,7 +42,7 @@ Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 def file_transcoder(options: PackOptions) -> Callable[[Batch], Batch]:
     """Return the function that changes a batch of files as ``options`` say, some files at a time."""
     one = Transcoder(Schema.plain(), options)
-    threads = max(1, len(os.sched_getaffinity(0)) // options.num_proc) if options.num_proc else 1
+    threads = threads_for(options)
 
     def changed(batch: Batch) -> Batch:
         with started_pool(threads, "fastload-records") as pool:
@@ -50,6 +50,11 @@ def file_transcoder(options: PackOptions) -> Callable[[Batch], Batch]:
             return _rebuilt(batch, list(pictures))
 
     return changed
+
+
+def threads_for(options: PackOptions) -> int:
+    """Return the threads that change pictures in each process."""
+    return max(1, len(os.sched_getaffinity(0)) // options.num_proc) if options.num_proc else 1
 
 
 def _pieces(chunk: Chunk) -> Iterator[npt.NDArray[np.uint8]]:
@@ -191,6 +196,15 @@ class Transcoder:
             else:
                 changed.append(value if target == size else _moved(field.kind, value, size, target))
         return changed
+
+    def sample(self, sample: StoredSample | FailedSample) -> StoredSample | FailedSample:
+        """Return a set's sample with changed values, or why there are none."""
+        if isinstance(sample, FailedSample):
+            return sample
+        try:
+            return replace(sample, values=self.values(sample.values))
+        except ValueError as error:
+            return FailedSample(error, sample.path)
 
     def of_file(self, data: bytes) -> Picture | str:
         """Return the record of a file without other fields, or the reason why there is none."""

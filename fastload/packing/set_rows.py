@@ -1,0 +1,192 @@
+"""The samples of a packed set as rows: copied as they are stored, or changed as other pictures are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import FastloadError, PackError, ShardError
+from fastload.machine.paths import exists
+from fastload.machine.threads import started_pool
+from fastload.packing.annotations.find import schema_asked
+from fastload.packing.fetched import in_windows
+from fastload.packing.files import ESCAPED, decode_key
+from fastload.packing.folders import is_split
+from fastload.packing.listing import Listing, Row
+from fastload.packing.options import PackOptions
+from fastload.packing.pictures import Picture, png_file
+from fastload.packing.recoding import Transcoder, threads_for
+from fastload.packing.rows import Batch, FailedSample, Notes
+from fastload.packing.sample_rows import Encoder, SampleRows, StoredSample
+from fastload.remote.location import Location, is_url
+from fastload.remote.opening import open_store
+from fastload.sample.schema import Field, Schema
+from fastload.shard.codecs import COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
+from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, TEXT_TABLES
+
+_LISTED = 4096  # samples whose sizes are looked up at a time
+_SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
+_FILES = (*TABLES, *TEXT_TABLES, *INDEXED, *COMPRESSED_TARS)
+
+
+def open_sets(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, SetRows]]:
+    """Return split and samples of a packed set, or of the sets that a folder has under names of splits;
+    nothing for anything else.
+
+    Raises:
+        PackError: options are for folders of images.
+        FormatError, ShardError: a set cannot be opened.
+    """
+    places = _places(source, options)
+    if places and options.says_what:
+        raise PackError(f"{source} is a packed set. {options.says_what} is for a folder of images.")
+    opened = {
+        name: PackedFiles(place, entries=False, storage_options=storage) for name, place, storage in places
+    }
+    return [(name, SetRows(set_, schema_asked(set_.schema, options))) for name, set_ in opened.items()]
+
+
+def _places(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, str | Path, Any]]:
+    """Return the splits' names and places of packed sets, and the options of their stores."""
+    if not is_url(source):
+        place = Path(source).absolute()
+        names = [""]
+        try:
+            if not exists(place / MANIFEST_NAME):
+                names = sorted(filter(is_split, os.listdir(place)))
+        except OSError:
+            return []  # reported by who opens it as something else
+        found = [(name, place / name) for name in names if exists(place / name / MANIFEST_NAME)]
+        in_store = {name for name, folder in found if Manifest.read(folder).in_store}
+        return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
+    try:
+        location = Location.parse(str(source))
+    except ValueError:
+        return []
+    if not location.path or set("*?[") & set(location.name) or location.name.lower().endswith(_FILES):
+        return []
+    storage = None if location.scheme == "file" else options.storage_options
+    manifest = (location / MANIFEST_NAME).path
+    return [("", str(source), storage)] if open_store(location, storage).head(manifest) is not None else []
+
+
+class SetRows(SampleRows):
+    """The samples of a packed set.
+
+    Records are copied with their index entries where nothing changes. Coefficient records become JPEGs first,
+    and pixels PNG files, as ``fastload unpack`` writes them; with ``raw``, pixels stay.
+
+    Args:
+        dataset: the set.
+        schema: its fields, or some of them.
+        is_strict: whether a damaged record raises its own error, in place of a sample that fails.
+    """
+
+    def __init__(self, dataset: PackedFiles, schema: Schema, is_strict: bool = False) -> None:
+        super().__init__(os.fsencode(dataset.where), schema)
+        self.dataset, self._is_strict = dataset, is_strict
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def settings(self) -> dict[str, Any]:
+        return {"set": self.dataset.id}
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        """Yield each sample with the bytes of its values; of images with labels, the images' alone."""
+        labels = self.dataset.records["label"]
+        fields = [self.schema.index_field] if self.schema.is_plain else [*self.schema]
+        for start in range(0, len(self), _LISTED):
+            ids = np.arange(start, min(start + _LISTED, len(self)))
+            sizes = sum(self._lengths(field, ids) for field in fields)
+            for size, label in zip(sizes.tolist(), labels[ids].tolist(), strict=True):  # type: ignore[union-attr]
+                yield Row(b"", size, 0, label)
+
+    def _lengths(self, field: Field, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if field.storage == "record":
+            lengths: npt.NDArray[np.int64] = self._entries(field)["length"][ids].astype(np.int64)
+            return lengths
+        if field == self.dataset.schema.label_field:
+            return np.full(len(ids), 4)
+        return np.diff(self.dataset.columns[field.name].gather(ids)[1])
+
+    def _entries(self, field: Field) -> npt.NDArray[np.void]:
+        is_index = field.name == self.dataset.schema.index_field.name
+        return self.dataset.records if is_index else self.dataset.field_records(field.name)
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        stop = len(self) if stop is None else stop
+        encoder = Encoder(self.schema, self.root, options.format == "hdf5")
+        with ExitStack() as stack:
+            pool = None
+            if options.transcodes:
+                pool = stack.enter_context(started_pool(threads_for(options), "fastload-records"))
+            yield from encoder.encode(start, self._samples(range(start, stop), options, pool))
+
+    def samples(self, start: int, stop: int | None) -> Iterator[StoredSample | FailedSample]:
+        """Yield the samples as they are."""
+        return self._samples(range(start, len(self) if stop is None else stop), PackOptions(), None)
+
+    def _samples(
+        self, ids: range, options: PackOptions, pool: Executor | None
+    ) -> Iterator[StoredSample | FailedSample]:
+        for window, part in in_windows(self.dataset, ids):
+            if pool is None:
+                yield from (self._stored(part, sample, options.raw) for sample in window)
+                continue
+            changed = Transcoder(self.schema, options).sample
+            for span in self._spans(window):
+                yield from pool.map(changed, [self._stored(part, sample, options.raw) for sample in span])
+
+    def _spans(self, ids: range) -> Iterator[range]:
+        """Yield samples in consecutive spans of bounded size."""
+        lengths, at = self.dataset.records["length"], ids.start
+        while at < ids.stop:
+            ends = np.cumsum(lengths[at : min(at + _SPAN, ids.stop)], dtype=np.int64)
+            count = max(1, int(np.searchsorted(ends, _SPAN_BYTES, "right")))
+            yield range(at, min(at + count, ids.stop))
+            at += count
+
+    def _stored(self, part: PackedFiles, sample: int, keeps_pixels: bool) -> StoredSample | FailedSample:
+        """Return a sample as the set has it, with files for records that are none."""
+        entry = part.record(sample)
+        path = decode_key(part.index.key(sample), bool(entry["flags"] & ESCAPED))
+        values: list[Picture | bytes] = []
+        try:
+            for field in self.schema:
+                if field.storage == "record":
+                    values.append(self._picture(part, field, sample, keeps_pixels))
+                elif field == part.schema.label_field:
+                    values.append(int(entry["label"]).to_bytes(4, "little", signed=True))
+                else:
+                    values.append(part.columns[field.name].value(sample))
+        except FastloadError as error:
+            if self._is_strict or isinstance(error, ShardError):  # a file that cannot be read is not damaged
+                raise
+            return FailedSample(error, path)
+        return StoredSample(path, values)
+
+    def _picture(self, part: PackedFiles, field: Field, sample: int, keeps_pixels: bool) -> Picture:
+        entry, data = part.record(sample, field.name), part.stored(sample, field.name)
+        codec, same = int(entry["codec"]), field.kind == part.schema[field.name].kind
+        if codec == COEFFICIENTS:
+            return Picture(file_of(codec, data))
+        if codec != RAW:
+            return Picture(data, entry=entry if same else None)
+        sides = {name: int(entry[name]) for name in ("width", "height", "channels")}
+        flags = int(entry["flags"] & SIXTEEN_BIT)
+        if keeps_pixels or sides["channels"] not in (1, 3):
+            return Picture(data, {"codec": RAW, **sides, "flags": flags}, entry=entry if same else None)
+        pixels: npt.NDArray[Any] = np.frombuffer(data, "<u2" if flags else "u1")
+        return Picture(png_file(pixels.reshape(sides["height"], sides["width"], sides["channels"])))
