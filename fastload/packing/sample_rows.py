@@ -236,7 +236,7 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
         for name, value in (picture.raw or {}).items():
             records[i][name] = value
     records["length"] = chunk.lengths
-    records["label"] = -1
+    records["label"], records["shard"] = -1, 0
     records["offset"] = np.cumsum(chunk.lengths) - chunk.lengths
     records["flags"] &= ~np.uint8(ESCAPED)
     new = [i for i, picture in enumerate(pictures) if picture.entry is None]
@@ -246,7 +246,9 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
     problems = [(new[i], reason.decode("utf-8", "backslashreplace")) for i, reason in described]
     bad = {i for i, _ in problems}
     for i, picture in enumerate(pictures if not is_any(kind) else ()):
-        reason = "" if i in bad or picture.entry is not None else unfit(kind, records[i], picture.data[:HEAD], picture.whole)
+        if i in bad or picture.entry is not None:
+            continue
+        reason = unfit(kind, records[i], picture.data[:HEAD], picture.whole)
         if reason:
             problems.append((i, reason))
     return Chunk(chunk.data, chunk.lengths, records), problems
@@ -282,9 +284,7 @@ class SampleRows(Rows):
     def __init__(self, root: bytes, schema: Schema) -> None:
         self.root, self.schema = root, schema
 
-    def samples(
-        self, start: int, stop: int | None
-    ) -> Iterator[Sample | StoredSample | FailedSample | PartialSample]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample | PartialSample]:
         """Yield the samples from position ``start`` to before ``stop`` (None: all)."""
         raise NotImplementedError
 

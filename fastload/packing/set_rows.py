@@ -23,8 +23,8 @@ from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, png_file
 from fastload.packing.recoding import Transcoder, threads_for
-from fastload.packing.rows import Batch, FailedSample, Notes
-from fastload.packing.sample_rows import Encoder, SampleRows, StoredSample
+from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
+from fastload.packing.sample_rows import Encoder, SampleRows
 from fastload.remote.location import Location, is_url
 from fastload.remote.opening import open_store
 from fastload.sample.schema import Field, Schema
@@ -112,12 +112,14 @@ class SetRows(SampleRows):
                 yield Row(b"", size, 0, label)
 
     def _lengths(self, field: Field, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        lengths: npt.NDArray[np.int64]
         if field.storage == "record":
-            lengths: npt.NDArray[np.int64] = self._entries(field)["length"][ids].astype(np.int64)
+            lengths = self._entries(field)["length"][ids].astype(np.int64)
             return lengths
         if field == self.dataset.schema.label_field:
             return np.full(len(ids), 4)
-        return np.diff(self.dataset.columns[field.name].gather(ids)[1])
+        lengths = np.diff(self.dataset.columns[field.name].gather(ids)[1])
+        return lengths
 
     def _entries(self, field: Field) -> npt.NDArray[np.void]:
         is_index = field.name == self.dataset.schema.index_field.name
@@ -133,10 +135,6 @@ class SetRows(SampleRows):
             if options.transcodes:
                 pool = stack.enter_context(started_pool(threads_for(options), "fastload-records"))
             yield from encoder.encode(start, self._samples(range(start, stop), options, pool))
-
-    def samples(self, start: int, stop: int | None) -> Iterator[StoredSample | FailedSample]:
-        """Yield the samples as they are."""
-        return self._samples(range(start, len(self) if stop is None else stop), PackOptions(), None)
 
     def _samples(
         self, ids: range, options: PackOptions, pool: Executor | None
