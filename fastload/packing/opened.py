@@ -11,7 +11,7 @@ from fastload.packing.cut import Plan
 from fastload.packing.file_rows import open_files, planned_files
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import Rows
-from fastload.packing.set_rows import open_sets
+from fastload.packing.set_rows import open_foreign, open_sets
 from fastload.packing.table_samples import open_tables
 from fastload.shard.manifest import Manifest
 
@@ -29,6 +29,7 @@ SOURCES: tuple[Callable[[str | os.PathLike[str], PackOptions], Sequence[tuple[st
     open_sets,
     annotated_sources,
     open_tables,
+    open_foreign,
     open_files,
 )
 

@@ -25,7 +25,7 @@ from fastload.packing.running import pack_running
 from fastload.packing.sample_rows import IterableRows, SequenceRows
 from fastload.packing.shard_writer import classes_of
 from fastload.packing.shares import ShardRanges, ranges
-from fastload.packing.spread import BadFiles, write_shards
+from fastload.packing.spread import BadFiles, fitting_processes, write_shards
 from fastload.packing.store_target import store_target
 from fastload.packing.target import Folder, OutputFolder, SharedFolder, Target, waited
 from fastload.packing.work import ShardWork, write_one
@@ -34,7 +34,6 @@ from fastload.remote.opening import place_of
 from fastload.sample.schema import Schema
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
-_PROCESS_BYTES = 512 << 20  # packed in about the time that a process takes to start and import
 Source = str | os.PathLike[str]
 
 # ---- Targets of a source's splits -------------------------------------------------------------------
@@ -237,11 +236,6 @@ def _spread(
         shard = work.plan.shards[number]
         observer.advanced(shard.stop - shard.start, shard.bytes)
     return []
-
-
-def fitting_processes(size: int) -> int:
-    """Return one process per CPU, but only as many as have more work than their start takes."""
-    return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
 
 
 def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer: Observer) -> None:

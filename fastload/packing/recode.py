@@ -33,11 +33,10 @@ from fastload.packing.files import (
     sync_folder,
     temporary_of,
 )
-from fastload.packing.packer import fitting_processes
 from fastload.packing.progress import Observer, Work
 from fastload.packing.publish import write_tables
 from fastload.packing.shard_writer import ShardPart, ShardWriter, classes_of
-from fastload.packing.spread import Advance, Claim, NoClaim, write_shards
+from fastload.packing.spread import Advance, Claim, NoClaim, fitting_processes, write_shards
 from fastload.packing.target import RECODE_NAME, OutputFolder
 from fastload.remote.location import is_url
 from fastload.sample.fields import Image

@@ -1,11 +1,17 @@
-"""The samples of a packed set as rows: copied as they are stored, or changed as other pictures are."""
+"""The samples of a packed set, or of an index of other programs' files, as rows: copied as they are stored,
+or changed as other pictures are."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FastloadError, PackError, ShardError
-from fastload.machine.paths import exists
+from fastload.machine.paths import exists, is_file
+from fastload.machine.sizes import counted
 from fastload.machine.threads import started_pool
 from fastload.packing.annotations.find import schema_asked
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import ESCAPED, decode_key
 from fastload.packing.folders import is_split
+from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, png_file
+from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
 from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
 from fastload.packing.sample_rows import Encoder, SampleRows
@@ -31,7 +40,9 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
-from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, TEXT_TABLES
+from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, TEXT_TABLES, is_image
+
+# ---- Packed sets ------------------------------------------------------------------------------------
 
 _LISTED = 4096  # samples whose sizes are looked up at a time
 _SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
@@ -58,14 +69,7 @@ def open_sets(source: str | os.PathLike[str], options: PackOptions) -> Sequence[
 def _places(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, str | Path, Any]]:
     """Return the splits' names and places of packed sets, and the options of their stores."""
     if not is_url(source):
-        place = Path(source).absolute()
-        names = [""]
-        try:
-            if not exists(place / MANIFEST_NAME):
-                names = sorted(filter(is_split, os.listdir(place)))
-        except OSError:
-            return []  # reported by who opens it as something else
-        found = [(name, place / name) for name in names if exists(place / name / MANIFEST_NAME)]
+        found = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
         in_store = {name for name, folder in found if Manifest.read(folder).in_store}
         return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
     try:
@@ -77,6 +81,17 @@ def _places(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[
     storage = None if location.scheme == "file" else options.storage_options
     manifest = (location / MANIFEST_NAME).path
     return [("", str(source), storage)] if open_store(location, storage).head(manifest) is not None else []
+
+
+def _here(place: Path, is_one: Callable[[Path], bool]) -> list[tuple[str, Path]]:
+    """Return a place of a kind, or those below a folder that have names of splits."""
+    if is_one(place):
+        return [("", place)]
+    try:
+        names = sorted(filter(is_split, os.listdir(place)))
+    except OSError:
+        return []  # reported by who opens it as something else
+    return [(name, place / name) for name in names if is_one(place / name)]
 
 
 class SetRows(SampleRows):
@@ -188,3 +203,102 @@ class SetRows(SampleRows):
             return Picture(data, {"codec": RAW, **sides, "flags": flags}, entry=entry if same else None)
         pixels: npt.NDArray[Any] = np.frombuffer(data, "<u2" if flags else "u1")
         return Picture(png_file(pixels.reshape(sides["height"], sides["width"], sides["channels"])))
+
+
+# ---- Files of other programs, indexed for the time of a pack ----------------------------------------
+
+_OTHERS = tuple(suffix for suffix in INDEXED if suffix not in TABLES)
+_elsewhere: dict[str, IndexedRows] = {}  # made in this process for packs of other machines, by the set's id
+
+
+def open_foreign(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, SetRows]]:
+    """Return split and samples of files that ``fastload index`` takes, or of folders of them under names of
+    splits; nothing for anything else.
+
+    Raises:
+        FormatError: a file's records are no plain byte ranges.
+        PackError: records are no images.
+    """
+    if options.says_what:
+        return []
+    if is_url(source):
+        found = [("", str(source))] if str(source).lower().endswith(".tar") else []
+    else:
+        found = [(name, str(place)) for name, place in _here(Path(source).absolute(), _is_foreign)]
+    return [(name, IndexedRows(place, options)) for name, place in found]
+
+
+def _is_foreign(place: Path) -> bool:
+    """Whether a place is such a file, or a folder that has them and neither folders nor images."""
+    if is_file(place):
+        return place.name.lower().endswith(_OTHERS)
+    has_one = False
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    if is_image(entry.name) or entry.is_dir():
+                        return False
+                    has_one |= entry.name.lower().endswith(_OTHERS)
+    except OSError:
+        return False  # reported by who opens it as something else
+    return has_one
+
+
+class IndexedRows(SetRows):
+    """The samples of files of other programs, by an index in a temporary folder, which goes with the rows.
+
+    Other processes of this machine read that index, too; on another machine it is made anew.
+
+    Args:
+        place: the files' absolute path, or their URL.
+        options: say what their fields are.
+        folder: the folder of an index that another process made; None: it is made here.
+    """
+
+    def __init__(self, place: str, options: PackOptions, folder: str | None = None) -> None:
+        self._place, self._options = place, options
+        self._folder = folder or tempfile.mkdtemp(prefix="fastload-index-")
+        storage = options.storage_options if is_url(place) else None
+        if folder is None:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            index = IndexOptions(
+                fields=options.fields, on_error=options.on_error, entries=None, storage_options=storage
+            )
+            index_files([place], self._folder, index)
+        dataset = PackedFiles(self._folder, entries=False, storage_options=storage)
+        asked = replace(options, fields=())  # the index has heard of them
+        super().__init__(dataset, schema_asked(dataset.schema, asked))
+        self.root = os.fsencode(place)
+        self._skipped = _skipped(Path(self._folder))
+        if self._skipped and options.on_error == "raise":
+            (key, reason), count = self._skipped[0], counted(len(self._skipped), "value")
+            self.notes = (f"{count} in no record, left out: the first is {key} ({reason})",)
+
+    def __reduce__(self) -> Any:
+        return _reopened, (self._place, self._options, self._folder, self.dataset.id)
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        """Yield the samples; records that are no images are problems of the source."""
+        if self._options.on_error == "skip":
+            notes.problems += [(key.encode(), reason) for key, reason in self._skipped]
+        return super().listed(notes)
+
+
+def _reopened(place: str, options: PackOptions, folder: str, packed_as: str) -> IndexedRows:
+    """Return rows in another process."""
+    if exists(Path(folder) / MANIFEST_NAME):
+        return IndexedRows(place, options, folder)
+    rows = _elsewhere[packed_as] = _elsewhere.get(packed_as) or IndexedRows(place, options)
+    if rows.dataset.id != packed_as:
+        raise PackError(f"{place} has other contents on this machine, or has changed since the pack began.")
+    return rows
+
+
+def _skipped(folder: Path) -> list[tuple[str, str]]:
+    """Return what an index has left out, and why."""
+    if not exists(folder / SKIPPED_NAME):
+        return []
+    with open(folder / SKIPPED_NAME, encoding="utf-8") as lines:
+        entries = [json.loads(line) for line in lines]
+    return [(", ".join(filter(None, (e["path"], e.get("annotation")))), e["reason"]) for e in entries]

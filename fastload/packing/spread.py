@@ -65,6 +65,12 @@ class Work(Protocol):
 # ---- Processes ----------------------------------------------------------------------------------------
 
 _PR_SET_PDEATHSIG = 1
+_PROCESS_BYTES = 512 << 20  # packed in about the time that a process takes to start and import
+
+
+def fitting_processes(size: int) -> int:
+    """Return one process per CPU, but only as many as have more work than their start takes."""
+    return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
 
 
 def write_shards(job: Work, numbers: list[int], processes: int, advance: Advance) -> list[int]:

@@ -1,23 +1,33 @@
-"""Packed sets as sources of a pack: copied as they are, or changed as their samples would have been."""
+"""Packed sets, and files that can be indexed, as sources of a pack: their samples are copied as they are, or
+changed as they would have been."""
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import h5py
+import lmdb
 import numpy as np
 import pytest
 from damaged_set import damaged
 from field_sets import RICH, rich_samples
+from mds_reference import write_mds
 from object_server import ObjectServer
-from pack_trees import class_tree, run_cli, snapshot
+from pack_trees import class_tree, encoded, run_cli, snapshot
 from recode_sets import field_set, stored
+from tar_reference import write_tar
 
 import fastload
 from fastload.errors import PackError
 from fastload.packing import PackOptions, pack
+from fastload.packing.foreign import index_files
+from fastload.packing.opened import opened
 from fastload.packing.packer import dry_run, pack_shares, plan_shares, publish_shares
 from fastload.packing.shares import ShardRanges
 from fastload.packing.spread import Advance
@@ -252,7 +262,7 @@ def test_damaged_records_are_named_or_left_out(tmp_path: Path, change: str) -> N
 
 def test_a_shard_that_is_gone_is_no_damaged_record(tmp_path: Path) -> None:
     source = rich(tmp_path / "set")
-    rows = fastload.packing.opened.opened(source, options())[0].rows
+    rows = opened(source, options())[0].rows
     next(source.glob("*.arrow")).unlink()
     with pytest.raises(fastload.errors.ShardError):
         list(rows.batches(0, 12, options(on_error="skip"), None))
@@ -275,3 +285,126 @@ def test_texts_that_hdf5_cannot_hold(tmp_path: Path, jpegs: dict[str, bytes]) ->
     fastload.pack([{"image": jpegs["c/00.jpg"], "text": "a\0b"}], tmp_path / "set", schema)
     with pytest.raises(PackError, match="'text': HDF5's strings hold no NUL"):
         pack(tmp_path / "set", tmp_path / "out", options(format="hdf5"))
+
+
+# ---- files of other programs -----------------------------------------------------------------------
+
+BLOBS = [encoded(i, kind) for i in range(6) for kind in ("JPEG", "PNG")]
+
+
+def other_files(folder: Path, kind: str) -> Path:
+    """Pictures, and what else such files have, in files of another program."""
+    if kind == "mds":
+        columns = {"image": "jpeg", "y": "int", "caption": "str", "left": "jpeg"}
+        rows = [
+            {"image": blob, "y": i % 3, "caption": f"{i}", "left": BLOBS[0]} for i, blob in enumerate(BLOBS)
+        ]
+        return write_mds(folder, columns, rows, each=5)
+    folder.mkdir()
+    if kind == "tars":
+        for number in range(2):
+            members = [
+                (f"{number}{i}.{name}", blob)
+                for i, blob in enumerate(BLOBS[::2])
+                for name, blob in (("jpg", blob), ("txt", f"text {i}".encode()))
+            ]
+            write_tar(folder / f"{number}.tar", members)
+        return folder
+    if kind == "lmdb":
+        with lmdb.open(str(folder), map_size=1 << 24) as env, env.begin(write=True) as txn:
+            for i, blob in enumerate(BLOBS):
+                txn.put(f"{i:04d}".encode(), blob)
+        return folder
+    with h5py.File(folder / "a.h5", "w") as file:
+        if kind == "hdf5 pixels":
+            file["x"] = np.random.default_rng(0).integers(0, 255, (12, 5, 7, 3), np.uint8)
+        else:
+            pictures = file.create_dataset("images", (12,), h5py.vlen_dtype(np.uint8))
+            for i, blob in enumerate(BLOBS):
+                pictures[i] = np.frombuffer(blob, np.uint8)
+        file["y"] = [i % 3 for i in range(12)]
+    return folder / "a.h5"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Temporary folders go here."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
+@pytest.mark.parametrize("kind", ["mds", "tars", "lmdb", "hdf5", "hdf5 pixels"])
+def test_files_of_other_programs(tmp_path: Path, kind: str, temporary: Path) -> None:
+    source = other_files(tmp_path / "source", kind)
+    index_files([source], tmp_path / "index")
+    given = {"raw": True} if kind == "hdf5 pixels" else {}
+    [result] = pack(source, tmp_path / "out", options(**given))
+    assert samples(tmp_path / "out") == samples(tmp_path / "index")
+    assert result.manifest.schema == PackedFiles(tmp_path / "index").schema
+    assert not result.manifest.options.get("indexed")
+    assert not list(temporary.iterdir())
+    assert pack(source, tmp_path / "out", options(**given))[0].was_complete
+    # The index itself is a source as well, of which nothing but the name differs.
+    pack(tmp_path / "index", tmp_path / "again" / "out", options(coefficients="fast"))
+    pack(source, tmp_path / "records" / "out", options(coefficients="fast"))
+    assert files(tmp_path / "again" / "out") == files(tmp_path / "records" / "out")
+
+
+def test_several_processes_read_one_index(tmp_path: Path, temporary: Path) -> None:
+    source = other_files(tmp_path / "source", "tars")
+    pack(source, tmp_path / "one" / "out", options())
+    arguments = (source, tmp_path / "two" / "out", "--shard-size", SIZE, "--num-proc", 2)
+    run = run_cli("pack", *arguments, TMPDIR=str(temporary))
+    assert run.returncode == 0, run.stderr
+    assert snapshot(tmp_path / "two" / "out") == snapshot(tmp_path / "one" / "out")
+    assert not list(temporary.iterdir())
+
+
+def test_another_machine_makes_the_index_anew(tmp_path: Path, temporary: Path) -> None:
+    source = other_files(tmp_path / "source", "mds")
+    rows = opened(source, options())[0].rows
+    sent = pickle.dumps(rows)
+    wanted = [batch.keys for batch in rows.batches(0, 12, options(), None)]
+    assert len(list(temporary.iterdir())) == 1
+    assert [batch.keys for batch in pickle.loads(sent).batches(0, 12, options(), None)] == wanted
+    assert len(list(temporary.iterdir())) == 1
+    del rows
+    assert not list(temporary.iterdir())
+    assert [batch.keys for batch in pickle.loads(sent).batches(0, 12, options(), None)] == wanted
+    assert pickle.loads(sent) is pickle.loads(sent)
+    fastload.packing.set_rows._elsewhere.clear()
+    shutil.rmtree(source)
+    write_mds(source, {"image": "jpeg"}, [{"image": blob} for blob in BLOBS], each=5)
+    with pytest.raises(PackError, match="has other contents on this machine"):
+        pickle.loads(sent)
+    fastload.packing.set_rows._elsewhere.clear()
+
+
+def test_splits_and_fields_of_other_programs_files(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    for name in ("train", "val"):
+        other_files(tmp_path / "source" / name, "mds")
+    some = options(fields=(("left", "none"), ("caption", "bytes")))
+    results = pack(tmp_path / "source", tmp_path / "out", some)
+    assert [str(result.manifest.schema) for result in results] == [
+        "image=image, label=label, caption=bytes"
+    ] * 2
+
+
+def test_records_that_are_no_images_are_left_out_and_listed(tmp_path: Path) -> None:
+    source = other_files(tmp_path / "source", "lmdb")
+    with lmdb.open(str(source), map_size=1 << 24) as env, env.begin(write=True) as txn:
+        txn.put(b"0003", b"text" * 999)
+    with pytest.raises(PackError, match="1 record .*\\n.*0003"):
+        pack(source, tmp_path / "out", options())
+    [result] = pack(source, tmp_path / "out", options(on_error="skip"))
+    assert (result.manifest.num_records, result.manifest.skipped) == (11, 1)
+    assert "0003" in json.loads((tmp_path / "out" / "skipped.jsonl").read_text())["path"]
+
+
+def test_values_in_no_record_are_named(tmp_path: Path) -> None:
+    columns = {"image": "jpeg", "thing": "pkl"}
+    source = write_mds(tmp_path / "source", columns, [{"image": BLOBS[0], "thing": b"x"}], each=4)
+    [result] = pack(source, tmp_path / "out", options())
+    assert result.notes[0].startswith("1 value in no record, left out: the first is shard.00000.mds: thing (")
