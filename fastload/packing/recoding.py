@@ -22,7 +22,7 @@ from fastload.packing.file_rows import plain_fields
 from fastload.packing.files import ESCAPED
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, png_file, raw_picture
-from fastload.packing.rows import Batch, FailedSample, StoredSample
+from fastload.packing.rows import Batch
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
 from fastload.sample.schema import Schema
 from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle
@@ -196,15 +196,6 @@ class Transcoder:
             else:
                 changed.append(value if target == size else _moved(field.kind, value, size, target))
         return changed
-
-    def sample(self, sample: StoredSample | FailedSample) -> StoredSample | FailedSample:
-        """Return a set's sample with changed values, or why there are none."""
-        if isinstance(sample, FailedSample):
-            return sample
-        try:
-            return replace(sample, values=self.values(sample.values))
-        except ValueError as error:
-            return FailedSample(error, sample.path)
 
     def of_file(self, data: bytes) -> Picture | str:
         """Return the record of a file without other fields, or the reason why there is none."""

@@ -3,6 +3,7 @@ or changed as other pictures are."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -10,7 +11,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,9 @@ from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
 from fastload.packing.sample_rows import Encoder, SampleRows
 from fastload.remote.location import Location, is_url
 from fastload.remote.opening import open_store
+from fastload.sample.fields import Image
 from fastload.sample.schema import Field, Schema
-from fastload.shard.codecs import COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
+from fastload.shard.codecs import CODECS, COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, TEXT_TABLES, is_image
@@ -103,12 +104,12 @@ class SetRows(SampleRows):
     Args:
         dataset: the set.
         schema: its fields, or some of them.
-        is_strict: whether a damaged record raises its own error, in place of a sample that fails.
+        in_place: whether they replace the set: pixels stay, and damage ends it.
     """
 
-    def __init__(self, dataset: PackedFiles, schema: Schema, is_strict: bool = False) -> None:
+    def __init__(self, dataset: PackedFiles, schema: Schema, in_place: bool = False) -> None:
         super().__init__(os.fsencode(dataset.where), schema)
-        self.dataset, self._is_strict = dataset, is_strict
+        self.dataset, self._in_place = dataset, in_place
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -145,22 +146,21 @@ class SetRows(SampleRows):
     ) -> Iterator[Batch]:
         stop = len(self) if stop is None else stop
         encoder = Encoder(self.schema, self.root, options.format == "hdf5")
-        with ExitStack() as stack:
-            pool = None
-            if options.transcodes:
-                pool = stack.enter_context(started_pool(threads_for(options), "fastload-records"))
+        with started_pool(threads_for(options), "fastload-records") as pool:
             yield from encoder.encode(start, self._samples(range(start, stop), options, pool))
 
     def _samples(
-        self, ids: range, options: PackOptions, pool: Executor | None
+        self, ids: range, options: PackOptions, pool: Executor
     ) -> Iterator[StoredSample | FailedSample]:
+        transcoder = Transcoder(self.schema, options) if options.transcodes else None
+        changed = functools.partial(self._changed, transcoder, options.raw or self._in_place)
+        has_records = bool(
+            {CODECS[c].name for c in (COEFFICIENTS, RAW)} & self.dataset.manifest.codecs.keys()
+        )
         for window, part in in_windows(self.dataset, ids):
-            if pool is None:
-                yield from (self._stored(part, sample, options.raw) for sample in window)
-                continue
-            changed = Transcoder(self.schema, options).sample
             for span in self._spans(window):
-                yield from pool.map(changed, [self._stored(part, sample, options.raw) for sample in span])
+                spread = pool.map if transcoder or has_records else map
+                yield from spread(changed, [self._stored(part, sample) for sample in span])
 
     def _spans(self, ids: range) -> Iterator[range]:
         """Yield samples in consecutive spans of bounded size."""
@@ -171,38 +171,60 @@ class SetRows(SampleRows):
             yield range(at, min(at + count, ids.stop))
             at += count
 
-    def _stored(self, part: PackedFiles, sample: int, keeps_pixels: bool) -> StoredSample | FailedSample:
-        """Return a sample as the set has it, with files for records that are none."""
+    def _stored(self, part: PackedFiles, sample: int) -> StoredSample | FailedSample:
+        """Return a sample as the set has it."""
         entry = part.record(sample)
         path = decode_key(part.index.key(sample), bool(entry["flags"] & ESCAPED))
         values: list[Picture | bytes] = []
         try:
             for field in self.schema:
                 if field.storage == "record":
-                    values.append(self._picture(part, field, sample, keeps_pixels))
+                    data = part.stored(sample, field.name)
+                    values.append(Picture(data, entry=part.record(sample, field.name)))
                 elif field == part.schema.label_field:
                     values.append(int(entry["label"]).to_bytes(4, "little", signed=True))
                 else:
                     values.append(part.columns[field.name].value(sample))
         except FastloadError as error:
-            if self._is_strict or isinstance(error, ShardError):  # a file that cannot be read is not damaged
+            if self._in_place or isinstance(error, ShardError):  # a file that cannot be read is not damaged
                 raise
             return FailedSample(error, path)
         return StoredSample(path, values)
 
-    def _picture(self, part: PackedFiles, field: Field, sample: int, keeps_pixels: bool) -> Picture:
-        entry, data = part.record(sample, field.name), part.stored(sample, field.name)
-        codec, same = int(entry["codec"]), field.kind == part.schema[field.name].kind
-        if codec == COEFFICIENTS:
-            return Picture(file_of(codec, data))
-        if codec != RAW:
-            return Picture(data, entry=entry if same else None)
-        sides = {name: int(entry[name]) for name in ("width", "height", "channels")}
-        flags = int(entry["flags"] & SIXTEEN_BIT)
-        if keeps_pixels or sides["channels"] not in (1, 3):
-            return Picture(data, {"codec": RAW, **sides, "flags": flags}, entry=entry if same else None)
-        pixels: npt.NDArray[Any] = np.frombuffer(data, "<u2" if flags else "u1")
-        return Picture(png_file(pixels.reshape(sides["height"], sides["width"], sides["channels"])))
+    def _changed(
+        self, transcoder: Transcoder | None, keeps_pixels: bool, sample: StoredSample | FailedSample
+    ) -> StoredSample | FailedSample:
+        """Return a sample as it is packed."""
+        if isinstance(sample, FailedSample):
+            return sample
+        try:
+            values = [
+                self._file(field, value, keeps_pixels) if isinstance(value, Picture) else value
+                for field, value in zip(self.schema, sample.values, strict=True)
+            ]
+            return replace(sample, values=transcoder.values(values) if transcoder else values)
+        except (FastloadError, ValueError) as error:
+            if self._in_place:
+                raise PackError(
+                    f"{os.fsdecode(sample.path)} of {self.dataset.where} gives no JPEG: {error} 'fastload "
+                    "verify --decode' finds all such records; the set is left as it is."
+                ) from error
+            return FailedSample(error, sample.path)
+
+    def _file(self, field: Field, picture: Picture, keeps_pixels: bool) -> Picture:
+        """Return a record as a file, or as pixels that no file could hold."""
+        entry, kind = picture.entry, self.dataset.schema[field.name].kind
+        assert entry is not None
+        codec, flags = int(entry["codec"]), int(entry["flags"] & SIXTEEN_BIT)
+        if codec == COEFFICIENTS and isinstance(kind, Image):
+            return Picture(file_of(codec, picture.data))
+        if codec == RAW:
+            sides = {name: int(entry[name]) for name in ("width", "height", "channels")}
+            if not keeps_pixels and sides["channels"] in (1, 3):
+                pixels: npt.NDArray[Any] = np.frombuffer(picture.data, "<u2" if flags else "u1")
+                return Picture(png_file(pixels.reshape(sides["height"], sides["width"], sides["channels"])))
+            picture = replace(picture, raw={"codec": RAW, **sides, "flags": flags})
+        return picture if field.kind == kind else replace(picture, entry=None)
 
 
 # ---- Files of other programs, indexed for the time of a pack ----------------------------------------
