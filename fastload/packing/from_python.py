@@ -144,8 +144,11 @@ def pack(
     asked = [name for name, value in {**steps, "ray": ray is not None}.items() if value]
     if len(asked) > 1:
         raise ValueError(f"{asked[0]} and {asked[1]} exclude each other: each is another step of a pack.")
-    if isinstance(samples, (str, os.PathLike, PackedFiles)):
-        source: Any = samples.where if isinstance(samples, PackedFiles) else samples
+    source: Any = samples
+    if isinstance(samples, PackedFiles):
+        source = samples.where
+        options = replace(options, storage_options=storage_options or samples._storage_options)
+    if isinstance(source, (str, os.PathLike)):
         options = replace(options, schema=wanted)
     else:
         source = _rows(samples, options, wanted)

@@ -1,5 +1,4 @@
-"""The samples of a packed set, or of an index of other programs' files, as rows: copied as they are stored,
-or changed as other pictures are."""
+"""Packed sets, and files that can be indexed, as rows: copied as they are stored, or changed like others."""
 
 from __future__ import annotations
 
