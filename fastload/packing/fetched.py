@@ -131,17 +131,18 @@ class StoredShards:
             os.close(descriptor)
 
 
-def in_windows(dataset: PackedFiles) -> Iterator[tuple[range, PackedFiles]]:
-    """Yield a dataset's sample ids in order, some at a time, and a dataset to read them from: itself, or for
-    a store one with their records in memory. The next ones are fetched meanwhile.
+def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[tuple[range, PackedFiles]]:
+    """Yield a dataset's sample ids (or ``samples`` of them) in order, some at a time, and a dataset to read
+    them from: itself, or for a store one with their records in memory. The next ones are fetched meanwhile.
 
     Raises:
         RemoteError: the store does not deliver them.
     """
+    samples = range(len(dataset)) if samples is None else samples
     if dataset.location is None:
-        yield range(len(dataset)), dataset
+        yield samples, dataset
         return
-    windows = _windows(dataset)
+    windows = _windows(dataset, samples)
     with started_pool(1, "windows") as ahead, started_pool(THREADS, "fetch") as pool:
         coming = ahead.submit(_fetched, dataset, windows[0], pool) if windows else None
         for number, ids in enumerate(windows):
@@ -162,11 +163,12 @@ def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
                 yield dataset.field_records(field.name)[ids.start : ids.stop]
 
 
-def _windows(dataset: PackedFiles) -> list[range]:
+def _windows(dataset: PackedFiles, samples: range) -> list[range]:
     """Return ranges of sample ids, each with about :data:`WINDOW_BYTES` of records."""
-    lengths = sum(table["length"].astype(np.int64) for table in _tables(dataset, range(len(dataset))))
+    lengths = sum(table["length"].astype(np.int64) for table in _tables(dataset, samples))
     numbers = (np.cumsum(lengths) - 1) // WINDOW_BYTES
-    firsts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(dataset)]
+    changes = np.flatnonzero(np.diff(numbers)) + samples.start + 1
+    firsts = [samples.start, *changes.tolist(), samples.stop]
     return [range(first, end) for first, end in itertools.pairwise(firsts) if first < end]
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import ObjectMissing, PackError
-from fastload.machine.paths import exists, is_dir, is_file
+from fastload.machine.paths import is_dir, is_file
 from fastload.packing.cut import Plan
 from fastload.packing.files import ESCAPED, encode_key, failed_writes_reported, outside_key, remove
 from fastload.packing.folders import (
@@ -40,7 +40,7 @@ from fastload.remote.store import Store
 from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD, as_rows
-from fastload.shard.manifest import MANIFEST_NAME, Manifest
+from fastload.shard.manifest import Manifest
 from fastload.shard.suffixes import is_image
 
 # ---- Sources of pictures ----------------------------------------------------------------------------
@@ -127,11 +127,6 @@ def _opened(path: str | os.PathLike[str], options: PackOptions) -> list[FileRows
         return [_table(place.absolute())]
     if not is_dir(place):
         raise PackError(f"{place} does not exist; give a folder of images or a .csv or .jsonl file.")
-    if exists(place / MANIFEST_NAME):
-        raise PackError(
-            f"{place} is a packed dataset already: DataLoader, info and verify take it as it is; 'fastload "
-            "unpack' makes files of it, which can be packed differently."
-        )
     root = os.fsencode(place.absolute())
     try:
         return _in_folder(root, place, options.layout)

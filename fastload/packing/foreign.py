@@ -56,11 +56,10 @@ from fastload.packing.foreign_files import (
     format_of_file,
     tars_at,
 )
-from fastload.packing.packer import fitting_processes
 from fastload.packing.progress import Observer, Work, entries_work
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.shard_writer import ShardPart
-from fastload.packing.spread import Advance, Claim, NoClaim, write_shards
+from fastload.packing.spread import Advance, Claim, NoClaim, fitting_processes, write_shards
 from fastload.packing.target import OutputFolder
 from fastload.remote.location import is_url
 from fastload.remote.opening import refuse_options

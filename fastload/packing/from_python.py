@@ -22,6 +22,7 @@ from fastload.packing.sample_rows import IterableRows, SequenceRows, rows_of
 from fastload.packing.shares import ShardRanges
 from fastload.packing.table_columns import guess_schema
 from fastload.sample.schema import Schema
+from fastload.shard.dataset import PackedFiles
 
 
 class _Spoken(Observer):
@@ -81,7 +82,8 @@ def pack(
             like torch's map-style datasets, can also be resumed and packed by several processes.
             Pictures are paths, bytes of image files, ``{"bytes", "path"}``, PIL images, or arrays (height,
             width) or (height, width, channels); other values are what :meth:`fastload.Field.encode` takes.
-            Or a path: a folder of images, annotated or not, or a table, packed as ``fastload pack`` does.
+            Or a path: a folder of images, annotated or not, a table or a packed set, packed as ``fastload
+            pack`` does; or a :class:`fastload.PackedDataset`, whose samples are packed as they are stored.
         output: the folder to create, or its URL in a store.
         schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
             Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed from all
@@ -143,8 +145,11 @@ def pack(
     asked = [name for name, value in {**steps, "ray": ray is not None}.items() if value]
     if len(asked) > 1:
         raise ValueError(f"{asked[0]} and {asked[1]} exclude each other: each is another step of a pack.")
-    if isinstance(samples, (str, os.PathLike)):
-        source: Any = samples
+    source: Any = samples
+    if isinstance(samples, PackedFiles):
+        source = samples.where
+        options = replace(options, storage_options=storage_options or samples._storage_options)
+    if isinstance(source, (str, os.PathLike)):
         options = replace(options, schema=wanted)
     else:
         source = _rows(samples, options, wanted)
@@ -161,7 +166,7 @@ def pack(
         if ray
         else make(source, output, options, observer)
     )
-    if source is not samples:
+    if not isinstance(samples, (str, os.PathLike)):
         return results[0]
     for result in results:
         _say_found(result, wanted is None)

@@ -11,6 +11,7 @@ from fastload.packing.cut import Plan
 from fastload.packing.file_rows import open_files, planned_files
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import Rows
+from fastload.packing.set_rows import open_foreign, open_sets
 from fastload.packing.table_samples import open_tables
 from fastload.shard.manifest import Manifest
 
@@ -25,8 +26,10 @@ class Split(NamedTuple):
 #: What a source may be, in the order of asking. Each returns the splits' names and rows, or nothing if the
 #: place is something else.
 SOURCES: tuple[Callable[[str | os.PathLike[str], PackOptions], Sequence[tuple[str, Rows]]], ...] = (
+    open_sets,
     annotated_sources,
     open_tables,
+    open_foreign,
     open_files,
 )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.paths import exists, is_dir
+from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
 from fastload.packing.cut import WORK_NAME, Plan, bad_rows, plan_of, planned_bytes
 from fastload.packing.files import free_bytes, holder_of, require_space
@@ -22,16 +22,16 @@ from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place, Work
 from fastload.packing.publish import PackResult
 from fastload.packing.ray import LazyCluster
-from fastload.packing.rows import Rows
 from fastload.packing.running import pack_running
 from fastload.packing.sample_rows import IterableRows, SequenceRows
 from fastload.packing.shard_writer import classes_of
 from fastload.packing.shares import ShardRanges, ranges
-from fastload.packing.spread import BadFiles, write_shards
+from fastload.packing.spread import BadFiles, fitting_processes, write_shards
 from fastload.packing.store_target import store_target
 from fastload.packing.target import Folder, OutputFolder, SharedFolder, Target, waited
 from fastload.packing.work import ShardWork, write_one
 from fastload.remote.location import Location, is_url
+from fastload.remote.opening import place_of
 from fastload.sample.schema import Schema
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
@@ -59,12 +59,12 @@ def _targets(
             root = store_target(_location(str(output)), stage / "set", options.storage_options)
             known = None if options.restart else root.manifest() or root.plan()
             splits = _splits(source, options, known)
+            _refuse_nesting(source, output, splits)
             yield [(split, _in_store(root.place, split, stage, options)) for split in splits]
             return
         folder = Path(output).absolute()
         splits = _splits(source, options, _known(folder) if shared else None)
-        if not isinstance(source, (IterableRows, SequenceRows)):
-            _refuse_nesting(source, folder, splits)
+        _refuse_nesting(source, folder, splits)
         kind = SharedFolder if shared else Folder
         yield [(split, kind(folder / split.name if split.name else folder)) for split in splits]
 
@@ -100,16 +100,21 @@ def _known(folder: Path) -> Plan | Manifest | None:
     return Plan.read(OutputFolder(folder).work)
 
 
-def _refuse_nesting(given: Source, output: Path, splits: Sequence[Split]) -> None:
-    """Raise PackError if a pack would find its own output among its images."""
-    source = Path(given).absolute()
-    if (
-        not is_url(given)
-        and is_dir(source)
-        and any(split.rows.walks for split in splits)
-        and (output.resolve() == source.resolve() or source.resolve() in output.resolve().parents)
-    ):
-        raise PackError(f"the output {output} lies inside the source {source}; choose a folder outside it.")
+def _refuse_nesting(
+    given: Source | IterableRows | SequenceRows, output: Source, splits: Sequence[Split]
+) -> None:
+    """Raise PackError if a pack would find its own output among its images, or replace its source."""
+    if isinstance(given, (IterableRows, SequenceRows)) or not any(split.rows.walks for split in splits):
+        return
+    source, _, _ = place_of(given, None)
+    target, _, _ = place_of(output, None)
+    if is_url(source) or is_url(target):
+        is_inside = str(source).rstrip("/") == str(target).rstrip("/")
+    else:
+        source, target = Path(source).absolute(), Path(target).absolute()
+        is_inside = source.resolve() in (target.resolve(), *target.resolve().parents)
+    if is_inside:
+        raise PackError(f"the output {target} lies inside the source {source}; choose a folder outside it.")
 
 
 @contextmanager
@@ -233,16 +238,6 @@ def _spread(
         shard = work.plan.shards[number]
         observer.advanced(shard.stop - shard.start, shard.bytes)
     return []
-
-
-def fitting_processes(size: int, process_bytes: int = Rows.process_bytes) -> int:
-    """Return one process per CPU, but only as many as have more work than their start takes.
-
-    Args:
-        size: the bytes to pack.
-        process_bytes: see :class:`~fastload.packing.rows.Rows`.
-    """
-    return max(1, min(len(os.sched_getaffinity(0)), size // process_bytes))
 
 
 def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer: Observer) -> None:

@@ -65,12 +65,14 @@ _PIXELS = (np.uint8, np.uint16, np.bool_)
 @dataclass(frozen=True)
 class Picture:
     """The bytes of a record; ``raw``: its index entry if they are pixels; ``outcome``: the result for a
-    JPEG that was to become a coefficient record; ``was_progressive``: whether it was made a baseline JPEG."""
+    JPEG that was to become a coefficient record; ``was_progressive``: whether it was made a baseline JPEG;
+    ``entry``: its whole index entry, if it comes from a set."""
 
     data: bytes
     raw: dict[str, int] | None = None
     outcome: RecodeOutcome | None = None
     was_progressive: bool = False
+    entry: np.void | None = None
 
     def whole(self) -> bytes:
         """Return the record's bytes."""

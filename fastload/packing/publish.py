@@ -65,7 +65,7 @@ class Finished:
         self.skipped, self.left_out = list(problems), list[tuple[str, str, str]]()
         self.kept: list[int] = []  # numbers of the shards that have records
         self.parts: list[Path] = []  # those shards' parts
-        self._sizes: list[tuple[int, int]] = []  # their bytes and records
+        self.sizes: list[tuple[int, int]] = []  # their bytes and records
         self.summary, self.counts, self.baselines = Summary(), RecodeCounts(), 0
         for number, path in enumerate(parts):
             part = ShardPart.read(path)
@@ -77,7 +77,7 @@ class Finished:
             if len(part.records):
                 self.kept.append(number)
                 self.parts.append(path)
-                self._sizes.append((part.shard_bytes, len(part.records)))
+                self.sizes.append((part.shard_bytes, len(part.records)))
                 self.summary.add(part.records)
 
     def require_samples(self) -> None:
@@ -117,7 +117,7 @@ class Finished:
         data_file = format_of(str(options["format"])).data_file
         shards = [
             Shard(str(data_file(output / name).relative_to(output)), size, records)
-            for name, (size, records) in zip(names, self._sizes, strict=True)
+            for name, (size, records) in zip(names, self.sizes, strict=True)
         ]
         facts = dict(options)
         if facts.get("baseline") and "source" in facts:

@@ -42,7 +42,7 @@ Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 def file_transcoder(options: PackOptions) -> Callable[[Batch], Batch]:
     """Return the function that changes a batch of files as ``options`` say, some files at a time."""
     one = Transcoder(Schema.plain(), options)
-    threads = max(1, len(os.sched_getaffinity(0)) // options.num_proc) if options.num_proc else 1
+    threads = threads_for(options)
 
     def changed(batch: Batch) -> Batch:
         with started_pool(threads, "fastload-records") as pool:
@@ -50,6 +50,11 @@ def file_transcoder(options: PackOptions) -> Callable[[Batch], Batch]:
             return _rebuilt(batch, list(pictures))
 
     return changed
+
+
+def threads_for(options: PackOptions) -> int:
+    """Return the threads that change pictures in each process."""
+    return max(1, len(os.sched_getaffinity(0)) // options.num_proc) if options.num_proc else 1
 
 
 def _pieces(chunk: Chunk) -> Iterator[npt.NDArray[np.uint8]]:

@@ -25,7 +25,7 @@ from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import HEAD, NUMPY_SUFFIX, Picture, is_any, path_of, picture_of, unfit
 from fastload.packing.recoding import Transcoder
-from fastload.packing.rows import Batch, FailedSample, PartialSample, Rows, Sample
+from fastload.packing.rows import Batch, FailedSample, PartialSample, Rows, Sample, StoredSample
 from fastload.packing.spread import die_with, interrupts_blocked
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
@@ -57,7 +57,7 @@ class Encoder:
     transcoder: Transcoder | None = None
 
     def encode(
-        self, start: int, samples: Iterable[Mapping[str, Any] | FailedSample | PartialSample]
+        self, start: int, samples: Iterable[Sample | StoredSample | FailedSample | PartialSample]
     ) -> Iterator[Batch]:
         """Yield the samples from position ``start`` on, in pieces of bounded size."""
         piece = _Piece(self, start)
@@ -69,12 +69,20 @@ class Encoder:
         if piece.stop > piece.start:
             yield piece.finish()
 
-    def values(self, sample: Mapping[str, Any]) -> list[Picture | bytes]:
+    def values(self, sample: Sample | StoredSample) -> list[Picture | bytes]:
         """Return the fields' bytes of one sample.
 
         Raises:
             KeyError, OSError, TypeError, ValueError, and what Pillow raises: it cannot be packed.
         """
+        values = sample.values if isinstance(sample, StoredSample) else self._encoded(sample)
+        for named, data in zip(self.schema, values, strict=True) if self.strings else ():
+            if named.kind.name == "text" and isinstance(data, bytes) and b"\0" in data:
+                raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
+        self.schema.check_rows([value if isinstance(value, bytes) else None for value in values])
+        return values if self.transcoder is None else self.transcoder.values(values)
+
+    def _encoded(self, sample: Sample) -> list[Picture | bytes]:
         if not isinstance(sample, Mapping):
             raise TypeError(f"a sample must be a dict of values by field. Found: {type(sample).__name__}")
         values: list[Picture | bytes] = []
@@ -88,12 +96,8 @@ class Encoder:
                 except Exception as error:
                     raise ValueError(f"field {named.name!r}: {_words(error)}") from error
                 continue
-            data = named.encode(value)
-            if self.strings and named.kind.name == "text" and b"\0" in data:
-                raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
-            values.append(data)
-        self.schema.check_rows([value if isinstance(value, bytes) else None for value in values])
-        return values if self.transcoder is None else self.transcoder.values(values)
+            values.append(named.encode(value))
+        return values
 
     def digest(self, sample: Mapping[str, Any] | FailedSample) -> bytes:
         """Return 16 bytes that tell a sample from others; the same for all that cannot be packed."""
@@ -118,8 +122,10 @@ class Encoder:
             # Values other than pictures lie in the shard, in its part of the index, and in the column's file.
         return sum(len(v.data) if isinstance(v, Picture) else 3 * len(v) for v in values)
 
-    def key(self, sample: Mapping[str, Any]) -> bytes:
+    def key(self, sample: Sample | StoredSample) -> bytes:
         """Return the path of the record's file below the root; empty: it has no file."""
+        if isinstance(sample, StoredSample):
+            return sample.path
         path = path_of(sample[self.schema.index_field.name])
         if path is None:
             return _NO_FILE
@@ -144,7 +150,7 @@ class _Piece:
     def is_full(self) -> bool:
         return self.stop - self.start >= MOST_SAMPLES or self._bytes >= MOST_BYTES
 
-    def add(self, position: int, sample: Mapping[str, Any] | FailedSample | PartialSample) -> None:
+    def add(self, position: int, sample: Sample | StoredSample | FailedSample | PartialSample) -> None:
         self.stop = position + 1
         path = sample.path if isinstance(sample, FailedSample) else _NO_FILE
         left_out = sample.left_out if isinstance(sample, PartialSample) else ()
@@ -152,7 +158,8 @@ class _Piece:
         try:
             if isinstance(sample, FailedSample):
                 raise sample.error
-            if isinstance(sample, Mapping) and self._encoder.schema.index_field.name in sample:
+            index = self._encoder.schema.index_field.name
+            if isinstance(sample, StoredSample) or (isinstance(sample, Mapping) and index in sample):
                 path = self._encoder.key(sample)
             values = self._encoder.values(sample)
         except Exception as error:  # Pillow and users' code raise anything
@@ -223,17 +230,25 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
     """Return the pictures with their index entries, and which of them are no pictures, with reasons."""
     chunk = Chunk.of([picture.data for picture in pictures])
     records = np.zeros(len(pictures), RECORD)
-    records["length"] = chunk.lengths
-    records["label"] = -1
-    records["offset"] = np.cumsum(chunk.lengths) - chunk.lengths
-    for record, picture in zip(records, pictures, strict=True):
+    for i, picture in enumerate(pictures):
+        if picture.entry is not None:
+            records[i] = picture.entry
         for name, value in (picture.raw or {}).items():
-            record[name] = value
-    described = _C.describe(chunk.data, as_rows(records))
-    problems = [(i, reason.decode("utf-8", "backslashreplace")) for i, reason in described]
+            records[i][name] = value
+    records["length"] = chunk.lengths
+    records["label"], records["shard"] = -1, 0
+    records["offset"] = np.cumsum(chunk.lengths) - chunk.lengths
+    records["flags"] &= ~np.uint8(ESCAPED)
+    new = [i for i, picture in enumerate(pictures) if picture.entry is None]
+    made = records[new]
+    described = _C.describe(chunk.data, as_rows(made))
+    records[new] = made
+    problems = [(new[i], reason.decode("utf-8", "backslashreplace")) for i, reason in described]
     bad = {i for i, _ in problems}
     for i, picture in enumerate(pictures if not is_any(kind) else ()):
-        reason = "" if i in bad else unfit(kind, records[i], picture.data[:HEAD], picture.whole)
+        if i in bad or picture.entry is not None:
+            continue
+        reason = unfit(kind, records[i], picture.data[:HEAD], picture.whole)
         if reason:
             problems.append((i, reason))
     return Chunk(chunk.data, chunk.lengths, records), problems

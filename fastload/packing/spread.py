@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
 from fastload.machine.threads import started_pool
+from fastload.packing.rows import Rows
 from fastload.packing.shard_writer import ShardPart
 
 # ---- Work by number -----------------------------------------------------------------------------------
@@ -65,6 +66,16 @@ class Work(Protocol):
 # ---- Processes ----------------------------------------------------------------------------------------
 
 _PR_SET_PDEATHSIG = 1
+
+
+def fitting_processes(size: int, process_bytes: int = Rows.process_bytes) -> int:
+    """Return one process per CPU, but only as many as have more work than their start takes.
+
+    Args:
+        size: the bytes to pack.
+        process_bytes: those that are worth a process.
+    """
+    return max(1, min(len(os.sched_getaffinity(0)), size // process_bytes))
 
 
 def write_shards(job: Work, numbers: list[int], processes: int, advance: Advance) -> list[int]:

@@ -432,8 +432,6 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
     folder = location.parent.path if pattern else location.path
     prefix = f"{folder}/" if folder else ""
     listed = list(store.list(prefix))
-    if not pattern and any(each.path == prefix + MANIFEST_NAME for each in listed):
-        raise PackError(f"{location} is packed already: DataLoader, info and verify take its URL.")
     if not pattern and any(is_image(each.path) for each in listed):
         return []
     names = {each.path: each.size for each in listed if _is_table(each.path)}

@@ -152,18 +152,18 @@ class OutputFolder:
         plan = Plan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
-        return names | self._announced() | self.recoding._announced()
+        return names | self.announced() | self.recoding.announced()
 
-    def _announced(self) -> set[str]:
+    def announced(self) -> set[str]:
+        """Return what :meth:`announce` recorded."""
         try:
             names = json.loads((self.work / _ANNOUNCED).read_text(encoding="utf-8"))
             return {str(name) for name in names if "/" not in name}
         except FileNotFoundError:
             return set()
         except (ValueError, TypeError) as error:
-            raise PackError(
-                f"{self.work / _ANNOUNCED} cannot be used ({error}); remove {self.path}."
-            ) from None
+            whole = self.work if exists(self.path / MANIFEST_NAME) else self.path
+            raise PackError(f"{self.work / _ANNOUNCED} cannot be used ({error}); remove {whole}.") from None
 
 
 # ---- Targets ----------------------------------------------------------------------------------------

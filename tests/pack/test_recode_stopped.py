@@ -19,9 +19,10 @@ from fastload.errors import ChecksumError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing import recode as recode_run
 from fastload.packing.progress import Observer, Work
-from fastload.packing.recode import RecodeJob, files_of, recode
+from fastload.packing.recode import files_of, recode
 from fastload.packing.target import OutputFolder
 from fastload.packing.verify import verify
+from fastload.packing.work import ShardWork
 from fastload.shard.dataset import PackedFiles
 
 
@@ -88,16 +89,16 @@ class Stop(Exception):
 
 def stopped_after(shards: int, monkeypatch: pytest.MonkeyPatch, run: Callable[[], object]) -> None:
     """Run a recode that ends when so many shards are written."""
-    write, left = RecodeJob.write, [shards]
+    write, left = ShardWork.write, [shards]
 
-    def stopping(self: RecodeJob, number: int, advance: Any) -> Any:
+    def stopping(self: ShardWork, number: int, advance: Any) -> Any:
         left[0] -= 1
         if left[0] < 0:
             raise Stop
         return write(self, number, advance)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RecodeJob, "write", stopping)
+        patch.setattr(ShardWork, "write", stopping)
         with pytest.raises(Stop):
             run()
 
@@ -115,6 +116,13 @@ def test_finished_shards_are_kept(plain: Path, monkeypatch: pytest.MonkeyPatch) 
     shards = PackedFiles(plain).manifest.shards
     assert started == [shards[0].records + shards[1].records]
     assert not (plain / ".fastload-recode").exists()
+
+
+def test_a_damaged_plan_is_named(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_after(1, monkeypatch, lambda: recode(plain, "fast", 1))
+    next(plain.rglob("plan.json")).write_text("{")
+    with pytest.raises(PackError, match=r"fastload-recode has a recode that cannot be resumed.*set is good"):
+        recode(plain, "fast", 1)
 
 
 @pytest.mark.parametrize("then", ["small", None])

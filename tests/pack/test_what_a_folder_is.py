@@ -251,14 +251,6 @@ def test_as_is_of_folders_of_images(tmp_path: Path) -> None:
         fastload.pack([{}], tmp_path / "set", as_="classes")
 
 
-def test_a_packed_set_is_no_source(tmp_path: Path) -> None:
-    pack(tree(tmp_path / "source", "a"), tmp_path / "set", ONE)
-    with pytest.raises(
-        PackError, match="set is a packed dataset already: DataLoader, info and verify take it"
-    ):
-        pack(tmp_path / "set", tmp_path / "again", ONE)
-
-
 def test_what_lies_in_a_folder_without_images_is_said(tmp_path: Path) -> None:
     make_tree(tmp_path / "source", {"a.gif": b"GIF89a", "b.gif": b"", "c.txt": b""})
     with pytest.raises(

@@ -109,9 +109,15 @@ def test_what_is_not_there_is_said(hub: FakeHub, tmp_path: Path) -> None:
     for place, words in (("nothing", "has no .parquet or .arrow files"), ("x.parquet", "does not exist")):
         with pytest.raises(PackError, match=words):
             pack(f"{URL}/{place}", tmp_path / "set")
-    hub.push({"packed/dataset.json": b"{}", "packed/train-00000.arrow": b""})
-    with pytest.raises(PackError, match="is packed already: DataLoader, info and verify take its URL"):
-        pack(f"{URL}/packed", tmp_path / "set")
+
+
+def test_a_set_of_the_hub_is_no_table(hub: FakeHub, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.jpg").write_bytes(IMAGES[0])
+    pack(tmp_path / "source", tmp_path / "set")
+    hub.push({f"packed/{path.name}": path.read_bytes() for path in (tmp_path / "set").iterdir()})
+    pack(f"{URL}/packed", tmp_path / "again" / "set")
+    assert PackedFiles(tmp_path / "again" / "set").read(0) == IMAGES[0]
 
 
 def test_images_of_the_hub_are_a_source_as_well(hub: FakeHub, tmp_path: Path) -> None:

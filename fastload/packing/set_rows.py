@@ -1,0 +1,325 @@
+"""Packed sets, and files that can be indexed, as rows: copied as they are stored, or changed like others."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import FastloadError, PackError, ShardError
+from fastload.machine.paths import exists, is_file
+from fastload.machine.sizes import counted
+from fastload.machine.threads import started_pool
+from fastload.packing.annotations.find import schema_asked
+from fastload.packing.fetched import in_windows
+from fastload.packing.files import ESCAPED, decode_key
+from fastload.packing.folders import is_split
+from fastload.packing.foreign import IndexOptions, index_files
+from fastload.packing.listing import Listing, Row
+from fastload.packing.options import PackOptions
+from fastload.packing.pictures import Picture, png_file
+from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.recoding import Transcoder, threads_for
+from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
+from fastload.packing.sample_rows import Encoder, SampleRows
+from fastload.remote.location import Location, is_url
+from fastload.remote.opening import open_store
+from fastload.sample.fields import Image
+from fastload.sample.schema import Field, Schema
+from fastload.shard.codecs import CODECS, COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
+from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, TEXT_TABLES, is_image
+
+# ---- Packed sets ------------------------------------------------------------------------------------
+
+_LISTED = 4096  # samples whose sizes are looked up at a time
+_SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
+_FILES = (*TABLES, *TEXT_TABLES, *INDEXED, *COMPRESSED_TARS)
+
+
+def open_sets(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, SetRows]]:
+    """Return split and samples of a packed set, or of the sets that a folder has under names of splits;
+    nothing for anything else.
+
+    Raises:
+        PackError: options are for folders of images.
+        FormatError, ShardError: a set cannot be opened.
+    """
+    places = _places(source, options)
+    if places and options.says_what:
+        raise PackError(f"{source} is a packed set. {options.says_what} is for a folder of images.")
+    opened = {
+        name: PackedFiles(place, entries=False, storage_options=storage) for name, place, storage in places
+    }
+    return [(name, SetRows(set_, schema_asked(set_.schema, options))) for name, set_ in opened.items()]
+
+
+def _places(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, str | Path, Any]]:
+    """Return the splits' names and places of packed sets, and the options of their stores."""
+    if not is_url(source):
+        found = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
+        in_store = {name for name, folder in found if Manifest.read(folder).in_store}
+        return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
+    try:
+        location = Location.parse(str(source))
+    except ValueError:
+        return []
+    if not location.path or set("*?[") & set(location.name) or location.name.lower().endswith(_FILES):
+        return []
+    storage = None if location.scheme == "file" else options.storage_options
+    manifest = (location / MANIFEST_NAME).path
+    return [("", str(source), storage)] if open_store(location, storage).head(manifest) is not None else []
+
+
+def _here(place: Path, is_one: Callable[[Path], bool]) -> list[tuple[str, Path]]:
+    """Return a place of a kind, or those below a folder that have names of splits."""
+    if is_one(place):
+        return [("", place)]
+    try:
+        names = sorted(filter(is_split, os.listdir(place)))
+    except OSError:
+        return []  # reported by who opens it as something else
+    return [(name, place / name) for name in names if is_one(place / name)]
+
+
+class SetRows(SampleRows):
+    """The samples of a packed set.
+
+    Records are copied with their index entries where nothing changes. Coefficient records become JPEGs first,
+    and pixels PNG files, as ``fastload unpack`` writes them; with ``raw``, pixels stay.
+
+    Args:
+        dataset: the set.
+        schema: its fields, or some of them.
+        in_place: whether they replace the set: pixels stay, and damage ends it.
+    """
+
+    def __init__(self, dataset: PackedFiles, schema: Schema, in_place: bool = False) -> None:
+        super().__init__(os.fsencode(dataset.where), schema)
+        self.dataset, self._in_place = dataset, in_place
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def settings(self) -> dict[str, Any]:
+        return {"set": self.dataset.id}
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        """Yield each sample with the bytes of its values; of images with labels, the images' alone."""
+        labels = self.dataset.records["label"]
+        fields = [self.schema.index_field] if self.schema.is_plain else [*self.schema]
+        for start in range(0, len(self), _LISTED):
+            ids = np.arange(start, min(start + _LISTED, len(self)))
+            sizes = sum(self._lengths(field, ids) for field in fields)
+            for size, label in zip(sizes.tolist(), labels[ids].tolist(), strict=True):  # type: ignore[union-attr]
+                yield Row(b"", size, 0, label)
+
+    def _lengths(self, field: Field, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        lengths: npt.NDArray[np.int64]
+        if field.storage == "record":
+            lengths = self._entries(field)["length"][ids].astype(np.int64)
+            return lengths
+        if field == self.dataset.schema.label_field:
+            return np.full(len(ids), 4)
+        lengths = np.diff(self.dataset.columns[field.name].gather(ids)[1])
+        return lengths
+
+    def _entries(self, field: Field) -> npt.NDArray[np.void]:
+        is_index = field.name == self.dataset.schema.index_field.name
+        return self.dataset.records if is_index else self.dataset.field_records(field.name)
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        stop = len(self) if stop is None else stop
+        encoder = Encoder(self.schema, self.root, options.format == "hdf5")
+        with started_pool(threads_for(options), "fastload-records") as pool:
+            yield from encoder.encode(start, self._samples(range(start, stop), options, pool))
+
+    def _samples(
+        self, ids: range, options: PackOptions, pool: Executor
+    ) -> Iterator[StoredSample | FailedSample]:
+        transcoder = Transcoder(self.schema, options) if options.transcodes else None
+        changed = functools.partial(self._changed, transcoder, options.raw or self._in_place)
+        has_records = bool(
+            {CODECS[c].name for c in (COEFFICIENTS, RAW)} & self.dataset.manifest.codecs.keys()
+        )
+        for window, part in in_windows(self.dataset, ids):
+            for span in self._spans(window):
+                spread = pool.map if transcoder or has_records else map
+                yield from spread(changed, [self._stored(part, sample) for sample in span])
+
+    def _spans(self, ids: range) -> Iterator[range]:
+        """Yield samples in consecutive spans of bounded size."""
+        lengths, at = self.dataset.records["length"], ids.start
+        while at < ids.stop:
+            ends = np.cumsum(lengths[at : min(at + _SPAN, ids.stop)], dtype=np.int64)
+            count = max(1, int(np.searchsorted(ends, _SPAN_BYTES, "right")))
+            yield range(at, min(at + count, ids.stop))
+            at += count
+
+    def _stored(self, part: PackedFiles, sample: int) -> StoredSample | FailedSample:
+        """Return a sample as the set has it."""
+        entry = part.record(sample)
+        path = decode_key(part.index.key(sample), bool(entry["flags"] & ESCAPED))
+        values: list[Picture | bytes] = []
+        try:
+            for field in self.schema:
+                if field.storage == "record":
+                    data = part.stored(sample, field.name)
+                    values.append(Picture(data, entry=part.record(sample, field.name)))
+                elif field == part.schema.label_field:
+                    values.append(int(entry["label"]).to_bytes(4, "little", signed=True))
+                else:
+                    values.append(part.columns[field.name].value(sample))
+        except FastloadError as error:
+            if self._in_place or isinstance(error, ShardError):  # a file that cannot be read is not damaged
+                raise
+            return FailedSample(error, path)
+        return StoredSample(path, values)
+
+    def _changed(
+        self, transcoder: Transcoder | None, keeps_pixels: bool, sample: StoredSample | FailedSample
+    ) -> StoredSample | FailedSample:
+        """Return a sample as it is packed."""
+        if isinstance(sample, FailedSample):
+            return sample
+        try:
+            values = [
+                self._file(field, value, keeps_pixels) if isinstance(value, Picture) else value
+                for field, value in zip(self.schema, sample.values, strict=True)
+            ]
+            return replace(sample, values=transcoder.values(values) if transcoder else values)
+        except (FastloadError, ValueError) as error:
+            if self._in_place:
+                raise PackError(
+                    f"{os.fsdecode(sample.path)} of {self.dataset.where} gives no JPEG: {error} 'fastload "
+                    "verify --decode' finds all such records; the set is left as it is."
+                ) from error
+            return FailedSample(error, sample.path)
+
+    def _file(self, field: Field, picture: Picture, keeps_pixels: bool) -> Picture:
+        """Return a record as a file, or as pixels that no file could hold."""
+        entry, kind = picture.entry, self.dataset.schema[field.name].kind
+        assert entry is not None
+        codec, flags = int(entry["codec"]), int(entry["flags"] & SIXTEEN_BIT)
+        if codec == COEFFICIENTS and isinstance(kind, Image):
+            return Picture(file_of(codec, picture.data))
+        if codec == RAW:
+            sides = {name: int(entry[name]) for name in ("width", "height", "channels")}
+            if not keeps_pixels and sides["channels"] in (1, 3):
+                pixels: npt.NDArray[Any] = np.frombuffer(picture.data, "<u2" if flags else "u1")
+                return Picture(png_file(pixels.reshape(sides["height"], sides["width"], sides["channels"])))
+            picture = replace(picture, raw={"codec": RAW, **sides, "flags": flags})
+        return picture if field.kind == kind else replace(picture, entry=None)
+
+
+# ---- Files of other programs, indexed for the time of a pack ----------------------------------------
+
+_OTHERS = tuple(suffix for suffix in INDEXED if suffix not in TABLES)
+_elsewhere: dict[str, IndexedRows] = {}  # made in this process for packs of other machines, by the set's id
+
+
+def open_foreign(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, SetRows]]:
+    """Return split and samples of files that ``fastload index`` takes, or of folders of them under names of
+    splits; nothing for anything else.
+
+    Raises:
+        FormatError: a file's records are no plain byte ranges.
+        PackError: records are no images.
+    """
+    if options.says_what:
+        return []
+    if is_url(source):
+        found = [("", str(source))] if str(source).lower().endswith(".tar") else []
+    else:
+        found = [(name, str(place)) for name, place in _here(Path(source).absolute(), _is_foreign)]
+    return [(name, IndexedRows(place, options)) for name, place in found]
+
+
+def _is_foreign(place: Path) -> bool:
+    """Whether a place is such a file, or a folder that has them and neither folders nor images."""
+    if is_file(place):
+        return place.name.lower().endswith(_OTHERS)
+    has_one = False
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    if is_image(entry.name) or entry.is_dir():
+                        return False
+                    has_one |= entry.name.lower().endswith(_OTHERS)
+    except OSError:
+        return False  # reported by who opens it as something else
+    return has_one
+
+
+class IndexedRows(SetRows):
+    """The samples of files of other programs, by an index in a temporary folder, which goes with the rows.
+
+    Other processes of this machine read that index, too; on another machine it is made anew.
+
+    Args:
+        place: the files' absolute path, or their URL.
+        options: say what their fields are.
+        folder: the folder of an index that another process made; None: it is made here.
+    """
+
+    def __init__(self, place: str, options: PackOptions, folder: str | None = None) -> None:
+        self._place, self._options = place, options
+        self._folder = folder or tempfile.mkdtemp(prefix="fastload-index-")
+        storage = options.storage_options if is_url(place) else None
+        if folder is None:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            index = IndexOptions(
+                fields=options.fields, on_error=options.on_error, entries=None, storage_options=storage
+            )
+            index_files([place], self._folder, index)
+        dataset = PackedFiles(self._folder, entries=False, storage_options=storage)
+        asked = replace(options, fields=())  # the index has heard of them
+        super().__init__(dataset, schema_asked(dataset.schema, asked))
+        self.root = os.fsencode(place)
+        self._skipped = _skipped(Path(self._folder))
+        if self._skipped and options.on_error == "raise":
+            (key, reason), count = self._skipped[0], counted(len(self._skipped), "value")
+            self.notes = (f"{count} in no record, left out: the first is {key} ({reason})",)
+
+    def __reduce__(self) -> Any:
+        return _reopened, (self._place, self._options, self._folder, self.dataset.id)
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        """Yield the samples; records that are no images are problems of the source."""
+        if self._options.on_error == "skip":
+            notes.problems += [(key.encode(), reason) for key, reason in self._skipped]
+        return super().listed(notes)
+
+
+def _reopened(place: str, options: PackOptions, folder: str, packed_as: str) -> IndexedRows:
+    """Return rows in another process."""
+    if exists(Path(folder) / MANIFEST_NAME):
+        return IndexedRows(place, options, folder)
+    rows = _elsewhere[packed_as] = _elsewhere.get(packed_as) or IndexedRows(place, options)
+    if rows.dataset.id != packed_as:
+        raise PackError(f"{place} has other contents on this machine, or has changed since the pack began.")
+    return rows
+
+
+def _skipped(folder: Path) -> list[tuple[str, str]]:
+    """Return what an index has left out, and why."""
+    if not exists(folder / SKIPPED_NAME):
+        return []
+    with open(folder / SKIPPED_NAME, encoding="utf-8") as lines:
+        entries = [json.loads(line) for line in lines]
+    return [(", ".join(filter(None, (e["path"], e.get("annotation")))), e["reason"]) for e in entries]
