@@ -182,21 +182,22 @@ class StorePlace:
         Raises:
             PackError, LocationError: a key is no path, or a name is that of no place in this store.
         """
-        named = {text: self.folder / text for text in (*options.annotations, options.masks) if text}
-        folders = [self.folder.path, *(place.parent.path for place in named.values())]
+        masks, annotations = options.masks, [self.folder / name for name in options.annotations]
+        beside = [place.parent for place in annotations]  # with PNGs that go with them
+        beside += [self.folder / masks] if masks else []
+        folders = [self.folder.path, *(place.path for place in beside)]
         top = replace(self.folder, path=posixpath.commonpath(folders))
         files = StoreFiles(self.files.store, f"{top.path}/" if top.path else "")
         listed = {file.path: file for file in self.listed}
-        for place in named.values():
-            if not f"{place.path}/".startswith(self.files.prefix):
-                beside = (file for file in files.store.list(place.path))
-                listed |= {f.path: f for f in beside if f"{f.path}/".startswith(f"{place.path}/")}
+        for path in folders:
+            prefix = f"{path}/" if path else ""
+            if not prefix.startswith(self.files.prefix):
+                listed |= {file.path: file for file in files.store.list(prefix)}
         made = FolderCopy(top, files, self._named(listed.values(), files.prefix))
-        here = {text: str(made.path_of(place)) for text, place in named.items()}
         options = replace(
             options,
-            annotations=tuple(here[text] for text in options.annotations),
-            masks=here[options.masks] if options.masks else options.masks,
+            annotations=tuple(str(made.path_of(place)) for place in annotations),
+            masks=str(made.path_of(self.folder / masks)) if masks else None,
         )
         return made, made.path_of(self.location), options
 
@@ -205,6 +206,14 @@ Source = str | os.PathLike[str] | StorePlace
 
 
 # ---- A folder of this machine that looks like one in a store ----------------------------------------
+
+
+class _NotFetched(Exception):
+    """A store's failure on its way past readers that take errors for those of their file."""
+
+    def __init__(self, error: FastloadError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class FolderCopy:
@@ -267,13 +276,19 @@ class FolderCopy:
 
         def fetch_one(path: str | bytes | os.PathLike[str]) -> None:
             inside = os.path.relpath(os.fsencode(path), self.root)
-            if not inside.startswith(b"../"):
+            if inside.startswith(b"../"):
+                return
+            try:
                 self.fetch([os.fsdecode(inside)])
+            except FastloadError as error:
+                raise _NotFetched(error) from error
 
         former = reading_of.set(fetch_one)
         try:
             with self.named():
                 yield
+        except _NotFetched as wrapped:
+            raise wrapped.error from None
         finally:
             reading_of.reset(former)
 
@@ -303,8 +318,9 @@ class FolderCopy:
         for name in row.files.split(b"\0") if row.files else ():
             inside = os.path.relpath(os.path.join(root, name), self.root)
             if inside.startswith(b"../"):
+                shown = inside if name.startswith(os.path.dirname(self.root)) else name
                 raise PackError(
-                    f"{printable(name)} does not lie in {self.location}, and cannot be fetched from there. "
+                    f"{printable(shown)} does not lie in {self.location}, and cannot be fetched from there. "
                     "Name files by their paths below that."
                 )
             names.append(inside)
