@@ -120,11 +120,11 @@ def _share_rows(share: PackShare, plan_only: bool) -> list[tuple[str, str]]:
 # ---- ``fastload pack SOURCE OUTPUT`` ----------------------------------------------------------------
 
 _SOURCE = (
-    "class folders, a flat folder, or a parent of train/ and val/, or the URL of one (s3://bucket/photos); a "
+    "class folders, a flat folder, or a parent of train/ and val/ (s3://bucket/photos is the URL of one); a "
     ".csv, .jsonl, .parquet or .arrow table of path and label, or any columns; Parquet or Arrow files in a "
     "folder or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
-    "data.yaml, VOC2012, or folders images and masks; a packed set or its URL; tars, MDS shards, LMDB or HDF5 "
-    "files"
+    "data.yaml, VOC2012, or folders images and masks; a packed set; tars, MDS shards, LMDB or HDF5 files; "
+    "any of these also by URL"
 )
 
 

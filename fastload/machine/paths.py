@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
+from contextvars import ContextVar
 from io import BufferedReader
 from pathlib import Path
 
@@ -78,12 +80,21 @@ def absolute_folder(text: str | os.PathLike[str]) -> Path:
 # Only regular files up to a size are read: a FIFO could block forever, and a device may never end.
 
 
+#: Called with each path before it is opened, if somebody wants to make the file first; see packing/stored.py.
+reading_of: ContextVar[Callable[[str | bytes | os.PathLike[str]], None] | None] = ContextVar(
+    "reading_of", default=None
+)
+
+
 def open_regular(path: str | bytes | os.PathLike[str]) -> BufferedReader:
     """Open a file for reading.
 
     Raises:
         OSError: it does not exist, cannot be opened, or is not a regular file.
     """
+    prepare = reading_of.get()
+    if prepare is not None:
+        prepare(path)
     # A signal's handler may raise after any call. After os.open() nothing would own the descriptor; this
     # opener is C, and no handler runs before a file owns what it returns.
     file = open(path, "rb", opener=_C.open_at_once)  # noqa: SIM115

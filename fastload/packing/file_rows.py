@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import ObjectMissing, PackError
+from fastload.errors import PackError
 from fastload.machine.paths import is_dir, is_file
 from fastload.packing.cut import Plan
-from fastload.packing.files import ESCAPED, encode_key, failed_writes_reported, outside_key, remove
+from fastload.packing.files import ESCAPED, encode_key, outside_key
 from fastload.packing.folders import (
     FOLDERS_ARE,
     Folders,
@@ -33,10 +31,8 @@ from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import Batch, Notes, Rows
 from fastload.packing.shard_writer import GROUP_BYTES, GROUP_RECORDS
+from fastload.packing.stored import Names, Source, StoreFiles, StorePlace
 from fastload.packing.tables import Labels, read_table, table_path
-from fastload.remote.location import Location, is_url
-from fastload.remote.opening import open_store
-from fastload.remote.store import Store
 from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD, as_rows
@@ -103,7 +99,7 @@ class FileRows(Rows):
         return {"source": {"files": totals.files, "bytes": totals.bytes, "hash": totals.content}}
 
 
-def open_files(path: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Rows]]:
+def open_files(path: Source, options: PackOptions) -> list[tuple[str, Rows]]:
     """Open the images at a path or URL, split by split: several for a parent of train/ and val/, else one.
 
     Raises:
@@ -113,17 +109,18 @@ def open_files(path: str | os.PathLike[str], options: PackOptions) -> list[tuple
     return [(rows.split, rows) for rows in _opened(path, options)]
 
 
-def _opened(path: str | os.PathLike[str], options: PackOptions) -> list[FileRows]:
+def _opened(path: Source, options: PackOptions) -> list[FileRows]:
     if options.fields or options.schema is not None:
         raise PackError(
             f"{path} is not a table; only a table's columns have kinds. A folder has image and label."
         )
-    if is_url(path):
-        return _in_store(_location(str(path)), options)
+    is_table = path.is_table if isinstance(path, StorePlace) else is_file(path)
+    if is_table and options.layout in FOLDERS_ARE:
+        raise PackError(f"--as {options.layout} says what folders are. Found: the file {path}.")
+    if isinstance(path, StorePlace):
+        return [_stored_table(path)] if path.is_table else _in_store(path, options)
     place = Path(path)
     if is_file(place):
-        if options.layout in FOLDERS_ARE:
-            raise PackError(f"--as {options.layout} says what folders are. Found: the file {place}.")
         return [_table(place.absolute())]
     if not is_dir(place):
         raise PackError(f"{place} does not exist; give a folder of images or a .csv or .jsonl file.")
@@ -147,24 +144,13 @@ def _in_folder(root: bytes, place: Path, layout: str | None) -> list[FileRows]:
     return _same_classes(sources, layout)
 
 
-def planned_files(
-    path: str | os.PathLike[str], known: Plan | Manifest, options: PackOptions
-) -> FileRows | None:
+def planned_files(path: Source, known: Plan | Manifest) -> FileRows | None:
     """Return the images at a URL whose plan, or dataset, is known, without listing them; None: other rows, or
     those on disk, which open fast."""
-    if not is_url(path) or (isinstance(known, Plan) and "source" not in known.rows):
+    rows = known.rows if isinstance(known, Plan) else known.options
+    if not isinstance(path, StorePlace) or "source" not in rows:
         return None
-    if isinstance(known, Manifest) and "source" not in known.options:
-        return None
-    files = store_files(_location(str(path)), options.storage_options)
-    return FileRows("", str(path).rstrip("/").encode(), "planned", known.classes, None, files)
-
-
-def _location(url: str) -> Location:
-    try:
-        return Location.parse(url)
-    except ValueError as error:
-        raise PackError(str(error)) from None
+    return FileRows("", str(path.folder).rstrip("/").encode(), "planned", known.classes, None, path.files)
 
 
 def _folder(root: bytes, split: str, found: Folders, layout: str | None, beside: Ignored) -> FileRows:
@@ -235,6 +221,20 @@ def _table(path: Path) -> FileRows:
     return FileRows("", root, "table", labels.classes, scan)
 
 
+def _stored_table(place: StorePlace) -> FileRows:
+    """Return the images that a table in a store lists, which lie below its folder."""
+    folder = place.table
+    with folder.opening():
+        table = _table(folder.path / place.location.name)
+
+    def scan(notes: Notes) -> Iterator[Row]:
+        with folder.named():
+            for row in table.listed(notes):
+                yield folder.row(row, table.root)
+
+    return replace(table, root=str(place.folder).rstrip("/").encode(), scan=scan, files=place.files)
+
+
 def _listed(path: Path, root: bytes, labels: Labels) -> Iterator[Row]:
     hashes = array("q")  # 8 bytes per file, where a set of names would need a hundred
     for text, label in read_table(path):
@@ -260,82 +260,19 @@ def _refuse_repeats(path: Path, root: bytes, hashes: npt.NDArray[np.int64]) -> N
 
 # ---- Images in an object store ----------------------------------------------------------------------
 
-_THREADS = 32  # requests at a time: images are small, and a request takes tens of milliseconds
-Names = list[tuple[str, int]]  # path below the source's folder, bytes
 
-
-@dataclass(frozen=True)
-class StoreFiles:
-    """The place of a source's files in a store."""
-
-    store: Store
-    prefix: str  # of their keys; the rest of a key is the path below the source's folder
-
-    @contextmanager
-    def here(self, rows: Sequence[Row], folder: Path) -> Iterator[bytes]:
-        """Fetch the files of rows into a folder, and yield it; see :class:`fastload.packing.rows.Files`."""
-        remove(folder)
-        try:
-            for parent in {os.path.dirname(row.files) for row in rows} | {b""}:
-                (folder / os.fsdecode(parent)).mkdir(parents=True, exist_ok=True)
-            with ThreadPoolExecutor(_THREADS, "fetch") as pool:
-                try:
-                    for _ in pool.map(lambda row: self._fetch_one(row.files, row.size, folder), rows):
-                        pass
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
-            yield os.fsencode(folder)
-        finally:
-            remove(folder)
-
-    def _fetch_one(self, path: bytes, size: int, folder: Path) -> None:
-        name = path.decode()
-        try:
-            data = self.store.get(self.prefix + name)
-        except ObjectMissing:
-            return  # packing reports it, like any file that is gone
-        if len(data) != size:
-            location = self.store.root / (self.prefix + name)
-            raise PackError(
-                f"the source has changed since this pack was planned: {location} had {size} bytes, and has "
-                f"{len(data)}. --restart throws the unfinished pack away."
-            )
-        with failed_writes_reported(folder / name, size):
-            (folder / name).write_bytes(data)
-
-
-def store_files(location: Location, options: Mapping[str, Any] | None) -> StoreFiles:
-    """Return the files below a URL, without asking the store."""
-    store = open_store(location, None if location.scheme == "file" else options)
-    return StoreFiles(store, f"{location.path}/" if location.path else "")
-
-
-def _in_store(location: Location, options: PackOptions) -> list[FileRows]:
-    """List the sets of images below a URL once, by ImageFolder's rules: several if its folders are splits.
+def _in_store(place: StorePlace, options: PackOptions) -> list[FileRows]:
+    """Divide the images below a URL into sets, by ImageFolder's rules: several if its folders are splits.
 
     Folders are the parts of keys between slashes. The whole listing is held in memory meanwhile.
 
     Raises:
-        PackError: nothing there, a key that is no path, annotated images, or two possible readings.
+        PackError: nothing there, a key that is no path, or two possible readings.
         RemoteError: the store cannot be listed.
     """
-    files = store_files(location, options.storage_options)
-    store, prefix = files.store, files.prefix
-    names = [
-        (file.path[len(prefix) :], file.size)
-        for file in store.list(prefix)
-        if not file.path.endswith("/") and not file.path[len(prefix) :].startswith(".fastload")
-    ]
+    location, files, names = place.location, place.files, place.names
     if not names:
         raise PackError(f"there is nothing at {location}; give the URL of a folder of images.")
-    for name, _ in names:
-        if {"", ".", ".."} & set(name.split("/")) or len(os.fsencode(max(name.split("/"), key=len))) > 255:
-            raise PackError(f"the key {prefix + name!r} of {store.root} cannot be the path of a file.")
-    if options.layout != "classes":
-        from fastload.packing.annotations.find import refuse_annotated
-
-        refuse_annotated(location, [name for name, _ in names])
     beside = Ignored()
     names, hidden = _without_hidden(names, top=True)
     beside.hide(hidden)
@@ -356,7 +293,7 @@ def _in_store(location: Location, options: PackOptions) -> list[FileRows]:
     common = sorted({name for full, more in inner.values() if full for name in full + more})
     return [
         _split(
-            split, StoreFiles(store, f"{prefix}{split}/"), common, part,
+            split, StoreFiles(files.store, f"{files.prefix}{split}/"), common, part,
             beside if split == full[0] else Ignored(),
             SplitsWithin(location / split, options.layout, split=True),
         )

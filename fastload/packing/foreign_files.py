@@ -9,14 +9,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from fastload.errors import FormatError, PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import THREADS, fetch_object
 from fastload.packing.folders import is_split
+from fastload.remote.http import RangeFile
 from fastload.remote.location import Location
 from fastload.remote.opening import shared_store
 from fastload.remote.store import Store
@@ -26,8 +28,10 @@ from fastload.shard.tar import BLOCK, is_tar
 
 # ---- The files that a path stands for, and their format ---------------------------------------------
 
+_Named = TypeVar("_Named", bound="Path | StoredTar")
 _BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{},]*(?:,[^{},]*)+))\}")
 _MOST_BRACED = 1_000_000
+_AT_ONCE = 2 << 20  # bytes of one request
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -114,10 +118,10 @@ def _has_shards(path: Path) -> bool:
     return any(name in known or name.lower().endswith(suffixes) for name in os.listdir(path))
 
 
-def by_split(paths: Sequence[Path]) -> dict[str, list[Path]]:
+def by_split(paths: Sequence[_Named]) -> dict[str, list[_Named]]:
     """Group files by the split that a word of their names says, as in ``set-train-000.tar`` or
     ``val-00001-of-00004.parquet``; all under ``""`` if there are not at least two."""
-    splits: dict[str, list[Path]] = {}
+    splits: dict[str, list[_Named]] = {}
     for path in paths:
         words = re.split(r"[^a-z]+", path.name.partition(".")[0].lower())
         splits.setdefault(next(filter(is_split, words), ""), []).append(path)
@@ -216,6 +220,10 @@ class StoredTar:
     def __str__(self) -> str:
         return str(self.location)
 
+    def opened(self) -> BufferedReader:
+        """Open the tar, to be read from any place on."""
+        return BufferedReader(RangeFile(self.store, self.location.path, self.size), _AT_ONCE)
+
     @contextmanager
     def here(self, path: Path) -> Iterator[Path]:
         """Copy the tar to ``path`` for the duration of the context; errors name the URL.
@@ -253,7 +261,16 @@ def tars_at(urls: Sequence[str], storage_options: Mapping[str, Any] | None) -> l
     if len(roots) > 1:
         raise PackError(f"files of several stores cannot share an index: {', '.join(map(str, roots))}.")
     store = shared_store(places[0], storage_options)
-    tars = [tar for place in places for tar in _below(place, store)]
+    return stored_tars([tar for place in places for tar in _below(place, store)], store)
+
+
+def stored_tars(tars: Sequence[Location], store: Store) -> list[StoredTar]:
+    """Return tars of one store, with their sizes.
+
+    Raises:
+        FormatError: one of them does not exist.
+        RemoteError: the store does not answer.
+    """
     with started_pool(THREADS, "look") as pool:
         facts = list(pool.map(lambda place: store.head(place.path), tars))
     missing = next((place for place, fact in zip(tars, facts, strict=True) if fact is None), None)

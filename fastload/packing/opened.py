@@ -12,7 +12,9 @@ from fastload.packing.file_rows import open_files, planned_files
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import Rows
 from fastload.packing.set_rows import open_foreign, open_sets
+from fastload.packing.stored import Source, StorePlace
 from fastload.packing.table_samples import open_tables
+from fastload.remote.location import is_url
 from fastload.shard.manifest import Manifest
 
 
@@ -25,7 +27,7 @@ class Split(NamedTuple):
 
 #: What a source may be, in the order of asking. Each returns the splits' names and rows, or nothing if the
 #: place is something else.
-SOURCES: tuple[Callable[[str | os.PathLike[str], PackOptions], Sequence[tuple[str, Rows]]], ...] = (
+SOURCES: tuple[Callable[[Source, PackOptions], Sequence[tuple[str, Rows]]], ...] = (
     open_sets,
     annotated_sources,
     open_tables,
@@ -49,10 +51,11 @@ def opened(
         PackError: there is nothing that can be packed, or it can be read in two ways.
         RemoteError: the store cannot be listed.
     """
-    planned = planned_files(source, known, options) if known is not None else None
+    place = StorePlace(str(source), options.storage_options) if is_url(source) else source
+    planned = planned_files(place, known) if known is not None else None
     if planned is not None:
         return [Split("", planned)]
     found: Sequence[tuple[str, Rows]] = []
     for find in SOURCES:
-        found = found or find(source, options)
+        found = found or find(place, options)
     return [Split(name, rows) for name, rows in found]

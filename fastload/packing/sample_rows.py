@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -267,6 +268,7 @@ def _words(error: BaseException) -> str:
 
 # ---- Rows that are samples: of a table, of annotated pictures, from Python ---------------------------
 
+_Samples = TypeVar("_Samples", bound="SampleRows")
 _LOOKED_AT = 16  # samples that tell sequences apart and give the fields' guesses
 
 
@@ -293,6 +295,12 @@ class SampleRows(Rows):
     def settings(self) -> dict[str, Any]:
         """Return what besides files decides the samples, as JSON values."""
         raise NotImplementedError
+
+    def moved(self: _Samples, to: Callable[[bytes], bytes]) -> _Samples:
+        """Return the same samples with their files elsewhere: ``to`` says where a folder of them is."""
+        other = copy.copy(self)
+        other.root = to(self.root)
+        return other
 
     def encoder(self, options: PackOptions) -> Encoder:
         """Return what turns the samples into bytes."""

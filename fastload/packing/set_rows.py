@@ -33,8 +33,8 @@ from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
 from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
 from fastload.packing.sample_rows import Encoder, SampleRows
-from fastload.remote.location import Location, is_url
-from fastload.remote.opening import open_store
+from fastload.packing.stored import Source, StorePlace
+from fastload.remote.location import is_url
 from fastload.sample.fields import Image
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import CODECS, COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
@@ -49,7 +49,7 @@ _SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at
 _FILES = (*TABLES, *TEXT_TABLES, *INDEXED, *COMPRESSED_TARS)
 
 
-def open_sets(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, SetRows]]:
+def open_sets(source: Source, options: PackOptions) -> Sequence[tuple[str, SetRows]]:
     """Return split and samples of a packed set, or of the sets that a folder has under names of splits;
     nothing for anything else.
 
@@ -66,21 +66,18 @@ def open_sets(source: str | os.PathLike[str], options: PackOptions) -> Sequence[
     return [(name, SetRows(set_, schema_asked(set_.schema, options))) for name, set_ in opened.items()]
 
 
-def _places(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, str | Path, Any]]:
+def _places(source: Source, options: PackOptions) -> list[tuple[str, str | Path, Any]]:
     """Return the splits' names and places of packed sets, and the options of their stores."""
-    if not is_url(source):
+    if not isinstance(source, StorePlace):
         found = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
         in_store = {name for name, folder in found if Manifest.read(folder).in_store}
         return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
-    try:
-        location = Location.parse(str(source))
-    except ValueError:
-        return []
+    location = source.location
     if not location.path or set("*?[") & set(location.name) or location.name.lower().endswith(_FILES):
         return []
-    storage = None if location.scheme == "file" else options.storage_options
-    manifest = (location / MANIFEST_NAME).path
-    return [("", str(source), storage)] if open_store(location, storage).head(manifest) is not None else []
+    if source.files.store.head((location / MANIFEST_NAME).path) is None:
+        return []
+    return [("", str(source), None if location.scheme == "file" else options.storage_options)]
 
 
 def _here(place: Path, is_one: Callable[[Path], bool]) -> list[tuple[str, Path]]:
@@ -232,7 +229,7 @@ _OTHERS = tuple(suffix for suffix in INDEXED if suffix not in TABLES)
 _elsewhere: dict[str, IndexedRows] = {}  # made in this process for packs of other machines, by the set's id
 
 
-def open_foreign(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, SetRows]]:
+def open_foreign(source: Source, options: PackOptions) -> Sequence[tuple[str, SetRows]]:
     """Return split and samples of files that ``fastload index`` takes, or of folders of them under names of
     splits; nothing for anything else.
 
@@ -242,7 +239,7 @@ def open_foreign(source: str | os.PathLike[str], options: PackOptions) -> Sequen
     """
     if options.says_what:
         return []
-    if is_url(source):
+    if isinstance(source, StorePlace):
         found = [("", str(source))] if str(source).lower().endswith(".tar") else []
     else:
         found = [(name, str(place)) for name, place in _here(Path(source).absolute(), _is_foreign)]

@@ -18,9 +18,9 @@ from fastload.errors import PackError, ShardError
 from fastload.machine.paths import exists, is_dir
 from fastload.packing.files import walk
 from fastload.packing.folders import splits_among
+from fastload.packing.stored import StorePlace
 from fastload.packing.tables import is_beyond_floats
 from fastload.remote.http import RangeFile
-from fastload.remote.location import Location, is_url
 from fastload.remote.store import Store
 from fastload.sample.schema import Field
 from fastload.shard.manifest import MANIFEST_NAME
@@ -367,9 +367,7 @@ _ONE_SET = "Give the tables of one set: a folder of them alone, or a URL with * 
 _NO_FOLDER = b"/dev/null"  # no relative path leads from it to a file
 
 
-def table_sets(
-    source: str | os.PathLike[str], storage_options: Mapping[str, Any] | None
-) -> list[tuple[str, ArrowRows]]:
+def table_sets(source: str | os.PathLike[str] | StorePlace) -> list[tuple[str, ArrowRows]]:
     """Return split ("": the only one) and rows of each set in a folder of tables or at a URL; none if it is
     something else.
 
@@ -377,8 +375,8 @@ def table_sets(
         PackError: the tables are not one set.
         RemoteError: the store cannot be listed.
     """
-    if is_url(source):
-        return _in_store(str(source), storage_options)
+    if isinstance(source, StorePlace):
+        return _in_store(source)
     place = Path(source).absolute()
     if not is_dir(place) or exists(place / MANIFEST_NAME):
         return []
@@ -411,17 +409,9 @@ def _is_table(name: str) -> bool:
     return last.lower().endswith(TABLES) and not last.startswith((".", "cache-"))
 
 
-def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple[str, ArrowRows]]:
-    from fastload.remote.opening import open_store
-
-    try:
-        location = Location.parse(url)
-    except ValueError as error:
-        raise PackError(str(error)) from None
+def _in_store(place: StorePlace) -> list[tuple[str, ArrowRows]]:
+    location, store = place.location, place.files.store
     pattern = location.path if set("*?[") & set(location.name) else ""
-    if location.scheme != "hf" and not pattern and not _is_table(location.path):
-        return []
-    store = open_store(location, None if location.scheme == "file" else storage_options)
     commit = getattr(store, "commit", "")
     if not pattern and _is_table(location.path):
         facts = store.head(location.path)
@@ -429,9 +419,11 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
             raise PackError(f"{location} does not exist.")
         file = TableFile(str(location), facts.size, location.path, store, commit or facts.etag)
         return [("", _rows(str(location), [file], _NO_FOLDER))]
+    if place.is_file:
+        return []
     folder = location.parent.path if pattern else location.path
     prefix = f"{folder}/" if folder else ""
-    listed = list(store.list(prefix))
+    listed = list(store.list(prefix)) if pattern else place.listed
     if not pattern and any(is_image(each.path) for each in listed):
         return []
     names = {each.path: each.size for each in listed if _is_table(each.path)}
@@ -440,6 +432,8 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
         for path, size in names.items()
         if not pattern or fnmatchcase(path, pattern)
     }
+    if not files and not pattern and location.scheme != "hf":
+        return []
     if not files:
         raise PackError(f"{location} has no {' or '.join(TABLES)} files, and no images.")
     return split_sets(str(location), files, _NO_FOLDER)

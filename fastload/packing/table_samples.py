@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
@@ -18,11 +17,12 @@ from fastload.packing.options import PackOptions
 from fastload.packing.pictures import path_of
 from fastload.packing.rows import FailedSample, Notes, PartialSample, Rows, Sample
 from fastload.packing.sample_rows import SampleRows, row_of
+from fastload.packing.stored import Source, StorePlace
+from fastload.packing.stored_rows import StoredRows
 from fastload.packing.table_columns import Column, picture_kind, value_of, without_bad
 from fastload.packing.table_files import Row as TableRow
 from fastload.packing.table_files import TableReader, open_rows, table_sets, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
-from fastload.remote.location import is_url
 from fastload.sample.fields import Image, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
 from fastload.shard.suffixes import TABLES
@@ -33,7 +33,7 @@ SCHEMA_SUFFIX = ".schema.json"  # the schema of a.jsonl is in a.schema.json, if 
 _LOOKED_AT = 16  # values of a large column
 
 
-def open_tables(source: str | os.PathLike[str], options: PackOptions) -> Sequence[tuple[str, Rows]]:
+def open_tables(source: Source, options: PackOptions) -> Sequence[tuple[str, Rows]]:
     """Return split and rows of each table, or set of tables, with more than paths and labels or with columns
     that the options name; nothing for anything else.
 
@@ -41,18 +41,32 @@ def open_tables(source: str | os.PathLike[str], options: PackOptions) -> Sequenc
         PackError: the tables are not one set, or no field can hold a column.
     """
     named = told_by(dict(options.fields))
-    sets = table_sets(source, options.storage_options)
+    sets = table_sets(source)
     if sets:
         tables = [open_table(reader, named, options.limit, options.schema) for _, reader in sets]
         return list(zip((split for split, _ in sets), of_same_classes(tables), strict=True))
+    if isinstance(source, StorePlace):
+        return _stored_table(source, named, options) if source.is_table else []
     path = Path(source).absolute()
-    if is_url(source) and table_suffix(path):
-        raise PackError(f"{source} is a table, which must be on this machine; folders may be in a store.")
-    if is_url(source) or not is_file(path):
-        return []
-    if not options.fields and options.schema is None and not has_fields(path):
+    if not is_file(path) or not _wants_fields(path, options):
         return []
     return [("", open_table(path, named, options.limit, options.schema))]
+
+
+def _wants_fields(path: Path, options: PackOptions) -> bool:
+    return bool(options.fields) or options.schema is not None or has_fields(path)
+
+
+def _stored_table(
+    place: StorePlace, named: Mapping[str, ColumnSpec | None], options: PackOptions
+) -> Sequence[tuple[str, Rows]]:
+    folder = place.table
+    path = folder.path / place.location.name
+    with folder.opening():
+        if not _wants_fields(path, options):
+            return []
+        table = open_table(path, named, options.limit, options.schema)
+    return [("", StoredRows("", table, folder, (open_tables, str(place), options)))]
 
 
 def has_fields(path: Path) -> bool:

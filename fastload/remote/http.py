@@ -206,6 +206,11 @@ class RangeFile(io.RawIOBase):
     def readall(self) -> bytes:
         return self.read()
 
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def _look_ahead(self, at: int, length: int) -> None:
         for begin in range(at, min(at + _AHEAD * length, self._size), length):
             span = (begin, min(begin + length, self._size))

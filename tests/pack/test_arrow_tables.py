@@ -157,7 +157,7 @@ def test_what_is_no_set_is_said(tmp_path: Path) -> None:
 
 def test_folders_of_images_are_no_tables(tmp_path: Path) -> None:
     write(tmp_path / "images", {"a/1.jpg": IMAGES[0], "b/2.jpg": IMAGES[1], "metadata.parquet": b"PAR1"})
-    assert table_sets(tmp_path / "images", None) == []
+    assert table_sets(tmp_path / "images") == []
     pack(tmp_path / "images", tmp_path / "set")
     assert PackedFiles(tmp_path / "set").classes == ["a", "b"]
 

@@ -69,8 +69,7 @@ def test_coco_s_files_that_cannot_be_read(
 ) -> None:
     (tmp_path / "annotations").mkdir()
     (tmp_path / "annotations" / "of.json").write_text('{"images": [], "annotations": [{"bbox": []}]}')
-    opened = failing(open, ".json", number)
-    monkeypatch.setattr("fastload.packing.annotations.coco_file.open", opened, raising=False)
+    monkeypatch.setattr(_C, "open_at_once", failing(_C.open_at_once, ".json", number))
     with pytest.raises(PackError, match=f".json cannot be read: {os.strerror(number)}"):
         annotated_sources(tmp_path, PackOptions(format="arrow"))
 

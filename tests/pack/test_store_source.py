@@ -99,7 +99,7 @@ def test_what_is_wrong(tmp_path: Path) -> None:
     url, output = f"file://{source}", tmp_path / "set"
     for given, found in (
         (f"{url}/nothing", "there is nothing at file:///.*/nothing"),
-        (f"{url}.csv", "is a table, which must be on this machine"),
+        (f"{url}/no.csv", r"/source/no\.csv does not exist"),
         ("ftp://host/x", "A URL must begin with one of"),
     ):
         with pytest.raises(PackError, match=found):

@@ -173,7 +173,11 @@ class FileSamples(SampleRows):
                 yield FailedSample(error, self.picture(position))
 
     def listed(self, notes: Notes) -> Iterator[Row]:
-        return (row_of(self.root, self.sources(position)) for position in range(self._count))
+        return (row_of(self.root, self.names(position)) for position in range(self._count))
+
+    def names(self, position: int) -> list[bytes]:
+        """Return those of a sample's files that can exist: no name has a NUL."""
+        return [path for path in self.sources(position) if b"\0" not in path]
 
 
 def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:

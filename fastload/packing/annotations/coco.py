@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -151,6 +151,12 @@ class CocoSamples(FileSamples):
             **({} if maps is None else {"maps": maps.name}),
         }
         super().__init__(os.fsencode(folder), schema, self._images + strays, settings)
+
+    def moved(self, to: Callable[[bytes], bytes]) -> CocoSamples:
+        other = super().moved(to)
+        other._maps = None if self._maps is None else to(self._maps)
+        other._segments = {name: segments.moved(to) for name, segments in self._segments.items()}
+        return other
 
     def sources(self, position: int) -> Iterator[bytes]:
         name = self._name(position) if position < self._images else b""

@@ -77,7 +77,7 @@ def elements(path: Path, lists: Collection[str]) -> Iterator[Element]:
     Raises:
         PackError: it is not a JSON object, or a key occurs twice; the message names file and byte.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         yield from _Parts(path, file).top(lists)
 
 

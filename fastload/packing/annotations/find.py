@@ -29,8 +29,10 @@ from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_ya
 from fastload.packing.files import raise_if_transient
 from fastload.packing.folders import folders_in, is_split
 from fastload.packing.options import PackOptions
+from fastload.packing.rows import Rows
 from fastload.packing.sample_rows import SampleRows
-from fastload.remote.location import Location, is_url
+from fastload.packing.stored import Source, StorePlace
+from fastload.packing.stored_rows import StoredRows
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema, field_of
 from fastload.shard.manifest import MANIFEST_NAME
@@ -38,7 +40,7 @@ from fastload.shard.suffixes import is_image
 
 # ---- Annotated sets in a folder ---------------------------------------------------------------------
 
-Sources = Sequence[tuple[str, SampleRows]]  # split ("": the only one) and samples
+Sources = Sequence[tuple[str, Rows]]  # split ("": the only one) and samples
 
 
 @dataclass(frozen=True)
@@ -47,24 +49,25 @@ class _Find:
 
     layout: str  # one of options.LAYOUTS
     what: str  # what in the place shows it, in words
-    open: Callable[[], Sources]
+    open: Callable[[], Sequence[tuple[str, SampleRows]]]
 
 
-def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> Sources:
+def annotated_sources(source: Source, options: PackOptions) -> Sources:
     """Return split and samples of annotated pictures; nothing for anything else.
 
     Raises:
         PackError: a place can be several things, or is not what ``options`` say.
     """
-    if is_url(source):
-        if options.says_annotated:
-            raise PackError(f"{source} is in a store; annotated pictures are packed from this machine.")
-        return []
     if options.layout == "classes":
         return []
     if options.layout == "wds":
-        return wds_sources(os.fspath(source), options)
-    place = Path(source).absolute()
+        return wds_sources(source if isinstance(source, StorePlace) else os.fspath(source), options)
+    if isinstance(source, StorePlace):
+        return _in_store(source, options)
+    return _on_disk(Path(source).absolute(), options)
+
+
+def _on_disk(place: Path, options: PackOptions) -> Sequence[tuple[str, SampleRows]]:
     if options.says_annotated and not exists(place):
         raise PackError(f"{place} does not exist.")
     if exists(place / MANIFEST_NAME):
@@ -191,7 +194,7 @@ def _voc(what: str, place: Path, options: PackOptions) -> _Find:
     return _Find("voc", what, lambda: voc_sets(place, options.annotations, options.limit, options.exif))
 
 
-def _splits(place: Path, options: PackOptions) -> Sources:
+def _splits(place: Path, options: PackOptions) -> Sequence[tuple[str, SampleRows]]:
     """Open a parent of train/ and val/ each of which is a set itself, without splits."""
     if not is_dir(place):
         return []
@@ -202,7 +205,7 @@ def _splits(place: Path, options: PackOptions) -> Sources:
         return []
     if options.layout != "splits":
         names = [name for name in names if is_split(name)]
-    opened = {name: annotated_sources(place / name, replace(options, layout=None)) for name in names}
+    opened = {name: _on_disk(place / name, replace(options, layout=None)) for name in names}
     results: list[tuple[str, SampleRows]] = []
     for name, sources in opened.items():
         results += [(f"{name}-{split}" if split else name, samples) for split, samples in sources]
@@ -226,24 +229,24 @@ def _expected(layout: str | None) -> str:
     }.get(layout, "")
 
 
-# ---- Annotated sets in a store, which are refused by their files' names -----------------------------
+# ---- Annotated sets in a store, which their files' names show ---------------------------------------
+
+_TEXTS = (".xml", ".txt")  # of annotations: one for each picture
 
 
-def refuse_annotated(location: Location, names: Sequence[str]) -> None:
-    """Raise PackError if files are those of an annotated set, whose pictures alone would become classes.
-
-    Args:
-        location: where they are.
-        names: their paths below it.
-    """
-    match = annotated_as(names)
-    if match is not None:
-        layout, what = match
-        raise PackError(
-            f"{location} looks like a set of the layout {layout!r} ({what}), and annotations are packed from "
-            "this machine only: copy the folder here and pack that. --as classes (in Python as_='classes') "
-            "packs the pictures alone, each folder as a class."
-        )
+def _in_store(place: StorePlace, options: PackOptions) -> Sources:
+    """Return the samples of annotated pictures in a store, which are opened in a copy of their folder."""
+    shown = place.is_file and not place.is_table
+    if not place.is_file and place.is_open:
+        shown = annotated_as([name for name, _ in place.names]) is not None
+    if not shown and not options.says_annotated:
+        return []
+    folder, path, here = place.copied(options)
+    folder.fetch(name for name in folder.names if name.lower().endswith(_TEXTS))
+    with folder.opening():
+        found = _on_disk(path, here)
+    again = annotated_sources, str(place), options
+    return [(split, StoredRows(split, rows, folder, again)) for split, rows in found]
 
 
 def annotated_as(names: Sequence[str]) -> tuple[str, str] | None:

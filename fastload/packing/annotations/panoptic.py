@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,12 @@ class Segments:
         keys = frozenset(key for key in PANOPTIC_FIELDS if key != "bbox")
         self._reader = Objects(keys, classes, 0, self.facts.forms)
         self._bits = 8 if most < 256 else 16
+
+    def moved(self, to: Callable[[bytes], bytes]) -> Segments:
+        """Return the same segments with their PNGs elsewhere; see :meth:`SampleRows.moved`."""
+        other = copy.copy(self)
+        other._masks = to(self._masks)
+        return other
 
     def fields(self) -> tuple[Field, ...]:
         """Return the fields of a sample's segments."""
@@ -238,6 +245,11 @@ class PanopticSamples(FileSamples):
         image = Field("image", Image(), source=told), Field("image_id", Scalar("int64"))
         schema = Schema((*image, *self._segments.fields(), Field("rest", Json())))
         super().__init__(os.fsencode(folder), schema, count, settings)
+
+    def moved(self, to: Callable[[bytes], bytes]) -> PanopticSamples:
+        other = super().moved(to)
+        other._segments = self._segments.moved(to)
+        return other
 
     def picture(self, position: int) -> bytes:
         return self._file.name(position)

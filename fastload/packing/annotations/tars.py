@@ -7,8 +7,9 @@ import os
 import tarfile
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,27 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists, is_dir
 from fastload.packing.files import names_in
 from fastload.packing.folders import is_hidden, splits_among
-from fastload.packing.foreign_files import braced, by_split
+from fastload.packing.foreign_files import StoredTar, braced, by_split, stored_tars
 from fastload.packing.listing import Row
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import FailedSample, Notes, PartialSample, Sample
 from fastload.packing.sample_rows import SampleRows
+from fastload.packing.stored import StorePlace
 from fastload.packing.table_columns import picture_kind
+from fastload.remote.location import Location
 from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
 from fastload.shard.suffixes import COMPRESSED_TARS
 from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
 
+Tar = Path | StoredTar
 _SUFFIXES = (".tar", *COMPRESSED_TARS)
 _BLOCK = 512  # bytes that a tar's headers and members are multiples of
 _ZSTD = b"\x28\xb5\x2f\xfd"  # unknown to tarfile
 
 
-def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples]]:
+def wds_sources(source: str | StorePlace, options: PackOptions) -> list[tuple[str, WdsSamples]]:
     """Return split and samples of a tar, of those that ``{000..099}`` in its name stands for, or of all tars
     of a folder, in the order of their names. Folders, or words of the tars' names, tell the splits.
 
@@ -44,17 +48,7 @@ def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples
         raise PackError("tars hold their annotations; leave --annotations and --masks out.")
     if options.schema is not None:
         raise PackError("tars take kinds by suffix, --field SUFFIX=KIND, not a schema.")
-    places = [Path(path).absolute() for path in braced(source)]
-    missing = next((place for place in places if not exists(place)), None)
-    if missing is not None:
-        raise PackError(f"{missing} does not exist.")
-    folder = next((place for place in places if is_dir(place)), None)
-    if folder is not None and len(places) > 1:
-        raise PackError(
-            f"{folder} is a folder, and braces stand for tars. Give one folder, whose tars or splits are "
-            f"found, or the tars by names, '{folder}/NAME-{{000..099}}.tar'."
-        )
-    by_name = _tars_below(folder) if folder is not None else {"": places}
+    by_name = _in_store(source) if isinstance(source, StorePlace) else _on_disk(source)
     try:
         kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
     except (ValueError, TypeError) as error:
@@ -68,9 +62,50 @@ def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples
     return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in by_name.items()]
 
 
-def _tars_below(place: Path) -> dict[str, list[Path]]:
-    """Return the tars of each split of a folder."""
-    tars = _tars_of(place)
+def _on_disk(source: str) -> Mapping[str, Sequence[Tar]]:
+    places = [Path(path).absolute() for path in braced(source)]
+    missing = next((place for place in places if not exists(place)), None)
+    if missing is not None:
+        raise PackError(f"{missing} does not exist.")
+    folder = next((place for place in places if is_dir(place)), None)
+    if folder is not None and len(places) > 1:
+        raise _one_folder(folder)
+    if folder is None:
+        return {"": places}
+    names = [name for name in names_in(folder) if not is_hidden(name)]
+    below = {name: _tars_of(folder / name) for name in names}
+    return _by_split(folder, {"": _tars_of(folder), **below})
+
+
+def _in_store(place: StorePlace) -> Mapping[str, Sequence[Tar]]:
+    urls, store = braced(str(place)), place.files.store
+    if all(url.endswith(_SUFFIXES) for url in urls):
+        return {"": stored_tars([place.location.root / url for url in urls], store)}
+    if len(urls) > 1:
+        raise _one_folder(next(url for url in urls if not url.endswith(_SUFFIXES)))
+    below: dict[str, list[Location]] = {"": []}
+    for name, _ in sorted(place.names):
+        folder, _, last = name.rpartition("/")
+        if last.endswith(_SUFFIXES) and "/" not in folder and not is_hidden(folder):
+            below.setdefault(folder, []).append(place.folder / name)
+    return _by_split(place.location, {name: stored_tars(tars, store) for name, tars in below.items()})
+
+
+def _one_folder(folder: Path | str) -> PackError:
+    return PackError(
+        f"{folder} is a folder, and braces stand for tars. Give one folder, whose tars or splits are "
+        f"found, or the tars by names, '{folder}/NAME-{{000..099}}.tar'."
+    )
+
+
+def _by_split(place: Path | Location, below: Mapping[str, Sequence[Tar]]) -> Mapping[str, Sequence[Tar]]:
+    """Return the tars of each split.
+
+    Args:
+        place: a folder.
+        below: its own tars (""), and those of folders in it.
+    """
+    tars = below[""]
     if tars:
         splits = by_split(tars)
         if "" in splits and len(splits) > 1:
@@ -80,24 +115,23 @@ def _tars_below(place: Path) -> dict[str, list[Path]]:
                 "'NAME-{000..099}.tar'."
             )
         return splits
-    splits = {
-        name: tars for name in names_in(place) if not is_hidden(name) and (tars := _tars_of(place / name))
-    }
+    splits = {name: list(tars) for name, tars in below.items() if tars}
     if not splits or not splits_among(list(splits), place, advice="Give the folder of one set."):
         advice = f" itself; give {place / next(iter(splits))}" if splits else ""
         raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files{advice}.")
     return splits
 
 
-def _tars_of(place: Path) -> list[Path]:
+def _tars_of(place: Path) -> Sequence[Tar]:
     return sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES)) if is_dir(place) else []
 
 
 class WdsSamples(SampleRows):
     """The samples of tars, whose names are read once before packing; see :func:`wds_sources`."""
 
-    def __init__(self, tars: list[Path], kinds: Kinds, limit: int | None) -> None:
-        self.root = os.fsencode(tars[0].parent.absolute())
+    def __init__(self, tars: Sequence[Tar], kinds: Kinds, limit: int | None) -> None:
+        first = tars[0]
+        self.root = os.fsencode(str(first.location.parent if isinstance(first, StoredTar) else first.parent))
         self._tars, self._suffixes = tars, Suffixes(kinds)
         self._ends: list[int] = []  # per tar: the number of samples in it and those before it
         self._sizes = array("Q")  # bytes of each sample's members
@@ -118,12 +152,10 @@ class WdsSamples(SampleRows):
                 yield from self._of_tar(tar, first, range(max(start, first), min(stop, end)))
             first = end
 
-    def _of_tar(
-        self, tar: Path, first: int, wanted: range
-    ) -> Iterator[Sample | FailedSample | PartialSample]:
+    def _of_tar(self, tar: Tar, first: int, wanted: range) -> Iterator[Sample | FailedSample | PartialSample]:
         """Yield some samples of a tar, the first of which is number ``first``."""
         left_out: list[tuple[str, str]] = []
-        begin = self._begins[wanted.start] if _is_plain(tar) else 0
+        begin = self._begins[wanted.start]
         number = wanted.start if begin else first
         for sample in self._grouped(tar, left_out, begin):
             if number >= wanted.stop:
@@ -140,13 +172,14 @@ class WdsSamples(SampleRows):
     def settings(self) -> dict[str, Any]:
         hashed = hashlib.blake2b(digest_size=16)
         for tar in self._tars:
-            hashed.update(repr((tar.name, tar.stat().st_size)).encode())
+            facts = (tar.size, tar.etag) if isinstance(tar, StoredTar) else (tar.stat().st_size,)
+            hashed.update(repr((tar.name, *facts)).encode())
         return {"tars": hashed.hexdigest(), "kinds": self._kinds}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         start = 0
         for tar, end in zip(self._tars, self._ends, strict=True):
-            newest = tar.stat().st_mtime_ns
+            newest = 0 if isinstance(tar, StoredTar) else tar.stat().st_mtime_ns
             for size in self._sizes[start : min(end, self._count)]:
                 yield Row(b"", size, newest)
             start = end
@@ -157,13 +190,14 @@ class WdsSamples(SampleRows):
         unknown: Counter[str] = Counter()
         count = 0
         for tar in self._tars:
-            end = 0
+            end, is_plain = 0, _is_plain(tar)
             for sample in self._grouped(tar, None):
                 count += 1
                 self._sizes.append(sum(size for size, _ in sample.values.values()))
                 self._begins.append(end)
                 # A member that is a sample's second of its suffix would look like another sample.
-                end = 0 if sample.twice else max(stop for _, stop in sample.values.values())
+                again = not is_plain or bool(sample.twice)
+                end = 0 if again else max(stop for _, stop in sample.values.values())
                 for suffix in sample.values:
                     field = self._suffixes.field(suffix)
                     if field is not None:
@@ -175,22 +209,22 @@ class WdsSamples(SampleRows):
         if unknown:
             suffix, number = unknown.most_common(1)[0]
             raise PackError(
-                f"{self._tars[0].parent}: nothing says what members .{', .'.join(sorted(unknown))} are "
+                f"{os.fsdecode(self.root)}: nothing says what members .{', .'.join(sorted(unknown))} are "
                 f"({number} of .{suffix}). Take or leave them: --field {suffix}=bytes, --field {suffix}=none."
             )
         if not count:
-            raise PackError(f"{self._tars[0].parent}: there are no samples in these tars.")
+            raise PackError(f"{os.fsdecode(self.root)}: there are no samples in these tars.")
         first = [fields.pop(name) for name in (IMAGE, LABEL) if name in fields]
         try:
             return Schema(tuple(map(self._guessed, (*first, *fields.values()))))
         except ValueError as error:
-            raise PackError(f"{self._tars[0].parent}: {error}") from None
+            raise PackError(f"{os.fsdecode(self.root)}: {error}") from None
 
     def _guessed(self, field: Field) -> Field:
         is_guess = field.kind == Image() and field.name not in self._suffixes.asked
         return Field(field.name, picture_kind(field.name, ())) if is_guess else field
 
-    def _check_pictures(self, tar: Path, sample: Grouped[Any]) -> None:
+    def _check_pictures(self, tar: Tar, sample: Grouped[Any]) -> None:
         both = [suffix for suffix in sample.values if self._name_of(suffix) == IMAGE]
         if len(both) > 1:
             raise PackError(
@@ -204,7 +238,7 @@ class WdsSamples(SampleRows):
         return None if field is None else field.name
 
     def _grouped(
-        self, tar: Path, left_out: list[tuple[str, str]] | None, begin: int = 0
+        self, tar: Tar, left_out: list[tuple[str, str]] | None, begin: int = 0
     ) -> Iterator[Grouped[Any]]:
         """Yield a tar's samples from a place in it on. Their values are their members' bytes.
 
@@ -231,7 +265,7 @@ class WdsSamples(SampleRows):
         with _opened(tar, begin) as file:
             yield from grouped(members(file), leave_out)
 
-    def _sample(self, tar: Path, sample: Grouped[Any]) -> Sample | FailedSample:
+    def _sample(self, tar: Tar, sample: Grouped[Any]) -> Sample | FailedSample:
         values: dict[str, Any] = {}
         pictures = [name for suffix, name in sample.names.items() if self._name_of(suffix) == IMAGE]
         path = pictures[0] if pictures else sample.key
@@ -263,7 +297,7 @@ def _nothing(field: Field) -> Any:
     return {"label": -1, "text": "", "bytes": b"", "json": None}[field.kind.name]
 
 
-def _header_of(tar: Path) -> type[tarfile.TarInfo]:
+def _header_of(tar: Tar) -> type[tarfile.TarInfo]:
     """Return a header class for one tar or several concatenated ones; ``tarfile``'s own takes a damaged or
     missing header for the end."""
 
@@ -286,18 +320,22 @@ def _header_of(tar: Path) -> type[tarfile.TarInfo]:
     return Header
 
 
-def _is_plain(tar: Path) -> bool:
+def _bytes_of(tar: Tar) -> BufferedReader:
+    return tar.opened() if isinstance(tar, StoredTar) else open(tar, "rb")
+
+
+def _is_plain(tar: Tar) -> bool:
     """Whether a tar is not compressed, so that reading can begin in its middle."""
-    with open(tar, "rb") as file:
+    with _bytes_of(tar) as file:
         return file.read(_BLOCK)[257:262] == b"ustar"
 
 
 @contextmanager
-def _opened(tar: Path, begin: int = 0) -> Iterator[tarfile.TarFile]:
+def _opened(tar: Tar, begin: int = 0) -> Iterator[tarfile.TarFile]:
     """Open a tar at a place in it; raise PackError if it is incomplete."""
     try:
         with ExitStack() as stack:
-            bytes_of: Any = stack.enter_context(open(tar, "rb"))
+            bytes_of: Any = stack.enter_context(_bytes_of(tar))
             if bytes_of.peek(len(_ZSTD))[: len(_ZSTD)] == _ZSTD:
                 import pyarrow
 

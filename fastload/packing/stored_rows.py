@@ -1,0 +1,110 @@
+"""Samples of a folder in a store, opened in a copy of it."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.machine.paths import exists
+from fastload.packing.annotations.annotated_files import FileSamples
+from fastload.packing.listing import Listing, Row, Totals
+from fastload.packing.options import PackOptions
+from fastload.packing.rows import Batch, Notes, Rows
+from fastload.packing.sample_rows import SampleRows
+from fastload.packing.stored import FolderCopy, Source, StorePlace
+
+Again = tuple[Callable[[Source, PackOptions], Sequence[tuple[str, Rows]]], str, PackOptions]
+
+
+class StoredRows(Rows):
+    """Samples of a folder in a store, opened in a copy of it.
+
+    Args:
+        split: the split whose samples they are.
+        rows: the samples of the copy.
+        folder: the copy.
+        again: opens the source, by its URL and the options, on a machine that does not have the copy.
+    """
+
+    walks = False
+
+    def __init__(self, split: str, rows: SampleRows, folder: FolderCopy, again: Again) -> None:
+        self._split, self._rows, self._copy, self._again = split, rows, folder, again
+        self.schema, self.notes, self.files = rows.schema, rows.notes, folder
+        self.root = str(folder.location).encode()
+        self._fetched = b""  # where the files are, once they are on this machine
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __reduce__(self) -> Any:
+        return _restored, (self._split, self._rows, self._copy, self._again)
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        with self._copy.named():
+            rows = self._rows.listed(notes)
+            assert rows is not None
+            for row in rows:
+                yield self._copy.row(row, self._rows.root)
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        def words(entry: tuple[Any, ...]) -> Any:
+            return (*entry[:-1], self._copy.words(entry[-1], self._fetched))
+
+        with self._copy.named(self._fetched):
+            if listing is not None and isinstance(self._rows, FileSamples):
+                self._check(self._rows, enumerate(listing.rows(start, stop), start))
+            for batch in self._rows.batches(start, stop, options, listing):
+                failures, left_out = list(map(words, batch.failures)), list(map(words, batch.left_out))
+                yield replace(batch, failures=failures, left_out=left_out)
+
+    def _check(self, samples: FileSamples, planned: Iterable[tuple[int, Row]]) -> None:
+        """Raise PackError if samples are of other files than planned: a host lists them for itself."""
+        top = self._fetched or self._copy.root
+        for position, row in planned:
+            here = [os.path.join(samples.root, name) for name in samples.names(position)]
+            if row.files != b"\0".join(os.path.relpath(place, top) for place in here):
+                raise _other_samples(f"{self._copy.location} has other files")
+
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        return self._rows.identity(options, totals)
+
+    def at(self, root: bytes) -> StoredRows:
+        other, top = copy.copy(self), self._copy.root
+        other._fetched = root
+        other._rows = self._rows.moved(lambda path: root + path.removeprefix(top))
+        return other
+
+
+_opened: dict[Path, Mapping[str, Rows]] = {}  # sources that other machines opened, by their copies
+
+
+def _restored(split: str, rows: SampleRows, folder: FolderCopy, again: Again) -> Rows:
+    """Return pickled rows: with the copy that this machine has, or opened anew.
+
+    Raises:
+        PackError: the source has changed.
+    """
+    if exists(folder.path):
+        return StoredRows(split, rows, folder, again)
+    if folder.path not in _opened:
+        find, url, options = again
+        _opened[folder.path] = dict(find(StorePlace(url, options.storage_options), options))
+    found = _opened[folder.path].get(split)
+    if found is None or len(found) != len(rows) or found.schema != rows.schema:
+        raise _other_samples(f"{folder.location} has other samples")
+    return found
+
+
+def _other_samples(what: str) -> PackError:
+    return PackError(
+        f"the source has changed since this pack was planned: {what}. --restart throws the unfinished pack "
+        "away."
+    )
