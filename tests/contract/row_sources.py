@@ -18,7 +18,7 @@ from annotated_trees import ids_of, write_mask, write_voc, write_yolo
 from hub_tables import arrow_bytes, parquet_bytes, table
 from made_detection import made_set
 from mds_reference import write_mds
-from pack_trees import encoded, make_tree
+from pack_trees import encoded
 from PIL import Image
 from tar_reference import write_tar
 
@@ -57,8 +57,15 @@ def _names(parts: Iterable[str]) -> list[str]:
     return [f"{folders[i * len(folders) // COUNT]}{i:03d}.jpg" for i in range(COUNT)]
 
 
+def _write(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
 def _tree(folder: Path, images: Pictures, *parts: str) -> Path:
-    return make_tree(folder, dict(zip(_names(parts), images, strict=True)))
+    return _write(folder, dict(zip(_names(parts), images, strict=True)))
 
 
 def _classes(folder: Path, images: Pictures) -> Path:
@@ -95,16 +102,16 @@ def _table(images: Pictures, first: int = 0) -> Any:
 
 
 def _parquet(folder: Path, images: Pictures) -> Path:
-    return make_tree(folder, {"birds.parquet": parquet_bytes(_table(images), 2)}) / "birds.parquet"
+    return _write(folder, {"birds.parquet": parquet_bytes(_table(images), 2)}) / "birds.parquet"
 
 
 def _arrow(folder: Path, images: Pictures) -> Path:
-    return make_tree(folder, {"birds.arrow": arrow_bytes(_table(images), batch=2)}) / "birds.arrow"
+    return _write(folder, {"birds.arrow": arrow_bytes(_table(images), batch=2)}) / "birds.arrow"
 
 
 def _parquets(folder: Path, images: Pictures) -> Path:
     parts = {"0": _table(images[:5]), "1": _table(images[5:], 5)}
-    return make_tree(folder, {f"data/train-0000{n}-of-00002.parquet": parquet_bytes(rows, 2)
+    return _write(folder, {f"data/train-0000{n}-of-00002.parquet": parquet_bytes(rows, 2)
                               for n, rows in parts.items()})  # fmt: skip
 
 
@@ -263,6 +270,11 @@ class Source:
     by_url: bool = False
     is_sized: bool = True  # whether the sizes of its samples are known before they are made
     is_raw: bool = False  # whether it has pixels, not the pictures' files
+
+    @property
+    def suffix(self) -> str:
+        """What follows a sample's name in the key of a sample without a file, once its picture is known."""
+        return "" if self.is_sized else ".jpg"
 
     @property
     def comes_once(self) -> bool:

@@ -147,15 +147,16 @@ def again(case: Case) -> None:
     """The same source again is complete, also if its files were written anew; another one is refused."""
     given = case.made(where="changing")
     output = case.packed(given)
+    before = snapshot(output)
     for _ in range(2):
         assert all(result.was_complete for result in case.pack(output, given))
-        assert snapshot(output) == case.files
+        assert snapshot(output) == before
         given = case.made(where="changing")
     changed = pictures(seed=77)
     given = case.made(changed, where="changing")
     with pytest.raises(PackError, match=r"is a complete pack, but not of this source|holds a (complete )?pack"):
         case.pack(output, given)
-    assert snapshot(output) == case.files
+    assert snapshot(output) == before
     case.pack(output, given, restart=True)
     assert same(pixels(output), decoded(changed))
     assert snapshot(output) == snapshot(case.packed(given))
@@ -187,8 +188,7 @@ def into_a_store(case: Case) -> None:
     case.pack(f"file://{output}")
     found, wanted = snapshot(output), case.files
     if not case.source.is_sized:  # then a shard has its name before the shards' number is known
-        wanted = {_short(name): _shorter(name, data) for name, data in wanted.items()}
-        assert len(wanted) == len(case.files)
+        found, wanted = ({_short(k): _shorter(k, data) for k, data in each.items()} for each in (found, wanted))
     assert found == wanted
 
 
@@ -197,7 +197,8 @@ def _short(name: str) -> str:
 
 
 def _shorter(name: str, data: bytes) -> bytes:
-    return _short(data.decode()).encode() if name.endswith(MANIFEST_NAME) else data
+    """A file; of a manifest what does not follow from the shards' names."""
+    return re.sub(r'"id": "\w+"', "", _short(data.decode())).encode() if name == MANIFEST_NAME else data
 
 
 def by_shares(case: Case) -> None:
@@ -245,10 +246,10 @@ def dry(case: Case) -> None:
     assert not output.exists()
     made = sets_in(case.whole)
     said = sorted((str(run.output.relative_to(output)), run.records, run.shards, run.classes) for run in runs)
-    assert said == sorted(
-        (str(each.folder.relative_to(case.whole)), len(each), len(each.manifest.shards), len(each.classes))
-        for each in made
-    )
+    wanted = [
+        (str(each.folder.relative_to(case.whole)), len(each), len(each.manifest.shards)) for each in made
+    ]
+    assert said == [(*facts, len(each.manifest.classes)) for facts, each in zip(wanted, made, strict=True)]
     assert all(run.needed_bytes > 0 for run in runs)
     assert {str(run.schema) for run in runs} == {str(each.schema) for each in made}
 
@@ -261,13 +262,14 @@ def limited(case: Case) -> None:
 
 def without_bad(case: Case) -> None:
     """A bad picture is named, or left out and listed."""
-    given = case.made(pictures(bad=b"no picture"), where="spoilt")
-    output, key = case.place(), case.content[BAD][0]
+    spoilt = pictures(bad=pictures()[BAD][:20])
+    given = case.made(spoilt, where="spoilt")
+    output, key = case.place(), case.content[BAD][0].removesuffix(case.source.suffix)
     with pytest.raises(PackError) as error:
         case.pack(output, given)
     assert key in str(error.value)
-    assert not list(output.rglob(MANIFEST_NAME))
-    given = given if not case.source.comes_once else case.made(pictures(bad=b"no picture"), where="spoilt")
+    assert len(sets_in(output)) < len(sets_in(case.whole))  # of several splits the first may be whole
+    given = case.made(spoilt, where="spoilt") if case.source.comes_once else given
     results = case.pack(output, given, on_error="skip")
     assert content(output) == case.content[:BAD] + case.content[BAD + 1 :]
     assert [count for result in results for _, count in result.skip_reasons()] == [1]
@@ -287,7 +289,8 @@ def smaller(case: Case) -> None:
     output = case.packed(max_side=SIDE)
     sizes = {picture.shape[:2] for picture in pixels(output)}
     assert sizes == {(SIDE * HEIGHT // WIDTH, SIDE)}
-    assert [key for key, _ in content(output)] == [key for key, _ in case.content]
+    keys = [[Path(key).with_suffix("") for key, _ in each] for each in (content(output), case.content)]
+    assert keys[0] == keys[1]
 
 
 def as_baseline(case: Case) -> None:
