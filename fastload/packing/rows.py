@@ -96,6 +96,7 @@ class Rows:
     files: Files | None = None  # where the rows' files are; None: on this machine
     unit = "sample"  # of a row in messages
     notes: tuple[str, ...] = ()  # what became of a source's columns, in words
+    containers: tuple[Path, ...] = ()  # files of this machine with rows that have no files of their own
     walks = True  # whether they are what a folder holds, so that the output must lie outside it
 
     def __len__(self) -> int:
@@ -137,5 +138,5 @@ class Rows:
         raise NotImplementedError
 
     def at(self, root: bytes) -> Rows:
-        """Return the same rows with their files below another root, to which those of a store were fetched."""
+        """Return the same rows with their files below another root: those of a store, fetched."""
         return self

@@ -26,25 +26,23 @@ import fastload
 
 COUNT = 9
 WIDTH, HEIGHT = 40, 30
-BAD = 4  # the picture that :func:`pictures` damages
+OTHER = 4  # the picture in whose place another one may be
 SHARD_SIZE = 5000  # of a set in three or more shards
 Pictures = Sequence[bytes]
 
 
-def pictures(seed: int = 0, bad: bytes | None = None) -> list[bytes]:
+def pictures(other: bytes | None = None) -> list[bytes]:
     """Encoded pictures of one size, every third a progressive JPEG and the last a PNG.
 
     Args:
-        seed: of picture :data:`BAD`.
-        bad: what is there in its place.
+        other: what is there in the place of picture :data:`OTHER`.
     """
     made = [encoded(i, "JPEG" if i < COUNT - 1 else "PNG", WIDTH, HEIGHT) for i in range(COUNT)]
-    made[BAD] = encoded(seed, "JPEG", WIDTH, HEIGHT) if seed else made[BAD]
     for i in range(0, COUNT - 1, 3):
         out = io.BytesIO()
         Image.open(io.BytesIO(made[i])).save(out, "JPEG", progressive=True)
         made[i] = out.getvalue()
-    made[BAD] = made[BAD] if bad is None else bad
+    made[OTHER] = made[OTHER] if other is None else other
     return made
 
 
@@ -319,22 +317,24 @@ SOURCES = {
     "sequence": Source("a Python sequence", _sequence, is_sized=False),
     "iterable": Source("a Python iterable", _iterable, is_sized=False),
 }
-SOURCES |= {
-    f"{name} by URL": _by_url(SOURCES[name])
-    for name in ("classes", "splits", "csv", "jsonl", "parquet", "parquets", "coco", "panoptic", "yolo", "voc",
-                 "pairs", "tars", "gzipped", "packed")
-} | {"parquet glob by URL": _by_url(SOURCES["parquets"], "a glob of Parquet, by URL", "/data/*.parquet")}  # fmt: skip
+_URLS = (
+    "classes", "splits", "csv", "jsonl", "parquet", "parquets", "coco", "panoptic", "yolo", "voc", "pairs",
+    "tars", "gzipped", "packed",
+)  # fmt: skip
+SOURCES |= {f"{name} by URL": _by_url(SOURCES[name]) for name in _URLS}
+SOURCES["parquet glob by URL"] = _by_url(SOURCES["parquets"], "a glob of Parquet, by URL", "/data/*.parquet")
 
 #: Sources that pack does not take yet, with the reason.
 NOT_YET: dict[str, str] = {
-    **{
-        f"{name} by URL": "annotated sets and tars by URL are not there yet"
-        for name in ("coco", "panoptic", "yolo", "voc", "pairs", "tars", "gzipped")
-    },
-    **{f"{name} by URL": "lists by URL are not there yet" for name in ("csv", "jsonl", "parquets")},
-    **{
-        name: "packed sets as sources are not there yet"
-        for name in ("packed", "packed raw", "packed fields", "packed by URL")
-    },
-    **{name: "files of others as sources are not there yet" for name in ("lmdb", "hdf5", "mds")},
+    **dict.fromkeys(
+        [f"{name} by URL" for name in ("coco", "panoptic", "yolo", "voc", "pairs", "tars", "gzipped")],
+        "annotated sets and tars by URL are not there yet",
+    ),
+    **dict.fromkeys(
+        [f"{name} by URL" for name in ("csv", "jsonl", "parquets")], "tables by URL are not there yet"
+    ),
+    **dict.fromkeys(
+        ("packed", "packed raw", "packed fields", "packed by URL"), "packed sets as sources are not there yet"
+    ),
+    **dict.fromkeys(("lmdb", "hdf5", "mds"), "files of others as sources are not there yet"),
 }

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from pack_trees import environment, snapshot
+from pack_trees import encoded, environment, snapshot
 from PIL import Image
-from row_sources import BAD, HEIGHT, SHARD_SIZE, WIDTH, Source, pictures
+from row_sources import HEIGHT, OTHER, SHARD_SIZE, WIDTH, Source, pictures
 
 import fastload
 from fastload import PackedDataset
@@ -49,6 +49,13 @@ class Case:
     def given(self) -> Any:
         """The source, its files written once; an iterable, which comes once, anew."""
         return self.made() if self.source.comes_once else self._given
+
+    def changed(self) -> list[bytes]:
+        """The pictures with one that differs: in a store, which tells no times, by its size, too."""
+        before = pictures()[OTHER]
+        after = bytearray(before)
+        after[-10] ^= 1
+        return pictures(encoded(77, "JPEG", WIDTH, HEIGHT) if self.source.by_url else bytes(after))
 
     def place(self) -> Path:
         """Where a pack goes: the name, and with it the shards' names, is always the same."""
@@ -148,13 +155,16 @@ def again(case: Case) -> None:
     given = case.made(where="changing")
     output = case.packed(given)
     before = snapshot(output)
-    for _ in range(2):
+    for _ in range(1 if case.source.by_url else 2):  # of an object that was written anew the ETag is new
+        given = case.made(where="changing") if case.source.comes_once else given
         assert all(result.was_complete for result in case.pack(output, given))
         assert snapshot(output) == before
         given = case.made(where="changing")
-    changed = pictures(seed=77)
+    changed = case.changed()
     given = case.made(changed, where="changing")
-    with pytest.raises(PackError, match=r"is a complete pack, but not of this source|holds a (complete )?pack"):
+    with pytest.raises(
+        PackError, match=r"is a complete pack, but not of this source|holds a (complete )?pack"
+    ):
         case.pack(output, given)
     assert snapshot(output) == before
     case.pack(output, given, restart=True)
@@ -188,7 +198,9 @@ def into_a_store(case: Case) -> None:
     case.pack(f"file://{output}")
     found, wanted = snapshot(output), case.files
     if not case.source.is_sized:  # then a shard has its name before the shards' number is known
-        found, wanted = ({_short(k): _shorter(k, data) for k, data in each.items()} for each in (found, wanted))
+        found, wanted = (
+            {_short(k): _shorter(k, data) for k, data in each.items()} for each in (found, wanted)
+        )
     assert found == wanted
 
 
@@ -202,7 +214,7 @@ def _shorter(name: str, data: bytes) -> bytes:
 
 
 def by_shares(case: Case) -> None:
-    """A plan, its shards by two packs, and what they publish."""
+    """A plan, its shards by two packs, and what they publish; another source than the plan's is refused."""
     output = case.place()
     (plan,) = case.pack(output, plan_only=True)
     assert (plan.written, plan.published) == (0, False)
@@ -211,6 +223,10 @@ def by_shares(case: Case) -> None:
     assert not snapshot(output).keys() & {MANIFEST_NAME}
     case.pack(output, publish=True)
     assert snapshot(output) == case.files
+    output, given = case.place(), case.made(where="planned")
+    case.pack(output, given, plan_only=True)
+    with pytest.raises(PackError, match="has changed since|holds a pack of other samples"):
+        case.pack(output, case.made(case.changed(), where="planned"), shards="0/1")
 
 
 class StandIn:
@@ -262,16 +278,16 @@ def limited(case: Case) -> None:
 
 def without_bad(case: Case) -> None:
     """A bad picture is named, or left out and listed."""
-    spoilt = pictures(bad=pictures()[BAD][:20])
+    spoilt = pictures(pictures()[OTHER][:20])
     given = case.made(spoilt, where="spoilt")
-    output, key = case.place(), case.content[BAD][0].removesuffix(case.source.suffix)
+    output, key = case.place(), case.content[OTHER][0].removesuffix(case.source.suffix)
     with pytest.raises(PackError) as error:
         case.pack(output, given)
     assert key in str(error.value)
     assert len(sets_in(output)) < len(sets_in(case.whole))  # of several splits the first may be whole
     given = case.made(spoilt, where="spoilt") if case.source.comes_once else given
     results = case.pack(output, given, on_error="skip")
-    assert content(output) == case.content[:BAD] + case.content[BAD + 1 :]
+    assert content(output) == case.content[:OTHER] + case.content[OTHER + 1 :]
     assert [count for result in results for _, count in result.skip_reasons()] == [1]
     lines = [line for path in output.rglob("skipped.jsonl") for line in path.read_text().splitlines()]
     assert [json.loads(line)["path"] for line in lines] == [key]
