@@ -69,8 +69,8 @@ class _Run:
         rows = self.rows.identity(options, None)
         if rows is None and (options.num_proc or 1) > 1:
             raise PackError(
-                f"num_proc={options.num_proc} divides the samples among processes, and an iterable comes once."
-                " Leave it out, or give something with __getitem__ and __len__."
+                f"num_proc={options.num_proc} divides the samples among processes, and an iterable comes "
+                "once. Leave it out, or give something with __getitem__ and __len__."
             )
         if options.restart:  # other files there stay
             place.discard()
