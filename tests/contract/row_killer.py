@@ -1,7 +1,8 @@
 """Stops packs of each source of row_sources.py by a kill, and runs them again.
 
-Run as a program, it packs each source whole, and then stopped before calls that give a file its name, in a
-forked child each time. It prints one JSON object: how often each was stopped, and what was wrong.
+Run as a program, it packs each source whole, and then kills packs of it before and after calls that change
+what is in a folder, in a forked child each time. It prints one JSON object: how often each was stopped, and
+what was wrong.
 """
 
 from __future__ import annotations
@@ -10,60 +11,65 @@ import gc
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from killer import Killer
 from pack_trees import snapshot
 from row_sources import NOT_YET, SOURCES
 from row_ways import Case
 
 from fastload.shard.manifest import MANIFEST_NAME
 
-
-class Counted:
-    """``os.replace``, which kills this process before the k-th call."""
-
-    def __init__(self, at: int | None = None) -> None:
-        self.at, self.calls, self.replace = at, 0, os.replace
-
-    def __call__(self, *arguments: Any) -> None:
-        if self.calls == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.calls += 1
-        self.replace(*arguments)
+CALLS = ("replace", "unlink", "rmdir", "mkdir")
+POINTS = 6  # for each source
 
 
-def stopped(case: Case, output: Path, at: int) -> bool:
-    """Pack in a child that is killed; whether it ended by that."""
+def stopped(case: Case, output: Path, killer: Killer) -> bool:
+    """Pack in a child; whether it was killed."""
     child = os.fork()
     if child == 0:
-        os.replace = Counted(at)  # type: ignore[assignment]
+        code = 1
         try:
+            around(killer)
             case.pack(output, entries=None)
+            code = 0
         finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or status == 0, f"{case.name}: {status}"
+    return os.WIFSIGNALED(status)
+
+
+def around(killer: Killer) -> None:
+    """Put a killer around what changes a folder."""
+    for name in CALLS:
+        setattr(os, name, killer.around(getattr(os, name)))
 
 
 def checked(case: Case) -> dict[str, Any]:
     """How often a source's pack was stopped, and what was wrong then."""
-    counted = Counted()
-    os.replace = counted  # type: ignore[assignment]
-    whole = case.packed(entries=None)
-    os.replace = counted.replace
+    counting, calls = Killer(-1), {name: getattr(os, name) for name in CALLS}
+    given = case.given  # written before calls are counted
+    around(counting)
+    whole = case.packed(given, entries=None)
+    vars(os).update(calls)
     wanted, datasets = snapshot(whole), len(list(whole.rglob(MANIFEST_NAME)))
     stops, wrong = 0, []
-    for at in sorted({1, counted.calls // 3, counted.calls // 2, counted.calls - 1}):
+    for at in np.linspace(1, 0.95 * counting.count, POINTS).astype(int).tolist():
         output = case.place()
-        stops += stopped(case, output, at)
-        if len(list(output.rglob(MANIFEST_NAME))) >= datasets:  # of several splits the first may be whole
-            wrong.append(f"call {at} of {counted.calls}: it is a dataset")
+        stops += stopped(case, output, Killer(at))
+        complete = len(list(output.rglob(MANIFEST_NAME))) >= datasets
+        if complete and not {*wanted} <= {*snapshot(output)}:
+            wrong.append(f"point {at} of {counting.count}: a dataset lacks files")
+        if complete and case.source.comes_once:
+            continue  # the samples cannot be compared with it
         case.pack(output, entries=None)
         if snapshot(output) != wanted:
-            wrong.append(f"call {at} of {counted.calls}: other files")
+            wrong.append(f"point {at} of {counting.count}: other files")
     return {"stops": stops, "wrong": wrong}
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from multiprocessing.reduction import ForkingPickler
@@ -174,7 +175,7 @@ def again(case: Case) -> None:
 
 def resumed(case: Case) -> None:
     """A pack that was killed goes on, and the result is the same byte for byte."""
-    assert killed()[case.name] == {"stops": 4, "wrong": []}
+    assert killed()[case.name] == {"stops": 6, "wrong": []}
 
 
 @cache
@@ -193,9 +194,14 @@ def by_processes(case: Case) -> None:
 
 
 def into_a_store(case: Case) -> None:
-    """The same files as in a folder."""
-    output = case.place()
-    case.pack(f"file://{output}")
+    """The same files as in a folder, and none elsewhere."""
+    output, elsewhere = case.place(), case.folder / "temporary"
+    elsewhere.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(elsewhere))
+        results = case.pack(f"file://{output}")
+    assert {str(result.output).partition("://")[0] for result in results} == {"file"}
+    assert not list(elsewhere.iterdir())
     found, wanted = snapshot(output), case.files
     if not case.source.is_sized:  # then a shard has its name before the shards' number is known
         found, wanted = (
@@ -221,8 +227,10 @@ def by_shares(case: Case) -> None:
     shares = [case.pack(output, shards=share)[0] for share in ("1/2", "0/2")]
     assert sum(share.written for share in shares) == plan.shards
     assert not snapshot(output).keys() & {MANIFEST_NAME}
-    case.pack(output, publish=True)
-    assert snapshot(output) == case.files
+    for again in (False, True):
+        assert {result.was_complete for result in case.pack(output, publish=True)} == {again}
+        assert snapshot(output) == case.files
+    assert case.pack(output, shards="0/1")[0].published
     output, given = case.place(), case.made(where="planned")
     case.pack(output, given, plan_only=True)
     with pytest.raises(PackError, match="has changed since|holds a pack of other samples"):
@@ -266,7 +274,9 @@ def dry(case: Case) -> None:
         (str(each.folder.relative_to(case.whole)), len(each), len(each.manifest.shards)) for each in made
     ]
     assert said == [(*facts, len(each.manifest.classes)) for facts, each in zip(wanted, made, strict=True)]
-    assert all(run.needed_bytes > 0 for run in runs)
+    sizes = {str(each.folder.relative_to(case.whole)): each.manifest.shards for each in made}
+    for run in runs:
+        assert run.needed_bytes >= sum(shard.size for shard in sizes[str(run.output.relative_to(output))])
     assert {str(run.schema) for run in runs} == {str(each.schema) for each in made}
 
 
@@ -327,8 +337,13 @@ def as_coefficients(case: Case) -> None:
 
 
 def as_lmdb(case: Case) -> None:
-    """The same samples."""
-    assert content(case.packed(format="lmdb")) == case.content
+    """The same samples; and the same files, of which some are folders, in a store and by shares."""
+    whole, shared = case.packed(format="lmdb"), case.place()
+    assert content(whole) == case.content
+    if case.source.is_sized:
+        case.pack(f"file://{shared}", format="lmdb", shards="0/1")
+        case.pack(f"file://{shared}", format="lmdb", publish=True)
+        assert snapshot(shared) == snapshot(whole)
 
 
 def as_hdf5(case: Case) -> None:
