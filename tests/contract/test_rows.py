@@ -133,3 +133,9 @@ def test_the_page_is_of_these_cells(table: Table) -> None:
     assert PAGE.read_text(encoding="utf-8") == drawn
     refused = [cell for cell, reason in cells_of(drawn).items() if reason]
     assert 0 < len(refused) <= MOST_REFUSED, refused
+
+
+@pytest.mark.parametrize("name", NOT_YET)
+def test_what_is_not_there_yet_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(PackError):
+        Case(name, SOURCES[name], tmp_path).packed()
