@@ -323,6 +323,11 @@ class ArrowRows:
         """Whether the files that it names are on this machine."""
         return self.files[0].store is None
 
+    @property
+    def containers(self) -> tuple[Path, ...]:
+        """Its files on this machine, which the digest does not tell from changed ones."""
+        return tuple(Path(file.path) for file in self.files if file.store is None)
+
     def names(self) -> list[str]:
         objects = self._objects()
         names = list(self._looked().names)
@@ -442,13 +447,14 @@ class ArrowRows:
                     named = pc.if_else(structs.field("bytes").is_null(), structs.field("path"), None)
                     yield from named.to_pylist()
 
-    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield numbers of rows in their order, and about how many bytes each has, by the footers."""
+    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+        """Yield numbers of rows in their order, about how many bytes each has, by the footers, and when their
+        file was modified."""
         objects = self._objects()
         names = {OBJECTS if objects is not None and name in objects.names else name for name in columns}
         for file, count in zip(self.files, self._counts, strict=True):
             if not file.is_parquet:
-                yield count, file.size // max(count, 1)
+                yield count, file.size // max(count, 1), file.mtime_ns
                 continue
             with file.opened() as opened:
                 metadata = _parquet(opened).metadata
@@ -460,7 +466,7 @@ class ArrowRows:
                         for part in parts
                         if part.path_in_schema.partition(".")[0] in names
                     )
-                    yield group.num_rows, size // max(group.num_rows, 1)
+                    yield group.num_rows, size // max(group.num_rows, 1), file.mtime_ns
 
     def _looked(self) -> Any:
         """Return the columns; look at all files once."""

@@ -173,7 +173,7 @@ def _require_sizes(split: Split, what: str | None) -> None:
     if what is not None and isinstance(split.rows, (IterableRows, SequenceRows)):
         kind = "an iterable comes once" if isinstance(split.rows, IterableRows) else "a sequence has no sizes"
         raise PackError(
-            f"{what} divides a plan of shards, and nobody can plan these samples: {kind}. Pack them by one "
+            f"{what} needs a plan of shards, and nobody can plan these samples: {kind}. Pack them by one "
             "pack, with num_proc for more processes."
         )
 

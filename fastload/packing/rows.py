@@ -106,6 +106,7 @@ class Rows:
     unit = "sample"  # of a row in messages
     process_bytes = 512 << 20  # packed in about the time that a process takes to start and import
     notes: tuple[str, ...] = ()  # what became of a source's columns, in words
+    containers: tuple[Path, ...] = ()  # files of this machine with rows that have no files of their own
     walks = True  # whether they are what a folder holds, so that the output must lie outside it
 
     def __len__(self) -> int:

@@ -67,21 +67,25 @@ class _Run:
     def run(self) -> PackResult:
         began, place, options = time.monotonic(), self.place, self.options
         rows = self.rows.identity(options, None)
+        if rows is None and (options.num_proc or 1) > 1:
+            raise PackError(
+                f"num_proc={options.num_proc} divides the samples among processes, and an iterable comes "
+                "once. Leave it out, or give something with __getitem__ and __len__."
+            )
         if options.restart:  # other files there stay
             place.discard()
         manifest = place.manifest()
         if manifest is not None:
             return self._complete(manifest, rows, began)
         identity = {**options.identity(), **(rows or {"given": None, "schema": self._schema()})}
-        can_resume = self._take_up(identity, rows is not None)
+        self._take_up(identity, rows is not None)
         cut = RunningCut(place.work, self.rows.schema, options, self.observer.advanced, self._kept)
         first = cut.skip_finished(lambda number: place.is_finished(cut, number))
         self._require_space(first)
         count = self._length()
         self.observer.started(Work("packing", place.place, "sample", count, done=first, where="into"))
-        processes = (options.num_proc or 1) if can_resume else 1
         try:
-            cut.write(batches_by(self.rows, first, options, processes))
+            cut.write(batches_by(self.rows, first, options, options.num_proc or 1))
         except BadFiles as error:
             raise PackError(bad_rows(error, "sample")) from None
         if not cut.number:
@@ -142,14 +146,14 @@ class _Run:
                 "compared with it and are the same; if others have changed, pass restart=True.",
             )
 
-    def _take_up(self, identity: Mapping[str, Any], known: bool) -> bool:
-        """Begin, or check that what was begun is this pack; return whether it can be resumed."""
+    def _take_up(self, identity: Mapping[str, Any], known: bool) -> None:
+        """Begin, or check that what was begun is this pack; ``known``: which samples it is of."""
         before = self.place.begun()
         if before is not None and known:
             check_options(before, self.options, self.place.place)
             check_rows(before, identity, self.place.place)
             self._say_compared()
-            return True
+            return
         if before is not None:
             self.observer.said(
                 self.place.place,
@@ -157,7 +161,6 @@ class _Run:
                 "anew; give something with __getitem__ and __len__ to go on where it was.",
             )
         self.place.begin({**identity, "version": VERSION})
-        return known
 
 
 def _read_run(text: bytes, where: object) -> Mapping[str, Any]:

@@ -68,6 +68,10 @@ class TableReader(Protocol):
     def is_local(self) -> bool:
         """Whether the files that it names are on this machine."""
 
+    @property
+    def containers(self) -> tuple[Path, ...]:
+        """Its files on this machine, if :meth:`digest` does not tell them from changed ones."""
+
     def names(self) -> list[str]:
         """Return the columns in order; for JSONL those of the rows walked so far."""
 
@@ -112,8 +116,9 @@ class TableReader(Protocol):
     def paths(self, column: str) -> Iterator[Any]:
         """Yield a column's values; None where they name no file."""
 
-    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield numbers of rows, in their order, and about how many bytes each of those has in the table."""
+    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+        """Yield numbers of rows, in their order, about how many bytes each of those has in the table, and
+        when the table's file was modified, if :meth:`digest` does not tell it from others; else 0."""
 
 
 class _OneFile:
@@ -121,6 +126,7 @@ class _OneFile:
 
     path: Path
     is_local = True
+    containers: tuple[Path, ...] = ()
 
     @property
     def where(self) -> str:
@@ -167,9 +173,9 @@ class _OneFile:
     def paths(self, column: str) -> Iterator[Any]:
         return (row.get(column) for row in self.walk())
 
-    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+    def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int]]:
         count = sum(1 for _ in self.walk())
-        yield count, self.size() // max(count, 1)
+        yield count, self.size() // max(count, 1), 0
 
 
 def open_rows(path: Path) -> TableReader:
@@ -187,7 +193,7 @@ def open_rows(path: Path) -> TableReader:
         from fastload.packing.arrow_rows import ArrowRows
 
         status = path.stat()
-        file = TableFile(str(path), status.st_size, str(path), None, str(status.st_mtime_ns))
+        file = TableFile(str(path), status.st_size, str(path), mtime_ns=status.st_mtime_ns)
         return ArrowRows([file], str(path), os.fsencode(path.parent))
     raise PackError(f"{path} is not a table: a table's name ends with {', '.join(_SUFFIXES)}.")
 
@@ -315,7 +321,8 @@ class TableFile:
         size: bytes.
         path: its path on this machine, or its key in a store.
         store: the store; None: this machine.
-        version: a commit or a time, which with name and size tells files apart.
+        version: a commit or an ETag of the store, which with name and size tells files apart.
+        mtime_ns: when it was modified, on this machine.
     """
 
     name: str
@@ -323,6 +330,7 @@ class TableFile:
     path: str
     store: Store | None = None
     version: str = ""
+    mtime_ns: int = 0
 
     @property
     def is_parquet(self) -> bool:
@@ -385,7 +393,7 @@ def table_sets(source: str | os.PathLike[str] | StorePlace) -> list[tuple[str, A
     for name in names:
         status = (place / name).stat()
         full = str(place / name)
-        files[name] = TableFile(full, status.st_size, full, None, str(status.st_mtime_ns))
+        files[name] = TableFile(full, status.st_size, full, mtime_ns=status.st_mtime_ns)
     return split_sets(str(place), files, os.fsencode(place))
 
 

@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -142,6 +142,7 @@ class TableRows(SampleRows):
     ) -> None:  # fmt: skip
         super().__init__(reader.root, schema)
         self.reader, self.columns, self.notes, self._count = reader, columns, notes, count
+        self.containers = reader.containers
 
     def __len__(self) -> int:
         return self._count
@@ -171,11 +172,11 @@ class TableRows(SampleRows):
         """Yield the files that each row names, or for a row without any its bytes in the table."""
         pairs = zip(self.schema, self.columns, strict=True)
         paths = [self.reader.paths(column) for field, column in pairs if field.storage == "record"]
-        sizes = (size for count, size in self.reader.row_bytes(self.columns) for _ in range(count))
+        rows = (repeat(Row(b"", *known), count) for count, *known in self.reader.row_bytes(self.columns))
         named = zip_longest(*paths)
-        for size in islice(sizes, self._count):
+        for row in islice(chain.from_iterable(rows), self._count):
             files = [path for path in map(path_of, next(named, ())) if path is not None]
-            yield row_of(self.root, files) if files else Row(b"", size, 0)
+            yield row_of(self.root, files) if files else row
 
 
 def _is_a_path(value: Any) -> bool:

@@ -532,8 +532,15 @@ class SharedFolder(Folder):
         if rows.files is not None:  # fetched files are compared when they arrive
             return
         shard = plan.shards[number]
+        times = {path.stat().st_mtime_ns for path in rows.containers}
         for row in Listing(self.place / WORK_NAME).rows(shard.start, shard.stop):
             names = row.files.split(b"\0") if row.files else []
+            if times and not names and row.mtime_ns not in times:
+                raise PackError(
+                    f"the source has changed since this pack of {self.place} was planned: a file of "
+                    f"{rows.containers[0].parent} has another time. --plan-only --restart throws the "
+                    "unfinished pack away and plans anew."
+                )
             size, newest, words = 0, 0, ""
             for name in names:
                 place = os.path.join(rows.root, name)

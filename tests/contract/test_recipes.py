@@ -121,6 +121,31 @@ def test_a_shard_format(house: HouseCopy) -> None:
     assert found == {"format": "flat", "sums": wanted, "help": True, "verified": 0}
 
 
+@pytest.mark.timeout(900)
+def test_a_new_source(house: HouseCopy) -> None:
+    house.add("fastload/packing/scan_rows.py", texts.SCAN_PY)
+    opened = "fastload/packing/opened.py"
+    house.insert(
+        opened, "from fastload.packing.table_samples", "from fastload.packing.scan_rows import open_scans\n"
+    )
+    house.insert(opened, "    annotated_sources,\n", "    open_scans,\n")
+    assert house.touched == steps_of("A new source", "scan")
+
+    scans = house.folder / "scans"
+    scans.mkdir()
+    arrays = [np.random.default_rng(i).integers(0, 256, (20, 30, 3), dtype=np.uint8) for i in range(9)]
+    for i, pixels in enumerate(arrays):
+        np.save(scans / f"{i}.npy", pixels)
+    found = json.loads(house.python(texts.SCAN_USED, str(scans), str(house.folder / "packs")))
+    assert found == {
+        "names": [f"{i}.npy" for i in range(9)],
+        "means": [round(float(np.float32(pixels.mean())), 3) for pixels in arrays],
+        "shards": 5,
+        "same": [True] * 3,
+        "skipped": 1,
+    }
+
+
 def test_what_contributing_names_is_there() -> None:
     """Every path of it that is no pattern."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

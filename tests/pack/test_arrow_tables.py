@@ -38,17 +38,6 @@ def assert_is(place: Path, images: list[bytes], first: int = 0) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["parquet", "stream", "file"])
-def test_one_file(tmp_path: Path, kind: str) -> None:
-    rows = table(IMAGES)
-    data = parquet_bytes(rows) if kind == "parquet" else arrow_bytes(rows, kind == "stream")
-    name = "birds.parquet" if kind == "parquet" else "birds.arrow"
-    write(tmp_path, {name: data})
-    [result] = pack(tmp_path / name, tmp_path / "set")
-    assert result.manifest.num_records == 23
-    assert_is(tmp_path / "set", IMAGES)
-
-
 def test_the_parts_of_a_set_are_read_in_order(tmp_path: Path) -> None:
     parts = {f"data/train-{i:05}-of-00003.parquet": parquet_bytes(table(IMAGES[i * 8 : i * 8 + 8], i * 8))
              for i in range(3)}  # fmt: skip

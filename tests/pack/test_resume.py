@@ -217,19 +217,6 @@ def test_restart_leaves_nothing_of_the_old_pack(tmp_path: Path, monkeypatch: pyt
     assert len(PackedDataset(output)) == 48
 
 
-def test_a_complete_pack_is_left_alone(tmp_path: Path, format_name: str) -> None:
-    source = class_tree(tmp_path / "source")
-    pack(source, tmp_path / "out", options(format_name))
-    before = snapshot(tmp_path / "out")
-    [again] = pack(source, tmp_path / "out", options(format_name))
-    assert again.was_complete
-    assert snapshot(tmp_path / "out") == before
-    (source / "class 0" / "000.jpeg").write_bytes(encoded(77))
-    with pytest.raises(PackError, match="complete pack, but not of this source"):
-        pack(source, tmp_path / "out", options(format_name))
-    assert snapshot(tmp_path / "out") == before
-
-
 def test_two_at_once(tmp_path: Path) -> None:
     source = class_tree(tmp_path / "source", classes=2)
     slow = tmp_path / "slow.py"

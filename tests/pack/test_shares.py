@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from pack_trees import class_tree, command, encoded, environment, make_tree, run_cli, snapshot
 
-from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
 from fastload.packing import target as opening
@@ -75,22 +74,6 @@ def test_no_shards(text: str) -> None:
 def test_a_range_that_begins_behind_the_last_shard() -> None:
     with pytest.raises(PackError, match="--shards 10-12: the plan has 10 shards; legal are 0 to 9"):
         ShardRanges.parse("0-3,10-12").numbers(10)
-
-
-def test_the_same_bytes_as_one_machine(tmp_path: Path, source: Path, format_name: str) -> None:
-    expected, output = whole(tmp_path, source, options(format_name)), tmp_path / "shares" / "set"
-    for text in ("2/3", "0-1", "0/3", "1/3"):
-        share = some(source, output, text, format_name=format_name)
-        with pytest.raises(Exception, match="interrupted pack"):
-            PackedDataset(output)
-    assert share.finished == share.shards > 4
-    [result] = publish_shares(source, output, options(format_name))
-    assert not result.was_complete
-    assert snapshot(output) == expected
-    [again] = publish_shares(source, output, options(format_name))
-    assert again.was_complete
-    assert some(source, output, "0-1", format_name=format_name).published
-    assert snapshot(output) == expected
 
 
 def test_killed_around_every_change_on_disk(tmp_path: Path) -> None:

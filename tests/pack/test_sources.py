@@ -13,7 +13,7 @@ from pack_trees import class_tree, encoded, image_folder_samples, make_tree
 
 from fastload import PackedDataset
 from fastload.errors import PackError
-from fastload.packing import PackOptions, dry_run, pack
+from fastload.packing import PackOptions, pack
 from fastload.packing.verify import verify
 
 ONE = PackOptions(num_proc=1)
@@ -257,20 +257,6 @@ def test_unreadable_folder(tmp_path: Path) -> None:
         assert len(contents(tmp_path / "out")) == 36
     finally:
         (source / "class 1").chmod(0o755)
-
-
-def test_dry_run_writes_nothing(tmp_path: Path, format_name: str) -> None:
-    source = class_tree(tmp_path / "source")
-    [found] = dry_run(source, tmp_path / "new" / "out", PackOptions(format=format_name, shard_size=16384))
-    assert not (tmp_path / "new").exists()
-    [result] = pack(
-        source, tmp_path / "new" / "out", PackOptions(format=format_name, shard_size=16384, num_proc=1)
-    )
-    assert found.records == result.manifest.num_records
-    assert found.bytes == result.manifest.data_bytes
-    assert found.shards == len(result.manifest.shards)
-    assert str(found.schema) == "image=image, label=label"
-    assert found.needed_bytes >= sum(shard.size for shard in result.manifest.shards)
 
 
 TOUCH = """

@@ -56,18 +56,6 @@ def no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_same_bytes(tmp_path: Path, source: Path, format_name: str, no_leftovers: Path) -> None:
-    expected, url = whole(tmp_path, source, options(format=format_name)), f"file://{tmp_path}/store/set"
-    [result] = pack(source, url, options(format=format_name))
-    assert snapshot(tmp_path / "store" / "set") == expected
-    assert str(result.output) == url
-    assert result.entries.with_entries > 0
-    [again] = pack(source, url, options(format=format_name))
-    assert again.was_complete
-    assert snapshot(tmp_path / "store" / "set") == expected
-    assert not list(no_leftovers.iterdir())
-
-
 def test_from_store_to_store(tmp_path: Path, source: Path, object_server: ObjectServer) -> None:
     expected = whole(tmp_path, source)
     files = {f"in/{p.relative_to(source)}": p.read_bytes() for p in source.rglob("*") if p.is_file()}

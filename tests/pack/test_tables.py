@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -104,19 +103,18 @@ def test_any_columns(tmp_path: Path, suffix: str, format_name: str) -> None:
     assert verify(tmp_path / "set") == ([], 30)
 
 
-def test_formats_of_tables_and_processes_change_nothing(tmp_path: Path) -> None:
+def test_formats_of_tables_change_nothing(tmp_path: Path) -> None:
     rows = [{name: value for name, value in row.items() if name != "facts"} for row in rows_of(tmp_path, 600)]
     sets = {}
     for suffix in SUFFIXES:
         path = write_table(tmp_path / f"table.{suffix}", rows)
-        for processes in (1, 3) if suffix == "csv" else (1,):
-            output = tmp_path / f"{suffix}{processes}" / "set"
-            pack(path, output, PackOptions(shard_size=100_000, num_proc=processes, entries=None))
-            found = snapshot(output)
-            del found["dataset.json"]  # it has the table's hash
-            sets[suffix, processes] = (PackedFiles(output).id, found)
-    assert len(sets) == 4
-    assert all(found == sets["csv", 1] for found in sets.values())
+        output = tmp_path / suffix / "set"
+        pack(path, output, PackOptions(shard_size=100_000, num_proc=1, entries=None))
+        found = snapshot(output)
+        del found["dataset.json"]  # it has the table's hash
+        sets[suffix] = (PackedFiles(output).id, found)
+    assert len(sets) == 3
+    assert all(found == sets["csv"] for found in sets.values())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -205,24 +203,6 @@ def test_the_last_row_counts_as_the_first(tmp_path: Path) -> None:
     assert {field.name: str(field).partition("=")[2] for field in table.schema} == {
         "image": "image", **{name: kind for name, (_, _, kind) in values.items()}
     }  # fmt: skip
-
-
-def test_a_table_that_changes_is_another_pack(tmp_path: Path) -> None:
-    rows = rows_of(tmp_path)
-    path = write_table(tmp_path / "table.jsonl", rows)
-    pack(path, tmp_path / "set")
-    assert pack(path, tmp_path / "set")[0].was_complete
-    (tmp_path / "files" / "3.jpeg").write_bytes(photo(77))
-    with pytest.raises(PackError, match="holds a pack of other samples"):
-        pack(path, tmp_path / "set")
-    pack(path, tmp_path / "set", PackOptions(restart=True))
-    newer = (tmp_path / "set" / "dataset.json").stat().st_mtime_ns + 10**9
-    os.utime(tmp_path / "files" / "3.jpeg", ns=(newer, newer))
-    assert pack(path, tmp_path / "set")[0].was_complete  # it was only touched
-    (tmp_path / "files" / "3.jpeg").write_bytes(photo(77)[:-1] + b"x")  # of the same size
-    os.utime(tmp_path / "files" / "3.jpeg", ns=(newer, newer))
-    with pytest.raises(PackError, match=r"3\.jpeg is newer than the pack and "):
-        pack(path, tmp_path / "set")
 
 
 def test_image_and_label_of_a_parquet_table_are_a_plain_set(tmp_path: Path) -> None:

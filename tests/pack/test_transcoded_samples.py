@@ -12,7 +12,7 @@ import field_reference as reference
 import numpy as np
 import points_reference
 import pytest
-from pack_trees import run_cli, snapshot
+from pack_trees import run_cli
 from PIL import Image
 from process import in_child
 from sized_samples import LIMIT, SCHEMA, Samples, sample
@@ -82,14 +82,6 @@ def test_smaller_samples_are_those_that_a_view_would_show(tmp_path: Path, format
         assert dataset.value("areas", i) == areas
         assert dataset.value("n", i) == i
     assert seen == {True, False}
-
-
-def test_processes_and_interruptions_change_nothing(tmp_path: Path) -> None:
-    pack(Samples(), tmp_path / "a" / "set", max_side=LIMIT, shard_size=8192)
-    pack(Samples(), tmp_path / "b" / "set", max_side=LIMIT, shard_size=8192, num_proc=2)
-    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")
-    with pytest.raises(PackError, match="with other options: max_side was 40, now 30"):
-        pack(Samples(), tmp_path / "a" / "set", max_side=30, shard_size=8192)
 
 
 @pytest.mark.parametrize(

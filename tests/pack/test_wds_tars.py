@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pack_trees import encoded, run_cli, snapshot
+from pack_trees import encoded, run_cli
 from tar_reference import bad_members, captioned, samples_of, write_tar
 
 from fastload import PackedDataset, pack
@@ -47,24 +47,6 @@ def test_packs_what_an_index_has(tmp_path: Path, name: str, mode: str) -> None:
     assert ours.schema == theirs.schema == result.manifest.schema
     assert [ours.key(i) for i in range(9)] == [theirs.key(i) for i in range(9)]
     assert verify(tmp_path / "packed", decode=True) == ([], 9)
-
-
-def test_several_tars_and_processes_and_a_limit(tmp_path: Path) -> None:
-    (tmp_path / "tars").mkdir()
-    for number in range(3):
-        compressed(tmp_path / "tars" / f"{number}.tgz", captioned(3), "w:gz")
-    pack(tmp_path / "tars", tmp_path / "a", as_="wds", num_proc=1)
-    pack(tmp_path / "tars", tmp_path / "b", as_="wds", num_proc=2)
-    a, b = snapshot(tmp_path / "a"), snapshot(tmp_path / "b")
-    assert {name[1:] if name[0] in "ab" else name for name in a} == {
-        name[1:] if name[0] in "ab" else name for name in b
-    }
-    assert PackedDataset(tmp_path / "b").key(5) == "1/000000002.jpg"
-    assert values(tmp_path / "a") == values(tmp_path / "b")
-    pack(tmp_path / "tars", tmp_path / "c", as_="wds", limit=4)
-    assert values(tmp_path / "c") == values(tmp_path / "a")[:4]
-    again = pack(tmp_path / "tars", tmp_path / "c", as_="wds", limit=4)
-    assert again[0].was_complete  # type: ignore[index]
 
 
 def test_bad_samples_follow_the_policy(tmp_path: Path) -> None:

@@ -112,14 +112,6 @@ def test_found_by_its_yaml_or_its_folders(tmp_path: Path) -> None:
     assert fastload.pack(tmp_path / "in", tmp_path / "d")[0].manifest.schema["labels"].kind == Labels()
 
 
-def test_the_same_in_several_processes(tmp_path: Path) -> None:
-    write_yolo(tmp_path / "in", 300, "outlines", ("train",))
-    (one,) = fastload.pack(tmp_path / "in", tmp_path / "a" / "set")
-    (two,) = fastload.pack(tmp_path / "in", tmp_path / "b" / "set", num_proc=2)
-    assert one.manifest.id == two.manifest.id
-    assert fastload.pack(tmp_path / "in", tmp_path / "a" / "set")[0].was_complete
-
-
 BAD = {
     "0 0.5 0.5 0.2": "4 columns; must be 5",
     "0 0.5 0.5 0.2 0.2 0.9": "6 columns; must be 5",

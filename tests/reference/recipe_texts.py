@@ -1,5 +1,5 @@
 """What is added to the house where CONTRIBUTING.md's recipes are tried: an operation, a kind of field, a
-codec and a shard format, each as small as it can be."""
+codec, a shard format and a source, each as small as it can be."""
 
 from __future__ import annotations
 
@@ -292,4 +292,83 @@ loader = DataLoader(output, 5, cache="off")
 ((images, labels),) = list(loader)
 print(json.dumps({"format": loader.dataset.manifest.format, "sums": images.long().sum((1, 2, 3)).tolist(),
                   "help": "flat" in said.getvalue(), "verified": verified}))
+"""
+SCAN_PY = '''"""Folders of scans, which are arrays in .npy files, as rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastload.packing.listing import Row
+from fastload.packing.options import PackOptions
+from fastload.packing.rows import FailedSample, Notes, Sample
+from fastload.packing.sample_rows import SampleRows, row_of
+from fastload.remote.location import is_url
+from fastload.sample.schema import Schema
+
+
+class ScanRows(SampleRows):
+    """The arrays of a folder, by their names."""
+
+    def __init__(self, folder: Path, names: Sequence[bytes]) -> None:
+        schema = Schema.of({"image": "image", "name": "text", "mean": "scalar(float32)"})
+        super().__init__(os.fsencode(folder.absolute()), schema)
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        return (row_of(self.root, [name]) for name in self._names)
+
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | FailedSample]:
+        for name in self._names[start:stop]:
+            try:
+                pixels = np.load(os.path.join(self.root, name))
+                yield {"image": pixels, "name": name.decode(), "mean": pixels.mean()}
+            except (OSError, ValueError) as error:
+                yield FailedSample(error, name)
+
+    def settings(self) -> dict[str, Any]:
+        return {"scans": len(self._names)}
+
+
+def open_scans(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, SampleRows]]:
+    """Open a folder that has scans."""
+    names = [] if is_url(source) else sorted(os.fsencode(path.name) for path in Path(source).glob("*.npy"))
+    return [("", ScanRows(Path(source), names))] if names else []
+'''
+SCAN_USED = """
+import json, sys
+from pathlib import Path
+import fastload
+from pack_trees import snapshot
+scans, packs = Path(sys.argv[1]), Path(sys.argv[2])
+
+def pack(output, **options):
+    return fastload.pack(scans, output, shard_size=5000, **options)
+
+pack(packs / "one/set")
+pack(packs / "processes/set", num_proc=2)
+pack(packs / "shares/set", plan_only=True)
+for share in ("1/2", "0/2"):
+    pack(packs / "shares/set", shards=share)
+pack(packs / "shares/set", publish=True)
+pack(f"file://{packs}/store/set")
+(scans / "1.npy").write_bytes(b"?")
+(skipping,) = pack(packs / "skipped/set", on_error="skip")
+dataset = fastload.PackedDataset(packs / "one/set")
+samples = [dataset.sample(i) for i in range(len(dataset))]
+print(json.dumps({
+    "names": [sample["name"] for sample in samples],
+    "means": [round(float(sample["mean"]), 3) for sample in samples],
+    "shards": len(dataset.manifest.shards),
+    "same": [snapshot(packs / name) == snapshot(packs / "one") for name in ("processes", "shares", "store")],
+    "skipped": skipping.manifest.skipped,
+}))
 """
