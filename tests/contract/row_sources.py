@@ -323,18 +323,3 @@ _URLS = (
 )  # fmt: skip
 SOURCES |= {f"{name} by URL": _by_url(SOURCES[name]) for name in _URLS}
 SOURCES["parquet glob by URL"] = _by_url(SOURCES["parquets"], "a glob of Parquet, by URL", "/data/*.parquet")
-
-#: Sources that pack does not take yet, with the reason.
-NOT_YET: dict[str, str] = {
-    **dict.fromkeys(
-        [f"{name} by URL" for name in ("coco", "panoptic", "yolo", "voc", "pairs", "tars", "gzipped")],
-        "annotated sets and tars by URL are not there yet",
-    ),
-    **dict.fromkeys(
-        [f"{name} by URL" for name in ("csv", "jsonl", "parquets")], "tables by URL are not there yet"
-    ),
-    **dict.fromkeys(
-        ("packed", "packed raw", "packed fields", "packed by URL"), "packed sets as sources are not there yet"
-    ),
-    **dict.fromkeys(("lmdb", "hdf5", "mds"), "files of others as sources are not there yet"),
-}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from house_sources import ROOT
 from pack_fixtures import unsynced
-from row_sources import NOT_YET, SOURCES
+from row_sources import SOURCES
 from row_ways import WAYS, Case
 
 from fastload.errors import PackError
@@ -40,7 +40,6 @@ below the table. Tests run every cell, and write this page.
 - *Skip*: `--on-error skip` leaves out what cannot be packed, and lists it.
 
 """
-HERE = [name for name in SOURCES if name not in NOT_YET]
 
 
 class Table:
@@ -67,7 +66,7 @@ class Table:
         """The page of all cells."""
         reasons: list[str] = []
         lines = [f"| | {' | '.join(WAYS)} |", "|---" * (len(WAYS) + 1) + "|"]
-        for name in HERE:
+        for name in SOURCES:
             cells = []
             for way in WAYS:
                 reason = self.outcome(name, way)
@@ -99,7 +98,7 @@ def cells_of(page: str) -> dict[tuple[str, str], str]:
     """What a page says of each cell: why not, or nothing."""
     reasons = dict(re.findall(r"(?m)^(\d+)\. (.+)$", page))
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    names = {SOURCES[name].words: name for name in HERE}
+    names = {SOURCES[name].words: name for name in SOURCES}
     return {
         (names[words], way): "" if cell == "yes" else reasons[re.findall(r"\d+", cell)[0]]
         for words, *cells in rows[1:]
@@ -115,13 +114,13 @@ def check(name: str, way: str, table: Table) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way not in PROCESSES])
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", SOURCES)
 def test_each_cell_is_as_the_page_says(name: str, way: str, table: Table) -> None:
     check(name, way, table)
 
 
 @pytest.mark.parametrize("way", PROCESSES)
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", SOURCES)
 def test_cells_that_start_processes(name: str, way: str, table: Table) -> None:
     check(name, way, table)
 
@@ -133,9 +132,3 @@ def test_the_page_is_of_these_cells(table: Table) -> None:
     assert PAGE.read_text(encoding="utf-8") == drawn
     refused = [cell for cell, reason in cells_of(drawn).items() if reason]
     assert 0 < len(refused) <= MOST_REFUSED, refused
-
-
-@pytest.mark.parametrize("name", NOT_YET)
-def test_what_is_not_there_yet_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(PackError):
-        Case(name, SOURCES[name], tmp_path).packed()

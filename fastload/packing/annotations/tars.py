@@ -133,7 +133,7 @@ class WdsSamples(SampleRows):
         first = tars[0]
         self.root = os.fsencode(str(first.location.parent if isinstance(first, StoredTar) else first.parent))
         self._tars, self._suffixes = tars, Suffixes(kinds)
-        self.containers = tuple(tars)
+        self.containers = tuple(tar for tar in tars if isinstance(tar, Path))
         self._ends: list[int] = []  # per tar: the number of samples in it and those before it
         self._sizes = array("Q")  # bytes of each sample's members
         self._begins = array("Q")  # where in its tar what follows the sample before it begins; 0: unknown
