@@ -123,8 +123,8 @@ _SOURCE = (
     "class folders, a flat folder, or a parent of train/ and val/, or the URL of one (s3://bucket/photos); a "
     ".csv, .jsonl, .parquet or .arrow table of path and label, or any columns; Parquet or Arrow files in a "
     "folder or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
-    "data.yaml, VOC2012, or folders images and masks; a packed set or its URL; tars, MDS shards, LMDB or HDF5 "
-    "files"
+    "data.yaml, VOC2012, or folders images and masks; a packed set or its URL; tars, MDS shards, LMDB or "
+    "HDF5 files"
 )
 
 

@@ -327,8 +327,8 @@ def _settled(folder: OutputFolder, observer: Observer, num_proc: int | None) -> 
         plan = Plan.read(folder.work / WORK_NAME) if exists(folder.work) else None
     except PackError:
         raise PackError(
-            f"{folder.work} has a recode that cannot be resumed: its plan is damaged, or from another version "
-            "of this program. Remove that folder; the set is good."
+            f"{folder.work} has a recode that cannot be resumed: its plan is damaged, or from another "
+            "version of this program. Remove that folder; the set is good."
         ) from None
     manifest = Manifest.read(folder.path)
     source = plan.rows["given"]["set"] if plan is not None else ""
