@@ -71,7 +71,8 @@ def _places(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[
         found, others = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
         if found and others:
             raise PackError(
-                f"{source} has a packed set in {found[0][0]!r} and none in {others[0]!r}; pack them one by one."
+                f"{source} has a packed set in {found[0][0]!r} and none in {others[0]!r}; pack them one by "
+                "one."
             )
         in_store = {name for name, folder in found if Manifest.read(folder).in_store}
         return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
