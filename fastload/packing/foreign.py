@@ -492,10 +492,7 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
     """
     if fields and not INDEXED[format_name]:
         able = ", ".join(name for name, has_fields in INDEXED.items() if has_fields)
-        raise PackError(
-            f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
-            "'fastload pack' takes all fields."
-        )
+        raise PackError(f"--field is for {able}; of {format_name} files a picture and a label are indexed.")
     if format_name == TABLE:  # its columns are told as in pack
         return {}
     try:

@@ -46,6 +46,12 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
+def pixels_of(record: np.void, data: bytes) -> npt.NDArray[Any]:
+    """Return (height, width, channels) pixels that are stored raw, by their index entry."""
+    pixels: npt.NDArray[Any] = np.frombuffer(data, "<u2" if record["flags"] & SIXTEEN_BIT else "u1")
+    return pixels.reshape(int(record["height"]), int(record["width"]), int(record["channels"]))
+
+
 # ---- A sample's picture -----------------------------------------------------------------------------
 # Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; for fields with
 # other than one or three channels they are stored raw.

@@ -28,14 +28,13 @@ from fastload.packing.folders import is_split
 from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
-from fastload.packing.pictures import Picture, png_file
+from fastload.packing.pictures import Picture, pixels_of, png_file
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
 from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
 from fastload.packing.sample_rows import Encoder, SampleRows
 from fastload.packing.stored import Source, StorePlace
 from fastload.remote.location import is_url
-from fastload.sample.fields import Image
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import CODECS, COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
 from fastload.shard.dataset import PackedFiles
@@ -69,7 +68,12 @@ def open_sets(source: Source, options: PackOptions) -> Sequence[tuple[str, SetRo
 def _places(source: Source, options: PackOptions) -> list[tuple[str, str | Path, Any]]:
     """Return the splits' names and places of packed sets, and the options of their stores."""
     if not isinstance(source, StorePlace):
-        found = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
+        found, others = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
+        if found and others:
+            raise PackError(
+                f"{source} has a packed set in {found[0][0]!r} and none in {others[0]!r}; pack them one by "
+                "one."
+            )
         in_store = {name for name, folder in found if Manifest.read(folder).in_store}
         return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
     location = source.location
@@ -80,15 +84,25 @@ def _places(source: Source, options: PackOptions) -> list[tuple[str, str | Path,
     return [("", str(source), None if location.scheme == "file" else options.storage_options)]
 
 
-def _here(place: Path, is_one: Callable[[Path], bool]) -> list[tuple[str, Path]]:
-    """Return a place of a kind, or those below a folder that have names of splits."""
+def _here(place: Path, is_one: Callable[[Path], bool]) -> tuple[list[tuple[str, Path]], list[str]]:
+    """Return a place of a kind, or the folders in it with names of splits; and others with such names.
+
+    A folder with images is neither; it may have millions, so the first one ends the search.
+    """
     if is_one(place):
-        return [("", place)]
+        return [("", place)], []
+    names = []
     try:
-        names = sorted(filter(is_split, os.listdir(place)))
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if is_image(entry.name):
+                    return [], []
+                if is_split(entry.name) and entry.is_dir():
+                    names.append(entry.name)
     except OSError:
-        return []  # reported by who opens it as something else
-    return [(name, place / name) for name in names if is_one(place / name)]
+        return [], []  # reported by who opens it as something else
+    found = [name for name in sorted(names) if is_one(place / name)]
+    return [(name, place / name) for name in found], sorted({*names} - {*found})
 
 
 class SetRows(SampleRows):
@@ -211,15 +225,13 @@ class SetRows(SampleRows):
         """Return a record as a file, or as pixels that no file could hold."""
         entry, kind = picture.entry, self.dataset.schema[field.name].kind
         assert entry is not None
-        codec, flags = int(entry["codec"]), int(entry["flags"] & SIXTEEN_BIT)
-        if codec == COEFFICIENTS and isinstance(kind, Image):
-            return Picture(file_of(codec, picture.data))
-        if codec == RAW:
-            sides = {name: int(entry[name]) for name in ("width", "height", "channels")}
-            if not keeps_pixels and sides["channels"] in (1, 3):
-                pixels: npt.NDArray[Any] = np.frombuffer(picture.data, "<u2" if flags else "u1")
-                return Picture(png_file(pixels.reshape(sides["height"], sides["width"], sides["channels"])))
-            picture = replace(picture, raw={"codec": RAW, **sides, "flags": flags})
+        if entry["codec"] == COEFFICIENTS:
+            return Picture(file_of(COEFFICIENTS, picture.data))
+        if entry["codec"] == RAW:
+            if not keeps_pixels and entry["channels"] in (1, 3):
+                return Picture(png_file(pixels_of(entry, picture.data)))
+            raw = {name: int(entry[name]) for name in ("codec", "width", "height", "channels")}
+            picture = replace(picture, raw={**raw, "flags": int(entry["flags"] & SIXTEEN_BIT)})
         return picture if field.kind == kind else replace(picture, entry=None)
 
 
@@ -242,7 +254,8 @@ def open_foreign(source: Source, options: PackOptions) -> Sequence[tuple[str, Se
     if isinstance(source, StorePlace):
         found = [("", str(source))] if str(source).lower().endswith(".tar") else []
     else:
-        found = [(name, str(place)) for name, place in _here(Path(source).absolute(), _is_foreign)]
+        places, others = _here(Path(source).absolute(), _is_foreign)
+        found = [(name, str(place)) for name, place in places] if not others else []
     return [(name, IndexedRows(place, options)) for name, place in found]
 
 

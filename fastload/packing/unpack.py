@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists, is_dir, is_symlink
@@ -30,12 +29,12 @@ from fastload.packing.files import (
     remove,
     temporary_of,
 )
-from fastload.packing.pictures import NUMPY_SUFFIX, png_file
+from fastload.packing.pictures import NUMPY_SUFFIX, pixels_of, png_file
 from fastload.packing.table_samples import SCHEMA_SUFFIX
 from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
-from fastload.shard.codecs import RAW, SIXTEEN_BIT, suffix_of
+from fastload.shard.codecs import RAW, suffix_of
 from fastload.shard.columns import Chunk
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
@@ -130,12 +129,8 @@ def _record_file(record: np.void, data: bytes) -> tuple[bytes, bytes]:
     codec = int(record["codec"])
     if codec != RAW:
         return data, suffix_of(codec).encode()
-    dtype = np.dtype("<u2" if record["flags"] & SIXTEEN_BIT else "u1")
-    channels = int(record["channels"])
-    pixels: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(
-        int(record["height"]), int(record["width"]), channels
-    )
-    if channels in (1, 3):
+    pixels = pixels_of(record, data)
+    if pixels.shape[2] in (1, 3):
         return png_file(pixels), b".png"
     out = io.BytesIO()
     np.save(out, pixels)
@@ -303,7 +298,8 @@ def _unpack_plain(dataset: PackedFiles, folder: Path) -> None:
     for ids, part in in_windows(dataset):
         for sample in ids:
             data = part.read(sample)
-            write_new(os.fsencode(folder), _target(dataset, sample), _as_file(dataset, sample, data))
+            file, _ = _record_file(dataset.record(sample), data)
+            write_new(os.fsencode(folder), _target(dataset, sample), file)
 
 
 def _target(dataset: PackedFiles, sample: int) -> bytes:
@@ -320,10 +316,3 @@ def _target(dataset: PackedFiles, sample: int) -> bytes:
     name = dataset.manifest.classes[label].encode()
     first = encode_key(key.split(b"/")[0])[0] if b"/" in key else b""
     return key if first == name else safe_path(name) + b"/" + key
-
-
-def _as_file(dataset: PackedFiles, sample: int, data: bytes) -> bytes:
-    record = dataset.record(sample)
-    if record["codec"] != RAW:
-        return data
-    return png_file(np.frombuffer(data, np.uint8).reshape(int(record["height"]), int(record["width"]), 3))

@@ -315,6 +315,7 @@ VERBS = {
         packing("pack --raw", "--raw", "--size", "16x16"),
         Verb("pack samples", nothing, nothing, samples, whole_or_not_there),
         packing("pack yolo", "--as", "yolo", source=annotated),
+        packing("pack a set", "--format", "lmdb", source=fields("hdf5", "small")),
         Verb("pack over a complete one", complete, copy_complete, PACKED.run, whole_or_not_there),
         Verb("pack of touched files", complete, copy_touched, PACKED.run, whole_or_not_there),
         Verb("pack in shares", tree, nothing, in_shares, whole_or_not_there),

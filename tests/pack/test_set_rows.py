@@ -168,6 +168,9 @@ def test_sets_under_names_of_splits(tmp_path: Path) -> None:
     results = pack(tmp_path / "sets", tmp_path / "out", options(format="lmdb"))
     assert [str(result.output) for result in results] == [str(tmp_path / "out" / n) for n in ("train", "val")]
     assert samples(tmp_path / "out" / "val") == samples(tmp_path / "sets" / "val")
+    class_tree(tmp_path / "sets" / "test")
+    with pytest.raises(PackError, match="has a packed set in 'train' and none in 'test'; pack them one by"):
+        pack(tmp_path / "sets", tmp_path / "out", options())
 
 
 def test_an_open_set_from_python(tmp_path: Path) -> None:
@@ -185,9 +188,11 @@ def test_from_a_store_into_a_store(tmp_path: Path, object_server: ObjectServer) 
         given = options(storage_options=object_server.storage_options)
         pack("s3://sets/in", tmp_path / "here" / "set", given)
         pack("s3://sets/in", "s3://sets/out/set", given)
+        opened_set = fastload.PackedDataset("s3://sets/in", storage_options=given.storage_options)
+        fastload.pack(opened_set, tmp_path / "third" / "set", shard_size=SIZE)
     finally:
         fastload.packing.fetched.WINDOW_BYTES = whole
-    assert files(tmp_path / "here" / "set") == files(source)
+    assert files(tmp_path / "here" / "set") == files(tmp_path / "third" / "set") == files(source)
     client = object_server.client()
     for name, data in files(source).items():
         assert client.get_object(Bucket="sets", Key=f"out/set/{name}")["Body"].read() == data
