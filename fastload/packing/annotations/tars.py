@@ -99,7 +99,7 @@ class WdsSamples(SampleRows):
     def __init__(self, tars: list[Path], kinds: Kinds, limit: int | None) -> None:
         self.root = os.fsencode(tars[0].parent.absolute())
         self._tars, self._suffixes = tars, Suffixes(kinds)
-        self.containers = tuple(tars)
+        self.containers = tuple(tar for tar in tars if isinstance(tar, Path))
         self._ends: list[int] = []  # per tar: the number of samples in it and those before it
         self._sizes = array("Q")  # bytes of each sample's members
         self._begins = array("Q")  # where in its tar what follows the sample before it begins; 0: unknown
