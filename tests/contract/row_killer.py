@@ -22,6 +22,7 @@ from pack_trees import snapshot
 from row_sources import SOURCES
 from row_ways import Case
 
+from fastload.errors import PackError
 from fastload.shard.manifest import MANIFEST_NAME
 
 CALLS = ("replace", "unlink", "rmdir", "mkdir")
@@ -81,7 +82,11 @@ def main() -> None:
     try:
         found = {}
         for name, source in SOURCES.items():
-            found[name] = checked(Case(name, source, folder / name.replace(" ", "-")))
+            case = Case(name, source, folder / name.replace(" ", "-"))
+            try:
+                found[name] = checked(case)
+            except PackError as error:
+                found[name] = {"stops": 0, "wrong": [str(error)]}
     finally:
         shutil.rmtree(folder)
     sys.stdout.write(json.dumps(found))
