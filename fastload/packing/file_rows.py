@@ -114,11 +114,11 @@ def _opened(path: Source, options: PackOptions) -> list[FileRows]:
         raise PackError(
             f"{path} is not a table; only a table's columns have kinds. A folder has image and label."
         )
-    is_table = path.is_table if isinstance(path, StorePlace) else is_file(path)
+    is_table = path.kind == "table" if isinstance(path, StorePlace) else is_file(path)
     if is_table and options.layout in FOLDERS_ARE:
         raise PackError(f"--as {options.layout} says what folders are. Found: the file {path}.")
     if isinstance(path, StorePlace):
-        return [_stored_table(path)] if path.is_table else _in_store(path, options)
+        return [_stored_table(path)] if is_table else _in_store(path, options)
     place = Path(path)
     if is_file(place):
         return [_table(place.absolute())]

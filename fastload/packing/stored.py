@@ -23,14 +23,14 @@ from fastload.packing.listing import Row
 from fastload.packing.options import PackOptions
 from fastload.remote.location import Location
 from fastload.remote.opening import open_store
-from fastload.remote.store import Listed, Store
+from fastload.remote.store import Store
 from fastload.shard.suffixes import TABLES, TEXT_TABLES
 
 # ---- A place in a store, and its files --------------------------------------------------------------
 
 _THREADS = 32  # requests at a time: images are small, and a request takes tens of milliseconds
 _LARGE = 64 << 20  # bytes that are not held in memory
-_FILES = (*TEXT_TABLES, ".yaml", ".yml")  # what names a source that is a file, with others beside it
+_KINDS = {"table": TEXT_TABLES, "tables": TABLES, "yaml": (".yaml", ".yml")}
 Names = list[tuple[str, int]]  # path below the source's folder, bytes
 
 
@@ -117,25 +117,16 @@ class StorePlace:
         except ValueError as error:
             raise PackError(str(error)) from None
         name = self.location.name.lower()
-        #: Whether others than Parquet and Arrow files and patterns of them may be there.
-        self.is_open = not name.endswith(TABLES) and not set("*?[") & set(name)
-        self.is_file = name.endswith(_FILES)
-        self.is_table = name.endswith(TEXT_TABLES)
-        self.folder = self.location.parent if self.is_file else self.location
+        self.pattern = self.location.path if set("*?[") & set(name) else ""
+        #: What its name says: a "folder", a "table" or a "yaml" with other files beside it, or "tables".
+        self.kind = next((kind for kind, suffixes in _KINDS.items() if name.endswith(suffixes)), "folder")
+        self.kind = "tables" if self.pattern else self.kind
+        self.folder = self.location if self.kind == "folder" else self.location.parent
         store = open_store(self.location, None if self.location.scheme == "file" else storage_options)
         self.files = StoreFiles(store, f"{self.folder.path}/" if self.folder.path else "")
 
     def __str__(self) -> str:
         return str(self.location)
-
-    @cached_property
-    def listed(self) -> list[Listed]:
-        """All that lies in its folder.
-
-        Raises:
-            RemoteError: the store cannot be listed.
-        """
-        return list(self.files.store.list(self.files.prefix))
 
     @cached_property
     def names(self) -> Names:
@@ -145,18 +136,17 @@ class StorePlace:
             PackError: a key is no path.
             RemoteError: the store cannot be listed.
         """
-        return self._named(self.listed, self.files.prefix)
+        return self._below(self.files.prefix)
 
-    def _named(self, listed: Iterable[Listed], prefix: str) -> Names:
+    def _below(self, prefix: str) -> Names:
         names = [
             (file.path[len(prefix) :], file.size)
-            for file in listed
+            for file in self.files.store.list(prefix)
             if not file.path.endswith("/") and not file.path[len(prefix) :].startswith(".fastload")
         ]
         for name, _ in names:
-            if {"", ".", ".."} & set(name.split("/")) or len(
-                os.fsencode(max(name.split("/"), key=len))
-            ) > 255:
+            parts = name.split("/")
+            if {"", ".", ".."} & set(parts) or len(os.fsencode(max(parts, key=len))) > 255:
                 root = self.files.store.root
                 raise PackError(f"the key {prefix + name!r} of {root} cannot be the path of a file.")
         return names
@@ -188,12 +178,12 @@ class StorePlace:
         folders = [self.folder.path, *(place.path for place in beside)]
         top = replace(self.folder, path=posixpath.commonpath(folders))
         files = StoreFiles(self.files.store, f"{top.path}/" if top.path else "")
-        listed = {file.path: file for file in self.listed}
+        names = {self.files.prefix + name: size for name, size in self.names}
         for path in folders:
             prefix = f"{path}/" if path else ""
             if not prefix.startswith(self.files.prefix):
-                listed |= {file.path: file for file in files.store.list(prefix)}
-        made = FolderCopy(top, files, self._named(listed.values(), files.prefix))
+                names |= {prefix + name: size for name, size in self._below(prefix)}
+        made = FolderCopy(top, files, [(name[len(files.prefix) :], size) for name, size in names.items()])
         options = replace(
             options,
             annotations=tuple(str(made.path_of(place)) for place in annotations),

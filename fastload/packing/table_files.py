@@ -418,29 +418,25 @@ def _is_table(name: str) -> bool:
 
 
 def _in_store(place: StorePlace) -> list[tuple[str, ArrowRows]]:
-    location, store = place.location, place.files.store
-    pattern = location.path if set("*?[") & set(location.name) else ""
+    location, store, prefix = place.location, place.files.store, place.files.prefix
     commit = getattr(store, "commit", "")
-    if not pattern and _is_table(location.path):
+    if place.kind in ("table", "yaml"):
+        return []
+    if place.kind == "tables" and not place.pattern:
         facts = store.head(location.path)
         if facts is None:
             raise PackError(f"{location} does not exist.")
         file = TableFile(str(location), facts.size, location.path, store, commit or facts.etag)
         return [("", _rows(str(location), [file], _NO_FOLDER))]
-    if place.is_file:
+    names = dict(place.names)
+    if not place.pattern and any(map(is_image, names)):
         return []
-    folder = location.parent.path if pattern else location.path
-    prefix = f"{folder}/" if folder else ""
-    listed = list(store.list(prefix)) if pattern else place.listed
-    if not pattern and any(is_image(each.path) for each in listed):
-        return []
-    names = {each.path: each.size for each in listed if _is_table(each.path)}
     files = {
-        path[len(prefix) :]: TableFile(str(store.root / path), size, path, store, commit)
-        for path, size in names.items()
-        if not pattern or fnmatchcase(path, pattern)
+        name: TableFile(str(store.root / (prefix + name)), size, prefix + name, store, commit)
+        for name, size in names.items()
+        if _is_table(name) and (not place.pattern or fnmatchcase(prefix + name, place.pattern))
     }
-    if not files and not pattern and location.scheme != "hf":
+    if not files and not place.pattern and location.scheme != "hf":
         return []
     if not files:
         raise PackError(f"{location} has no {' or '.join(TABLES)} files, and no images.")

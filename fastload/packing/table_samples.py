@@ -46,7 +46,7 @@ def open_tables(source: Source, options: PackOptions) -> Sequence[tuple[str, Row
         tables = [open_table(reader, named, options.limit, options.schema) for _, reader in sets]
         return list(zip((split for split, _ in sets), of_same_classes(tables), strict=True))
     if isinstance(source, StorePlace):
-        return _stored_table(source, named, options) if source.is_table else []
+        return _stored_table(source, named, options) if source.kind == "table" else []
     path = Path(source).absolute()
     if not is_file(path) or not _wants_fields(path, options):
         return []

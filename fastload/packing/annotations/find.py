@@ -236,8 +236,8 @@ _TEXTS = (".xml", ".txt")  # of annotations: one for each picture
 
 def _in_store(place: StorePlace, options: PackOptions) -> Sources:
     """Return the samples of annotated pictures in a store, which are opened in a copy of their folder."""
-    shown = place.is_file and not place.is_table
-    if not place.is_file and place.is_open:
+    shown = place.kind == "yaml"
+    if place.kind == "folder":
         shown = annotated_as([name for name, _ in place.names]) is not None
     if not shown and not options.says_annotated:
         return []
