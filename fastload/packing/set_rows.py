@@ -39,13 +39,12 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import CODECS, COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
-from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, TEXT_TABLES, is_image
+from fastload.shard.suffixes import INDEXED, is_image
 
 # ---- Packed sets ------------------------------------------------------------------------------------
 
 _LISTED = 4096  # samples whose sizes are looked up at a time
 _SPAN, _SPAN_BYTES = 256, 16 << 20  # samples and bytes of pictures in memory at a time
-_FILES = (*TABLES, *TEXT_TABLES, *INDEXED, *COMPRESSED_TARS)
 
 
 def open_sets(source: Source, options: PackOptions) -> Sequence[tuple[str, SetRows]]:
@@ -77,7 +76,7 @@ def _places(source: Source, options: PackOptions) -> list[tuple[str, str | Path,
         in_store = {name for name, folder in found if Manifest.read(folder).in_store}
         return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
     location = source.location
-    if not location.path or set("*?[") & set(location.name) or location.name.lower().endswith(_FILES):
+    if not location.path or source.kind != "folder":
         return []
     if source.files.store.head((location / MANIFEST_NAME).path) is None:
         return []
