@@ -39,7 +39,7 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import CODECS, COEFFICIENTS, RAW, SIXTEEN_BIT, file_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
-from fastload.shard.suffixes import INDEXED, is_image
+from fastload.shard.suffixes import INDEXED, TABLES, is_image
 
 # ---- Packed sets ------------------------------------------------------------------------------------
 
