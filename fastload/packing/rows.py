@@ -137,5 +137,5 @@ class Rows:
         raise NotImplementedError
 
     def at(self, root: bytes) -> Rows:
-        """Return the same rows with their files below another root, to which those of a store were fetched."""
+        """Return the same rows with their files below another root, where those of a store were fetched to."""
         return self
