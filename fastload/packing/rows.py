@@ -137,5 +137,5 @@ class Rows:
         raise NotImplementedError
 
     def at(self, root: bytes) -> Rows:
-        """Return the same rows with their files below another root, where those of a store were fetched to."""
+        """Return the same rows with their files below another root, to which a store's were fetched."""
         return self

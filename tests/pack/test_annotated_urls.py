@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from annotated_trees import ids_of, write_mask, write_photo, write_voc, write_yolo
+from fault_server import FaultServer
 from made_detection import made_set
 from object_server import ObjectServer
 from pack_trees import encoded, make_tree, run_cli, snapshot
@@ -318,3 +319,19 @@ def test_messages_name_the_url(tmp_path: Path, kind: str, change: dict[str, byte
         pack(f"file://{source}", tmp_path / "set", options(**more))
     assert "fastload-source" not in str(raised.value)
     assert ".tmp-files" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_tars_by_braces(tmp_path: Path, scheme: str) -> None:
+    source = tars(tmp_path / "source") / "train"
+    pack(f"{source}/{{0..1}}.tar", tmp_path / "disk" / "set", options(layout="wds"))
+    objects = {f"/{path.name}": path.read_bytes() for path in source.iterdir()}
+    with FaultServer(objects) as web:
+        url = f"{web.url}/{{0..1}}.tar" if scheme == "http" else f"file://{source}/{{0..1}}.tar"
+        pack(url, tmp_path / "url" / "set", options(layout="wds", num_proc=2))
+    assert contents(tmp_path / "url") == contents(tmp_path / "disk")
+    changed = sorted(source.iterdir())[0]
+    changed.write_bytes(changed.read_bytes() + bytes(512))
+    if scheme == "file":
+        with pytest.raises(PackError, match="holds a pack of other samples"):
+            pack(url, tmp_path / "url" / "set", options(layout="wds"))
