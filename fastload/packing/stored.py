@@ -112,6 +112,7 @@ class StorePlace:
     """
 
     def __init__(self, url: str, storage_options: Mapping[str, Any] | None) -> None:
+        self.url = url
         try:
             self.location = Location.parse(url)
         except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,18 +60,11 @@ class StoredRows(Rows):
 
         with self._copy.named(self._fetched):
             if listing is not None and isinstance(self._rows, FileSamples):
-                self._check(self._rows, enumerate(listing.rows(start, stop), start))
-            for batch in self._rows.batches(start, stop, options, listing):
+                root, top = self._rows.root, self._fetched or self._copy.root
+                self._rows.check(listing, start, stop, lambda n: os.path.relpath(os.path.join(root, n), top))
+            for batch in self._rows.batches(start, stop, options, None):
                 failures, left_out = list(map(words, batch.failures)), list(map(words, batch.left_out))
                 yield replace(batch, failures=failures, left_out=left_out)
-
-    def _check(self, samples: FileSamples, planned: Iterable[tuple[int, Row]]) -> None:
-        """Raise PackError if samples are of other files than planned: a host lists them for itself."""
-        top = self._fetched or self._copy.root
-        for position, row in planned:
-            here = [os.path.join(samples.root, name) for name in samples.names(position)]
-            if row.files != b"\0".join(os.path.relpath(place, top) for place in here):
-                raise _other_samples(f"{self._copy.location} has other files")
 
     def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
         return self._rows.identity(options, totals)
@@ -99,12 +92,8 @@ def _restored(split: str, rows: SampleRows, folder: FolderCopy, again: Again) ->
         _opened[folder.path] = dict(find(StorePlace(url, options.storage_options), options))
     found = _opened[folder.path].get(split)
     if found is None or len(found) != len(rows) or found.schema != rows.schema:
-        raise _other_samples(f"{folder.location} has other samples")
+        raise PackError(
+            f"the source has changed since this pack was planned: {folder.location} has other samples. "
+            "--restart throws the unfinished pack away."
+        )
     return found
-
-
-def _other_samples(what: str) -> PackError:
-    return PackError(
-        f"the source has changed since this pack was planned: {what}. --restart throws the unfinished pack "
-        "away."
-    )

@@ -428,12 +428,11 @@ def _in_store(place: StorePlace) -> list[tuple[str, ArrowRows]]:
             raise PackError(f"{location} does not exist.")
         file = TableFile(str(location), facts.size, location.path, store, commit or facts.etag)
         return [("", _rows(str(location), [file], _NO_FOLDER))]
-    names = dict(place.names)
-    if not place.pattern and any(map(is_image, names)):
+    if not place.pattern and any(is_image(name) for name, _ in place.names):
         return []
     files = {
         name: TableFile(str(store.root / (prefix + name)), size, prefix + name, store, commit)
-        for name, size in names.items()
+        for name, size in place.names
         if _is_table(name) and (not place.pattern or fnmatchcase(prefix + name, place.pattern))
     }
     if not files and not place.pattern and location.scheme != "hf":

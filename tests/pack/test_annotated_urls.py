@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from annotated_trees import ids_of, write_mask, write_photo, write_voc, write_yolo
+from fault_server import FaultServer
 from made_detection import made_set
 from object_server import ObjectServer
 from pack_trees import encoded, make_tree, run_cli, snapshot
@@ -241,7 +242,7 @@ def test_files_that_change(tmp_path: Path) -> None:
     source = pairs(tmp_path / "source")
     url, output = f"file://{source}", tmp_path / "set"
     pack_shares(url, output, ShardRanges.parse("0"), options())
-    first, *_, last = sorted(source.glob("images/*/*.jpg"))
+    *_, last = sorted(source.glob("images/*/*.jpg"))
     last.write_bytes(last.read_bytes() + b"\0")
     changed = r"has changed .*: file:///\S*/source/images/a1/7.jpg had \d+ bytes, and has \d+"
     with pytest.raises(PackError, match=changed):
@@ -253,9 +254,17 @@ def test_files_that_change(tmp_path: Path) -> None:
     [(key, reason)] = raised.value.failures
     assert key == "images/a1/7.jpg"
     assert re.search(r"No such file or directory: file:///\S*/source/images/a1/7\.jpg", reason)
-    first.rename(first.with_name("9.jpg"))  # what goes before it moves all others
-    with pytest.raises(PackError, match="has changed since this pack was planned: file:///.*has other files"):
-        pack_shares(url, output, ShardRanges.parse("1-99"), options(on_error="skip"))
+
+
+@pytest.mark.parametrize("where", ["disk", "url"])
+def test_files_that_come_between_shares(tmp_path: Path, where: str) -> None:
+    source = pairs(tmp_path / "source")
+    place = source if where == "disk" else f"file://{source}"
+    pack_shares(place, tmp_path / "set", ShardRanges.parse("0"), options())
+    write_photo(source / "images" / "a0" / "00.jpg", 77)
+    write_mask(source / "masks" / "a0" / "00.png", ids_of(77, most=999))
+    with pytest.raises(PackError, match=r"have come or gone, and sample \d is images/a0/\S+\.jpg now"):
+        pack_shares(place, tmp_path / "set", ShardRanges.parse("1-99"), options())
 
 
 def test_what_is_beside_the_pictures(tmp_path: Path) -> None:
@@ -310,3 +319,19 @@ def test_messages_name_the_url(tmp_path: Path, kind: str, change: dict[str, byte
         pack(f"file://{source}", tmp_path / "set", options(**more))
     assert "fastload-source" not in str(raised.value)
     assert ".tmp-files" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_tars_by_braces(tmp_path: Path, scheme: str) -> None:
+    source = tars(tmp_path / "source") / "train"
+    pack(f"{source}/{{0..1}}.tar", tmp_path / "disk" / "set", options(layout="wds"))
+    objects = {f"/{path.name}": path.read_bytes() for path in source.iterdir()}
+    with FaultServer(objects) as web:
+        url = f"{web.url}/{{0..1}}.tar" if scheme == "http" else f"file://{source}/{{0..1}}.tar"
+        pack(url, tmp_path / "url" / "set", options(layout="wds", num_proc=2))
+    assert contents(tmp_path / "url") == contents(tmp_path / "disk")
+    changed = sorted(source.iterdir())[0]
+    changed.write_bytes(changed.read_bytes() + bytes(512))
+    if scheme == "file":
+        with pytest.raises(PackError, match="holds a pack of other samples"):
+            pack(url, tmp_path / "url" / "set", options(layout="wds"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from fastload.errors import PackError
 from fastload.machine.paths import read_regular
 from fastload.packing.files import printable
 from fastload.packing.folders import Problem, walk_images
-from fastload.packing.listing import Row
+from fastload.packing.listing import Listing, Row
+from fastload.packing.options import PackOptions
 from fastload.packing.pictures import NUMPY, read_picture
-from fastload.packing.rows import FailedSample, Notes, PartialSample, Sample
+from fastload.packing.rows import Batch, FailedSample, Notes, PartialSample, Sample
 from fastload.packing.sample_rows import SampleRows, row_of
 from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD, as_rows
@@ -174,6 +175,33 @@ class FileSamples(SampleRows):
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         return (row_of(self.root, self.names(position)) for position in range(self._count))
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        if listing is not None:
+            self.check(listing, start, stop)
+        return super().batches(start, stop, options, listing)
+
+    def check(
+        self, listing: Listing, start: int, stop: int | None, name: Callable[[bytes], bytes] = bytes
+    ) -> None:
+        """Compare samples with their listing, which may be another machine's: this one has found the files
+        for itself.
+
+        Args:
+            name: returns what the listing calls a file.
+
+        Raises:
+            PackError: samples are of other files.
+        """
+        for position, row in enumerate(listing.rows(start, stop), start):
+            if row.files != b"\0".join(map(name, self.names(position))):
+                now = printable(self.picture(position)) or "another one"
+                raise PackError(
+                    "the source has changed since this pack was planned: files have come or gone, and sample "
+                    f"{position} is {now} now. --restart throws the unfinished pack away."
+                )
 
     def names(self, position: int) -> list[bytes]:
         """Return those of a sample's files that can exist: no name has a NUL."""

@@ -72,13 +72,14 @@ def _on_disk(source: str) -> Mapping[str, Sequence[Tar]]:
         raise _one_folder(folder)
     if folder is None:
         return {"": places}
-    names = [name for name in names_in(folder) if not is_hidden(name)]
-    below = {name: _tars_of(folder / name) for name in names}
-    return _by_split(folder, {"": _tars_of(folder), **below})
+    below = {"": _tars_of(folder)}
+    if not below[""]:
+        below |= {name: _tars_of(folder / name) for name in names_in(folder) if not is_hidden(name)}
+    return _by_split(folder, below)
 
 
 def _in_store(place: StorePlace) -> Mapping[str, Sequence[Tar]]:
-    urls, store = braced(str(place)), place.files.store
+    urls, store = braced(place.url), place.files.store
     if all(url.endswith(_SUFFIXES) for url in urls):
         return {"": stored_tars([place.location.root / url for url in urls], store)}
     if len(urls) > 1:
