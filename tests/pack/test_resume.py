@@ -271,9 +271,9 @@ def alive(pid: int) -> bool:
 # The command, interrupted when the third shard is published.
 INTERRUPTED = """
 import os, signal, sys
-from fastload.packing.work import Job
+from fastload.packing.work import ShardWork
 
-publish, published = Job.publish, []
+publish, published = ShardWork.publish, []
 
 def interrupted(self, number, part):
     published.append(number)
@@ -281,7 +281,7 @@ def interrupted(self, number, part):
         os.kill(os.getpid(), signal.SIGINT)
     publish(self, number, part)
 
-Job.publish = interrupted
+ShardWork.publish = interrupted
 from fastload.cli import main
 sys.exit(main())
 """
