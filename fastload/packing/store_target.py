@@ -283,6 +283,8 @@ class StoreTarget:
         names = [name for name in self.names() if name.startswith(f"{WORK_NAME}/")]
         for name in sorted(names, key=lambda name: name.endswith(f"/{PLAN_NAME}")):
             self.store.delete(self.key(name))
+        if self.place.scheme == "file":  # no other store has folders
+            remove(Path("/", self.work_key("")))
 
     def _fetch_parts(self, plan: Plan, options: PackOptions) -> None:
         """Fetch the parts of all shards, and their entry points.

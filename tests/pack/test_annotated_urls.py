@@ -28,6 +28,8 @@ from tar_reference import captioned
 
 from fastload.errors import FastloadError, PackError, RemoteError
 from fastload.packing import Observer, PackOptions, dry_run, pack, stored_rows
+from fastload.packing.annotations import coco_file
+from fastload.packing.annotations.coco_file import CocoFile
 from fastload.packing.cut import Plan
 from fastload.packing.opened import opened
 from fastload.packing.packer import pack_shares, publish_shares
@@ -188,6 +190,29 @@ def packed(rows: Rows, output: Path, asked: PackOptions) -> dict[str, Any]:
             assert write_one(ShardWork(rows, plan, target, asked), number)
         target.publish(plan, asked, Observer())
     return contents(output)
+
+
+@pytest.mark.parametrize("kind", ["coco", "panoptic"])
+def test_rows_of_a_shared_folder_reach_another_machine(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, more = KINDS[kind]
+    source, asked = make(tmp_path / "source"), options(**more)
+    split = opened(source, asked)[0]
+    data, expected = pickle.dumps(split.rows), packed(split.rows, tmp_path / "here", asked)
+    for path in (tmp_path / "tmp").glob("fastload-coco-*"):  # another machine has no such files
+        path.unlink()
+    scanned, scan = [], CocoFile._scan
+    monkeypatch.setattr(CocoFile, "_scan", lambda file: scanned.append(file.path) or scan(file))
+    for name in ("there", "again"):
+        assert packed(pickle.loads(data), tmp_path / name, asked) == expected
+    assert len(scanned) == len({*scanned}) > 0  # each once
+    coco_file._here.clear()
+    for document in source.rglob("*.json"):
+        document.write_text(" " + document.read_text())
+    with pytest.raises(PackError, match=r"\.json has changed since the pack began"):
+        pickle.loads(data)
+    coco_file._here.clear()
 
 
 @pytest.mark.parametrize("kind", ["coco", "panoptic", "voc", "jsonl"])

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.machine.paths import is_dir, is_file, open_regular, read_at
+from fastload.machine.paths import exists, is_dir, is_file, open_regular, read_at
 from fastload.packing.annotations.annotated_files import Paths
 from fastload.packing.files import printable, raise_if_transient
 
@@ -250,7 +250,7 @@ def first_annotation(path: Path) -> Mapping[str, Any] | None:
 
 
 class CocoFile:
-    """One of COCO's JSONs; pickles, as long as the process that made it lives.
+    """One of COCO's JSONs. It pickles; where its table of annotations is not found, it is made anew.
 
     Args:
         path: the file.
@@ -279,6 +279,11 @@ class CocoFile:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_files": {}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if not exists(Path(self._rows)) and exists(self.path):  # without the file its pictures are not here
+            self._rows = self._scanned_again()._rows
+
     @property
     def strays(self) -> int:
         """The number of annotations of no image in the file."""
@@ -306,6 +311,19 @@ class CocoFile:
         size = _ROW.itemsize
         for row in np.frombuffer(self._read(self._rows, begin * size, (end - begin) * size), _ROW):
             yield int(row["order"]), self._read(str(self.path), int(row["offset"]), int(row["length"]))
+
+    def _scanned_again(self) -> CocoFile:
+        """Return the same file with a table of this machine, made once in each process.
+
+        Raises:
+            PackError: the file has changed.
+        """
+        again = _here.get(self._rows)
+        if again is None:
+            again = _here[self._rows] = CocoFile(self.path)
+        if not np.array_equal(again._places, self._places):
+            raise PackError(f"{self.path} has changed since the pack began.")
+        return again
 
     def _read(self, path: str, offset: int, length: int) -> bytes:
         if path not in self._files:
@@ -427,6 +445,9 @@ def _cuts(starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         cuts.append(behind)
 
 
+_here: dict[str, CocoFile] = {}  # scanned in this process, by the table that was not found
+
+
 def _write_at(file: IO[bytes], row: int, rows: npt.NDArray[np.void]) -> None:
     file.seek(row * _ROW.itemsize)
     file.write(rows.tobytes())
@@ -442,7 +463,7 @@ def _is_id(value: Any) -> bool:
 
 def _remove(path: str, owner: int) -> None:
     if os.getpid() == owner:  # a forked child has the same finaliser
-        os.unlink(path)
+        Path(path).unlink(missing_ok=True)
 
 
 # ---- The folders of pictures and the splits of COCO's sets ------------------------------------------
