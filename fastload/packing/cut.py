@@ -302,7 +302,7 @@ class RunningCut:
         self._open = None
         skipped = [(key, reason) for position, key, reason in self._failures if position < stop]
         left_out = [entry[1:] for entry in self._left_out if entry[0] < stop]
-        facts = facts_of(self._options, (entry for entry in self._outcomes if entry[0] < stop))
+        facts = recode_facts(self._options, (entry for entry in self._outcomes if entry[0] < stop))
         self._failures = [entry for entry in self._failures if entry[0] >= stop]
         self._left_out = [entry for entry in self._left_out if entry[0] >= stop]
         self._outcomes = [entry for entry in self._outcomes if entry[0] >= stop]
@@ -331,7 +331,7 @@ def refuse_bad(
         )
 
 
-def facts_of(options: PackOptions, outcomes: Iterable[tuple[int, str, RecodeOutcome]]) -> dict[str, Any]:
+def recode_facts(options: PackOptions, outcomes: Iterable[tuple[int, str, RecodeOutcome]]) -> dict[str, Any]:
     """Return what a part says of the JPEGs that were to become coefficient records; nothing if none were."""
     if options.coefficients is None:
         return {}

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 #: The format whose files are together one table, read in order.
 TABLE = "arrow"
-Source = Path | StoredTar
+FileOrTar = Path | StoredTar
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class IndexJob:
     """
 
     format_name: str
-    shards: Sequence[Source]
+    shards: Sequence[FileOrTar]
     work: Path
     options: IndexOptions
     kinds: Kinds
@@ -165,7 +165,7 @@ class IndexJob:
     def discard(self, number: int) -> None:
         """Do nothing, as a file leaves nothing before its part is written."""
 
-    def data_file(self, path: Source) -> str:
+    def data_file(self, path: FileOrTar) -> str:
         """Return where the records of a file are, as the manifest says it."""
         if isinstance(path, StoredTar):
             return str(path)
@@ -200,7 +200,7 @@ class IndexJob:
                 raise FormatError(f"{path} is not a tar; only tars can be indexed by URL.")
             yield copy
 
-    def _part(self, path: Source, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
+    def _part(self, path: FileOrTar, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
         """Return the part of a file in that state whose records are in ``file``."""
         size, ns = state
         entries, failures = described(file, foreign)
@@ -234,7 +234,7 @@ class IndexJob:
             left_out=[(f"{path.name}: {keys[i]}", which, why) for i, which, why in less],
         )  # fmt: skip
 
-    def _labels(self, path: Source, foreign: Foreign, keys: list[str]) -> npt.NDArray[np.int64]:
+    def _labels(self, path: FileOrTar, foreign: Foreign, keys: list[str]) -> npt.NDArray[np.int64]:
         if self.table is not None:
             return np.array([self.table.label(key, path) for key in keys], np.int64)
         labels = foreign.labels if foreign.labels is not None else np.full(len(keys), -1, np.int64)
@@ -254,7 +254,7 @@ class IndexJob:
             remove(path)
 
 
-def _own_keys(path: Source, foreign: Foreign) -> list[tuple[bytes, bool]]:
+def _own_keys(path: FileOrTar, foreign: Foreign) -> list[tuple[bytes, bool]]:
     if foreign.keys is not None:
         return [key_of(key) for key in foreign.keys]
     return [key_of(f"{path.stem}/{i:08d}") for i in range(len(foreign.located.offsets))]
@@ -418,7 +418,7 @@ def index_files(
         raise PackError(f"cannot index into {folder}: {error}.") from error
 
 
-def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[Source], str]:
+def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[FileOrTar], str]:
     """Return the files that paths or URLs stand for, and their format."""
     stored = [path for path in paths if is_url(path)]
     if stored:
@@ -440,7 +440,7 @@ def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[Source], s
 def _index_into(
     folder: Path,
     format_name: str,
-    shards: Sequence[Source],
+    shards: Sequence[FileOrTar],
     options: IndexOptions,
     observer: Observer | None,
     made: Maker | None,
@@ -586,7 +586,7 @@ class _Indexer:
             else:
                 yield [b"%s/%08d" % (stem, i) for i in range(len(keys))]
 
-    def _add(self, path: Source, part: ShardPart) -> None:
+    def _add(self, path: FileOrTar, part: ShardPart) -> None:
         facts = part.facts
         classes = tuple(facts["classes"])
         if self._job.table is None:

@@ -36,14 +36,15 @@ from fastload.sample.schema import Schema
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 _LOOKED_AT, _MARGIN = 32, 1.5  # rows that tell how much room scaled pictures need, and how far they may err
-Source = str | os.PathLike[str]
+PathOrUrl = str | os.PathLike[str]
+Samples = IterableRows | SequenceRows
 
 # ---- Targets of a source's splits -------------------------------------------------------------------
 
 
 @contextmanager
 def _targets(
-    source: Source | IterableRows | SequenceRows, output: Source, options: PackOptions, shared: bool
+    source: PathOrUrl | Samples, output: PathOrUrl, options: PackOptions, shared: bool
 ) -> Iterator[list[tuple[Split, Target]]]:
     """Yield the source's splits, each with the target that it goes into.
 
@@ -69,9 +70,7 @@ def _targets(
         yield [(split, kind(folder / split.name if split.name else folder)) for split in splits]
 
 
-def _splits(
-    source: Source | IterableRows | SequenceRows, options: PackOptions, known: Plan | Manifest | None
-) -> list[Split]:
+def _splits(source: PathOrUrl | Samples, options: PackOptions, known: Plan | Manifest | None) -> list[Split]:
     if isinstance(source, (IterableRows, SequenceRows)):
         return [Split("", source)]
     return opened(source, options, known)
@@ -100,9 +99,7 @@ def _known(folder: Path) -> Plan | Manifest | None:
     return Plan.read(OutputFolder(folder).work)
 
 
-def _refuse_nesting(
-    given: Source | IterableRows | SequenceRows, output: Source, splits: Sequence[Split]
-) -> None:
+def _refuse_nesting(given: PathOrUrl | Samples, output: PathOrUrl, splits: Sequence[Split]) -> None:
     """Raise PackError if a pack would find its own output among its images, or replace its source."""
     if isinstance(given, (IterableRows, SequenceRows)) or not any(split.rows.walks for split in splits):
         return
@@ -118,7 +115,7 @@ def _refuse_nesting(
 
 
 @contextmanager
-def _words_for_errors(output: Source) -> Iterator[None]:
+def _words_for_errors(output: PathOrUrl) -> Iterator[None]:
     """Turn system errors into a PackError."""
     try:
         yield
@@ -133,8 +130,8 @@ def _words_for_errors(output: Source) -> Iterator[None]:
 
 
 def pack(
-    source: Source | IterableRows | SequenceRows,
-    output: Source,
+    source: PathOrUrl | Samples,
+    output: PathOrUrl,
     options: PackOptions | None = None,
     observer: Observer | None = None,
     ray: str | None = None,
@@ -313,8 +310,8 @@ class PackShare:
 
 
 def plan_shares(
-    source: Source | IterableRows | SequenceRows,
-    output: Source,
+    source: PathOrUrl | Samples,
+    output: PathOrUrl,
     options: PackOptions | None = None,
     observer: Observer | None = None,
 ) -> PackShare:
@@ -327,8 +324,8 @@ def plan_shares(
 
 
 def pack_shares(
-    source: Source | IterableRows | SequenceRows,
-    output: Source,
+    source: PathOrUrl | Samples,
+    output: PathOrUrl,
     shares: ShardRanges,
     options: PackOptions | None = None,
     observer: Observer | None = None,
@@ -351,7 +348,7 @@ def pack_shares(
 
 
 def _shared(
-    source: Source | IterableRows | SequenceRows, output: Source, shares: ShardRanges | None,
+    source: PathOrUrl | Samples, output: PathOrUrl, shares: ShardRanges | None,
     options: PackOptions, observer: Observer,
 ) -> PackShare:  # fmt: skip
     with ExitStack() as stack:
@@ -384,8 +381,8 @@ def _shared(
 
 
 def publish_shares(
-    source: Source | IterableRows | SequenceRows,
-    output: Source,
+    source: PathOrUrl | Samples,
+    output: PathOrUrl,
     options: PackOptions | None = None,
     observer: Observer | None = None,
 ) -> list[PackResult]:
@@ -411,7 +408,7 @@ def publish_shares(
         ]
 
 
-def _require_shards(output: Source, targets: Sequence[Target], plans: Sequence[Plan | None]) -> None:
+def _require_shards(output: PathOrUrl, targets: Sequence[Target], plans: Sequence[Plan | None]) -> None:
     missing: list[int] = []
     others: list[int] = []
     first = 0
@@ -452,7 +449,7 @@ class DryRun:
 
 
 def dry_run(
-    source: Source | IterableRows | SequenceRows, output: Source, options: PackOptions | None = None
+    source: PathOrUrl | Samples, output: PathOrUrl, options: PackOptions | None = None
 ) -> list[DryRun]:
     """Return what :func:`pack` would do, without writing to ``output``.
 

@@ -57,7 +57,7 @@ def files_of(manifest: Manifest) -> set[str]:
     return names | {str(entry["file"]) for entry in manifest.fields if "file" in entry}
 
 
-def make_plan(rows: SetRows, options: PackOptions, folder: Path) -> Plan:
+def plan_in_place(rows: SetRows, options: PackOptions, folder: Path) -> Plan:
     """Return the plan of recoding a set: its own shards, under other names.
 
     Args:
@@ -309,7 +309,7 @@ def _begun(folder: OutputFolder, rows: SetRows, options: PackOptions, left: Plan
     work, manifest = folder.work / WORK_NAME, rows.dataset.manifest
     if left is None:
         work.mkdir(parents=True)
-    plan = make_plan(rows, options, work)
+    plan = plan_in_place(rows, options, work)
     if left is not None and plan.digest == left.digest:
         return plan
     if left is not None:

@@ -47,7 +47,7 @@ class NoClaim:
         """Do nothing, as nothing is held."""
 
 
-class Work(Protocol):
+class Job(Protocol):
     """Work that processes share out by number: shards to write, files to index. It pickles."""
 
     def claim(self, number: int) -> Claim | None:
@@ -78,7 +78,7 @@ def fitting_processes(size: int, process_bytes: int = Rows.process_bytes) -> int
     return max(1, min(len(os.sched_getaffinity(0)), size // process_bytes))
 
 
-def write_shards(job: Work, numbers: list[int], processes: int, advance: Advance) -> list[int]:
+def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance) -> list[int]:
     """Write and publish the shards ``numbers``; return those that other packs had claimed.
 
     Raises:
@@ -101,7 +101,7 @@ def write_shards(job: Work, numbers: list[int], processes: int, advance: Advance
 class _Runner:
     """Writes shards one after another; each is synced and published while the next is written."""
 
-    def __init__(self, job: Work, advance: Advance) -> None:
+    def __init__(self, job: Job, advance: Advance) -> None:
         self._job, self._advance = job, advance
         self._thread = started_pool(1, "publish")
         self._pending: Future[None] | None = None
@@ -145,7 +145,7 @@ class _Runner:
         self._thread.shutdown(wait=True)
 
 
-def _serve(job: Work, pipe: Connection, parent: int) -> None:
+def _serve(job: Job, pipe: Connection, parent: int) -> None:
     """Run a process's main loop: shard numbers come in, progress and results go out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     die_with(parent)
@@ -198,7 +198,7 @@ class _Pool:
     """Processes that take shard numbers from this one. They are spawned, so that nothing of a program
     with threads (torch, a notebook) is forked."""
 
-    job: Work
+    job: Job
     size: int
     advance: Advance
     failures: list[tuple[str, str]] = field(default_factory=list)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.packing.cut import WORK_NAME, Plan, facts_of, refuse_bad, shard_bytes
+from fastload.packing.cut import WORK_NAME, Plan, recode_facts, refuse_bad, shard_bytes
 from fastload.packing.files import failed_writes_reported, remove, temporary_of
 from fastload.packing.listing import Listing
 from fastload.packing.options import PackOptions
@@ -22,7 +22,7 @@ from fastload.shard.formats import ShardSpec, format_of
 
 @dataclass(frozen=True)
 class ShardWork:
-    """All that a process needs to write any shard of a pack; see :class:`fastload.packing.spread.Work`."""
+    """All that a process needs to write any shard of a pack; see :class:`fastload.packing.spread.Job`."""
 
     rows: Rows
     plan: Plan
@@ -123,7 +123,7 @@ def _written(writer: ShardWriter, batches: Iterator[Batch], options: PackOptions
         skipped=[(key, reason) for _, key, reason in failures],
         left_out=[entry[1:] for entry in left_out],
         transcoded=baselines,
-        facts=facts_of(options, outcomes),
+        facts=recode_facts(options, outcomes),
     )
 
 
