@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from fastload.errors import PackError
 from fastload.extras import need
-from fastload.packing.table_columns import format_of_boxes
-from fastload.packing.table_files import TableFile
+from fastload.packing.stored import TableFile
+from fastload.packing.table_columns import Typed, format_of_boxes
 from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Scalar, Text, Texts
 from fastload.sample.schema import Field
 from fastload.shard.arrow import dtype_of, type_named
@@ -140,25 +140,6 @@ def _element_of(feature: Any) -> Any:
 # ---- Types of Parquet's and Arrow's columns, and their values as Python's ---------------------------
 
 _TRUTHS = "arrow.bool8"  # stored as numbers
-
-
-@dataclass(frozen=True)
-class Typed:
-    """The facts that a column's type tells.
-
-    Args:
-        kind: the field's kind; None: the values tell (texts may be paths or classes, lists have shapes).
-        dtype: the dtype of the numbers in a list; "": it has none, or is no list.
-        name: the type's name.
-        restored: whether :func:`type_named` returns the type, so that unpacking can restore it.
-        converted: whether values change: times to integers, decimals to text.
-    """
-
-    kind: Kind | None = None
-    dtype: str = ""
-    name: str = ""
-    restored: bool = False
-    converted: bool = False
 
 
 def typed(kind: Any) -> Typed:

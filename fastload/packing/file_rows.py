@@ -29,12 +29,11 @@ from fastload.packing.folders import (
 )
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
-from fastload.packing.rows import Batch, Notes, Rows
+from fastload.packing.rows import Batch, Notes, Rows, plain_fields
 from fastload.packing.shard_writer import GROUP_BYTES, GROUP_RECORDS
 from fastload.packing.stored import Names, Source, StoreFiles, StorePlace
 from fastload.packing.tables import Labels, read_table, table_path
 from fastload.sample.schema import Schema
-from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD, as_rows
 from fastload.shard.manifest import Manifest
 from fastload.shard.suffixes import is_image
@@ -436,13 +435,6 @@ def _read_batch(
         keys = [key for key, is_good in zip(keys, good.tolist(), strict=True) if is_good]
     fields = plain_fields(buffer.data[:used], records[good])
     return Batch(first + np.flatnonzero(good), keys, fields, first + taken, bad, is_whole=True)
-
-
-def plain_fields(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> list[Chunk]:
-    """Return images and labels of records that lie back to back in ``data``."""
-    labels = np.ascontiguousarray(records["label"].astype("<i4"))
-    widths = np.full(len(labels), labels.itemsize, np.uint64)
-    return [Chunk(data, records["length"].astype(np.uint64), records), Chunk(labels.view(np.uint8), widths)]
 
 
 def _keys(blob: bytes, ends: list[int]) -> tuple[list[bytes], list[int]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastload.packing.arrow_rows import OBJECTS, ArrowRows
 from fastload.packing.rows import FailedSample, PartialSample
-from fastload.packing.table_files import TableFile
+from fastload.packing.stored import TableFile
 from fastload.packing.table_samples import open_table, told_by
 from fastload.sample.fields import Label
 from fastload.sample.schema import Field

@@ -18,11 +18,10 @@ from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.machine.threads import started_pool
 from fastload.packing.coefficients import to_record
-from fastload.packing.file_rows import plain_fields
 from fastload.packing.files import ESCAPED
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, png_file, raw_picture
-from fastload.packing.rows import Batch
+from fastload.packing.rows import Batch, plain_fields
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
 from fastload.sample.schema import Schema
 from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle

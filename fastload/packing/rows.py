@@ -69,6 +69,13 @@ class Batch:
         return total
 
 
+def plain_fields(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> list[Chunk]:
+    """Return images and labels of records that lie back to back in ``data``."""
+    labels = np.ascontiguousarray(records["label"].astype("<i4"))
+    widths = np.full(len(labels), labels.itemsize, np.uint64)
+    return [Chunk(data, records["length"].astype(np.uint64), records), Chunk(labels.view(np.uint8), widths)]
+
+
 @dataclass
 class Notes:
     """What a walk through a source meets besides rows: folders that it cannot read, and what it ignores."""

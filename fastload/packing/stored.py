@@ -15,12 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import FastloadError, ObjectMissing, PackError
+from fastload.errors import FastloadError, ObjectMissing, PackError, ShardError
 from fastload.machine.paths import exists, is_dir, reading_of
 from fastload.packing.fetched import fetch_object
 from fastload.packing.files import failed_writes_reported, printable, remove
 from fastload.packing.listing import Row
 from fastload.packing.options import PackOptions
+from fastload.remote.http import RangeFile
 from fastload.remote.location import Location
 from fastload.remote.opening import open_store
 from fastload.remote.store import Store
@@ -194,6 +195,62 @@ class StorePlace:
 
 
 Source = str | os.PathLike[str] | StorePlace
+
+
+# ---- One file of a table, on this machine or in a store ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table; pyarrow is imported when it is opened.
+
+    Args:
+        name: its path or URL, for messages.
+        size: bytes.
+        path: its path on this machine, or its key in a store.
+        store: the store; None: this machine.
+        version: a commit or an ETag of the store, which with name and size tells files apart.
+        mtime_ns: when it was modified, on this machine.
+    """
+
+    name: str
+    size: int
+    path: str
+    store: Store | None = None
+    version: str = ""
+    mtime_ns: int = 0
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether its name says Parquet; otherwise it is Arrow IPC."""
+        return self.path.lower().endswith(".parquet")
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Open the file for pyarrow.
+
+        Raises:
+            PackError: the file cannot be read, is damaged, or does not fit into memory.
+        """
+        import pyarrow as pa
+
+        try:
+            if self.store is None:
+                with pa.OSFile(self.path) as local:
+                    yield local
+            else:
+                with RangeFile(self.store, self.path, self.size) as remote:
+                    yield pa.PythonFile(remote, mode="r")
+        except pa.ArrowMemoryError as error:  # a page of any size may be packed into a few bytes
+            raise PackError(
+                f"{self.name} needs more memory than this process can take: {str(error).rstrip('.')}. "
+                "Write it with smaller pages and row groups, or allow more memory."
+            ) from error
+        except (OSError, ValueError) as error:  # pyarrow's are some of these
+            kind = "Parquet" if self.is_parquet else "Arrow IPC"
+            of_system = isinstance(error, ShardError) or (isinstance(error, OSError) and error.errno)
+            what = "cannot be read" if of_system else f"is not a whole {kind} file"
+            raise PackError(f"{self.name} {what}: {str(error).rstrip('.')}.") from error
 
 
 # ---- A folder of this machine that looks like one in a store ----------------------------------------

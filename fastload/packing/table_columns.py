@@ -9,7 +9,8 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +41,6 @@ from fastload.sample.fields import (
     Text,
 )
 from fastload.sample.schema import Field, Schema
-
-if TYPE_CHECKING:
-    from fastload.packing.arrow_rows import Typed
-
 
 # ---- Fields guessed from some samples ---------------------------------------------------------------
 
@@ -321,6 +318,25 @@ _EMPTY: dict[str, Kind] = {
 _LABELS_TYPES = ("string", "large_string", "int", "uint")  # beginnings of Arrow's type names
 _MOST_CLASSES = 10_000_000
 _MOST_DIGITS = 400  # of a number; a float has 309 before its point
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The facts that a column's type tells.
+
+    Args:
+        kind: the field's kind; None: the values tell (texts may be paths or classes, lists have shapes).
+        dtype: the dtype of the numbers in a list; "": it has none, or is no list.
+        name: the type's name.
+        restored: whether unpacking can restore the type (:func:`~fastload.shard.arrow.type_named`).
+        converted: whether values change: times to integers, decimals to text.
+    """
+
+    kind: Kind | None = None
+    dtype: str = ""
+    name: str = ""
+    restored: bool = False
+    converted: bool = False
 
 
 class Column:

@@ -8,26 +8,24 @@ import json
 import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fastload.errors import PackError, ShardError
+from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir
 from fastload.packing.files import walk
 from fastload.packing.folders import splits_among
-from fastload.packing.stored import StorePlace
+from fastload.packing.stored import StorePlace, TableFile
 from fastload.packing.tables import is_beyond_floats
-from fastload.remote.http import RangeFile
-from fastload.remote.store import Store
 from fastload.sample.schema import Field
 from fastload.shard.manifest import MANIFEST_NAME
 from fastload.shard.suffixes import TABLES, TEXT_TABLES, is_image
 
 if TYPE_CHECKING:
-    from fastload.packing.arrow_rows import ArrowRows, Typed
+    from fastload.packing.arrow_rows import ArrowRows
+    from fastload.packing.table_columns import Typed
 
 
 # ---- The rows of CSV and JSONL tables ---------------------------------------------------------------
@@ -307,62 +305,6 @@ class _Jsonl(_OneFile):
             raise PackError(f"{self.path}, record {number + 1} is not an object: {line[:80]!r}.")
         self._names |= dict.fromkeys(row)
         return row
-
-
-# ---- One file of a table, on this machine or in a store ---------------------------------------------
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """One file of a table; pyarrow is imported when it is opened.
-
-    Args:
-        name: its path or URL, for messages.
-        size: bytes.
-        path: its path on this machine, or its key in a store.
-        store: the store; None: this machine.
-        version: a commit or an ETag of the store, which with name and size tells files apart.
-        mtime_ns: when it was modified, on this machine.
-    """
-
-    name: str
-    size: int
-    path: str
-    store: Store | None = None
-    version: str = ""
-    mtime_ns: int = 0
-
-    @property
-    def is_parquet(self) -> bool:
-        """Whether its name says Parquet; otherwise it is Arrow IPC."""
-        return self.path.lower().endswith(".parquet")
-
-    @contextmanager
-    def opened(self) -> Iterator[Any]:
-        """Open the file for pyarrow.
-
-        Raises:
-            PackError: the file cannot be read, is damaged, or does not fit into memory.
-        """
-        import pyarrow as pa
-
-        try:
-            if self.store is None:
-                with pa.OSFile(self.path) as local:
-                    yield local
-            else:
-                with RangeFile(self.store, self.path, self.size) as remote:
-                    yield pa.PythonFile(remote, mode="r")
-        except pa.ArrowMemoryError as error:  # a page of any size may be packed into a few bytes
-            raise PackError(
-                f"{self.name} needs more memory than this process can take: {str(error).rstrip('.')}. "
-                "Write it with smaller pages and row groups, or allow more memory."
-            ) from error
-        except (OSError, ValueError) as error:  # pyarrow's are some of these
-            kind = "Parquet" if self.is_parquet else "Arrow IPC"
-            of_system = isinstance(error, ShardError) or (isinstance(error, OSError) and error.errno)
-            what = "cannot be read" if of_system else f"is not a whole {kind} file"
-            raise PackError(f"{self.name} {what}: {str(error).rstrip('.')}.") from error
 
 
 # ---- Parquet and Arrow files as sets of samples, one per split --------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, repeat, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_file
@@ -19,7 +19,7 @@ from fastload.packing.rows import FailedSample, Notes, PartialSample, Rows, Samp
 from fastload.packing.sample_rows import SampleRows, row_of
 from fastload.packing.stored import Source, StorePlace
 from fastload.packing.stored_rows import StoredRows
-from fastload.packing.table_columns import Column, picture_kind, value_of, without_bad
+from fastload.packing.table_columns import Column, Typed, picture_kind, value_of, without_bad
 from fastload.packing.table_files import Row as TableRow
 from fastload.packing.table_files import TableReader, open_rows, table_sets, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
@@ -27,8 +27,6 @@ from fastload.sample.fields import Image, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
 from fastload.shard.suffixes import TABLES
 
-if TYPE_CHECKING:
-    from fastload.packing.arrow_rows import Typed
 SCHEMA_SUFFIX = ".schema.json"  # the schema of a.jsonl is in a.schema.json, if that exists
 _LOOKED_AT = 16  # values of a large column
 

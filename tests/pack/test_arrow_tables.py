@@ -13,7 +13,8 @@ from fastload.errors import PackError
 from fastload.packing.arrow_rows import ArrowRows
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import dry_run, pack
-from fastload.packing.table_files import TableFile, split_sets, table_sets
+from fastload.packing.stored import TableFile
+from fastload.packing.table_files import split_sets, table_sets
 from fastload.shard.dataset import PackedFiles
 
 IMAGES = jpegs(23)
