@@ -16,6 +16,7 @@ from house_sources import PACKAGE, ROOT, cpp_files, is_type_checking, python_fil
 from fastload.errors import DecodeError, LibraryMissing, StateError
 from fastload.extras import LIBRARIES, pip_line
 from fastload.packing.options import PackOptions
+from fastload.sample.schema import Schema
 
 DEPENDENCIES = {"torch", "numpy", "lmdb", "pyarrow", "h5py", "rich"}
 #: What a library is called on PyPI, where not as it is imported.
@@ -77,7 +78,9 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
         0, 0
     ),
     ("packing/ray.py", "ray"): lambda _: module("packing.ray").RayCluster("local"),
-    ("packing/recoding.py", "PIL"): lambda _: module("packing.recoding").transcoder(PackOptions(max_side=9)),
+    ("packing/recoding.py", "PIL"): lambda _: module("packing.recoding").Transcoder(
+        Schema.plain(), PackOptions(max_side=9)
+    ),
     ("remote/clouds.py", "obstore"): lambda _: load_anew("remote.clouds"),
     ("remote/hub.py", "huggingface_hub"): lambda _: load_anew("remote.hub"),
     ("remote/s3.py", "botocore"): lambda _: load_anew("remote.s3"),

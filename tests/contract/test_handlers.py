@@ -189,6 +189,8 @@ def test_a_worker_that_begins_without_its_parent_ends() -> None:
     assert in_child(ended_by_itself) == 1
 
 
+# torch's handler of SIGCHLD raises wherever the main thread is, also in a callback of the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::fastload.errors.SlowPathWarning")
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_killed_worker_costs_no_batch(folder: Path, persistent: bool) -> None:
