@@ -59,12 +59,12 @@ def _targets(
             root = store_target(_location(str(output)), stage / "set", options.storage_options)
             known = None if options.restart else root.manifest() or root.plan()
             splits = _splits(source, options, known)
-            _refuse_nesting(source, output, splits)
+            _refuse_nesting(source, output, splits, options)
             yield [(split, _in_store(root.place, split, stage, options)) for split in splits]
             return
         folder = Path(output).absolute()
         splits = _splits(source, options, _known(folder) if shared else None)
-        _refuse_nesting(source, folder, splits)
+        _refuse_nesting(source, folder, splits, options)
         kind = SharedFolder if shared else Folder
         yield [(split, kind(folder / split.name if split.name else folder)) for split in splits]
 
@@ -101,20 +101,33 @@ def _known(folder: Path) -> Plan | Manifest | None:
 
 
 def _refuse_nesting(
-    given: Source | IterableRows | SequenceRows, output: Source, splits: Sequence[Split]
+    given: Source | IterableRows | SequenceRows, output: Source, splits: Sequence[Split], options: PackOptions
 ) -> None:
     """Raise PackError if a pack would find its own output among its images, or replace its source."""
-    if isinstance(given, (IterableRows, SequenceRows)) or not any(split.rows.walks for split in splits):
+    if isinstance(given, (IterableRows, SequenceRows)):
         return
     source, _, _ = place_of(given, None)
     target, _, _ = place_of(output, None)
+    is_walked = any(split.rows.walks for split in splits)
     if is_url(source) or is_url(target):
-        is_inside = str(source).rstrip("/") == str(target).rstrip("/")
+        is_inside = is_walked and str(source).rstrip("/") == str(target).rstrip("/")
     else:
         source, target = Path(source).absolute(), Path(target).absolute()
-        is_inside = source.resolve() in (target.resolve(), *target.resolve().parents)
+        at, below = target.resolve(), source.resolve()
+        is_inside = is_walked and below in (at, *at.parents)
+        if options.restart:
+            files = [source, *(path for split in splits for path in split.rows.containers)]
+            _refuse_removal(files, at)
     if is_inside:
         raise PackError(f"the output {target} lies inside the source {source}; choose a folder outside it.")
+
+
+def _refuse_removal(files: Sequence[Path], output: Path) -> None:
+    """Raise PackError if --restart would remove files of the source, which are of the pack in its output."""
+    for path in files:
+        place = path.resolve()
+        if output in place.parents and place.relative_to(output).parts[0] in OutputFolder(output).made():
+            raise PackError(f"{path} is part of what --restart removes in {output}; choose another folder.")
 
 
 @contextmanager
