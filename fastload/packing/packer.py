@@ -24,6 +24,7 @@ from fastload.packing.publish import PackResult
 from fastload.packing.ray import LazyCluster
 from fastload.packing.running import pack_running
 from fastload.packing.sample_rows import IterableRows, SequenceRows
+from fastload.packing.set_rows import SetRows
 from fastload.packing.shard_writer import classes_of
 from fastload.packing.shares import ShardRanges, ranges
 from fastload.packing.spread import BadFiles, fitting_processes, write_shards
@@ -116,10 +117,17 @@ def _refuse_nesting(
         at, below = target.resolve(), source.resolve()
         is_inside = is_walked and below in (at, *at.parents)
         if options.restart:
-            files = [source, *(path for split in splits for path in split.rows.containers)]
-            _refuse_removal(files, at)
+            _refuse_removal([source, *_containers(splits)], at)
     if is_inside:
         raise PackError(f"the output {target} lies inside the source {source}; choose a folder outside it.")
+
+
+def _containers(splits: Sequence[Split]) -> Iterator[Path]:
+    """Yield the files of this machine that rows lie in, also those that an index names."""
+    for _, rows in splits:
+        yield from rows.containers
+        shards = rows.dataset.manifest.shards if isinstance(rows, SetRows) else ()
+        yield from (path for path in (Path(shard.file) for shard in shards) if path.is_absolute())
 
 
 def _refuse_removal(files: Sequence[Path], output: Path) -> None:

@@ -66,6 +66,7 @@ def open_sets(source: Source, options: PackOptions) -> Sequence[tuple[str, SetRo
 
 def _places(source: Source, options: PackOptions) -> list[tuple[str, str | Path, Any]]:
     """Return the splits' names and places of packed sets, and the options of their stores."""
+    places: list[tuple[str, str | Path, Any]]
     if isinstance(source, StorePlace):
         location, storage = source.location, options.storage_options
         storage = None if location.scheme == "file" else storage

@@ -311,6 +311,10 @@ def test_a_restart_does_not_remove_its_source(tmp_path: Path, format_name: str) 
     before = snapshot(source)
     with pytest.raises(PackError, match="is part of what --restart removes in .*; choose another folder"):
         pack(next(source.glob("set-00000*")), source, options(restart=True))
+    if format_name == "lmdb":
+        index_files([next(source.glob("set-00000*"))], tmp_path / "index")
+        with pytest.raises(PackError, match="is part of what --restart removes"):
+            pack(tmp_path / "index", source, options(restart=True))
     assert snapshot(source) == before
 
 
