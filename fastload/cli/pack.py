@@ -124,7 +124,7 @@ _SOURCE = (
     ".csv, .jsonl, .parquet or .arrow table of path and label, or any columns; Parquet or Arrow files in a "
     "folder or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
     "data.yaml, VOC2012, or folders images and masks; a packed set; tars, MDS shards, LMDB or HDF5 files; "
-    "any of these also by URL"
+    "any of these but MDS, LMDB and HDF5 also by URL"
 )
 
 

@@ -43,7 +43,8 @@ def check_options(old: Mapping[str, Any], options: PackOptions, output: Path | L
 
 def check_rows(before: Mapping[str, Any], now: Mapping[str, Any], output: Path | Location) -> None:
     """Raise PackError if a pack, by the entries of :meth:`Rows.identity`, has other samples or fields."""
-    for name, what in (("schema", "with another schema"), ("given", "of other samples")):
+    others = "of other samples, or of an earlier version"  # which did not say the same of a source
+    for name, what in (("schema", "with another schema"), ("given", others)):
         if before.get(name) != now.get(name):
             raise PackError(
                 f"{output} holds a pack {what}. restart=True (--restart) throws it away and packs anew."

@@ -24,6 +24,7 @@ from fastload.packing.publish import PackResult
 from fastload.packing.ray import LazyCluster
 from fastload.packing.running import pack_running
 from fastload.packing.sample_rows import IterableRows, SequenceRows
+from fastload.packing.set_rows import SetRows
 from fastload.packing.shard_writer import classes_of
 from fastload.packing.shares import ShardRanges, ranges
 from fastload.packing.spread import BadFiles, fitting_processes, write_shards
@@ -60,12 +61,12 @@ def _targets(
             root = store_target(_location(str(output)), stage / "set", options.storage_options)
             known = None if options.restart else root.manifest() or root.plan()
             splits = _splits(source, options, known)
-            _refuse_nesting(source, output, splits)
+            _refuse_nesting(source, output, splits, options)
             yield [(split, _in_store(root.place, split, stage, options)) for split in splits]
             return
         folder = Path(output).absolute()
         splits = _splits(source, options, _known(folder) if shared else None)
-        _refuse_nesting(source, folder, splits)
+        _refuse_nesting(source, folder, splits, options)
         kind = SharedFolder if shared else Folder
         yield [(split, kind(folder / split.name if split.name else folder)) for split in splits]
 
@@ -99,19 +100,41 @@ def _known(folder: Path) -> Plan | Manifest | None:
     return Plan.read(OutputFolder(folder).work)
 
 
-def _refuse_nesting(given: PathOrUrl | Samples, output: PathOrUrl, splits: Sequence[Split]) -> None:
+def _refuse_nesting(
+    given: PathOrUrl | Samples, output: PathOrUrl, splits: Sequence[Split], options: PackOptions
+) -> None:
     """Raise PackError if a pack would find its own output among its images, or replace its source."""
-    if isinstance(given, (IterableRows, SequenceRows)) or not any(split.rows.walks for split in splits):
+    if isinstance(given, (IterableRows, SequenceRows)):
         return
     source, _, _ = place_of(given, None)
     target, _, _ = place_of(output, None)
+    is_walked = any(split.rows.walks for split in splits)
     if is_url(source) or is_url(target):
-        is_inside = str(source).rstrip("/") == str(target).rstrip("/")
+        is_inside = is_walked and str(source).rstrip("/") == str(target).rstrip("/")
     else:
         source, target = Path(source).absolute(), Path(target).absolute()
-        is_inside = source.resolve() in (target.resolve(), *target.resolve().parents)
+        at, below = target.resolve(), source.resolve()
+        is_inside = is_walked and below in (at, *at.parents)
+        if options.restart:
+            _refuse_removal([source, *_containers(splits)], at)
     if is_inside:
         raise PackError(f"the output {target} lies inside the source {source}; choose a folder outside it.")
+
+
+def _containers(splits: Sequence[Split]) -> Iterator[Path]:
+    """Yield the files of this machine that rows lie in, also those that an index names."""
+    for _, rows in splits:
+        yield from rows.containers
+        shards = rows.dataset.manifest.shards if isinstance(rows, SetRows) else ()
+        yield from (path for path in (Path(shard.file) for shard in shards) if path.is_absolute())
+
+
+def _refuse_removal(files: Sequence[Path], output: Path) -> None:
+    """Raise PackError if --restart would remove files of the source, which are of the pack in its output."""
+    for path in files:
+        place = path.resolve()
+        if output in place.parents and place.relative_to(output).parts[0] in OutputFolder(output).made():
+            raise PackError(f"{path} is part of what --restart removes in {output}; choose another folder.")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -66,25 +66,40 @@ def open_sets(source: Source, options: PackOptions) -> Sequence[tuple[str, SetRo
 
 def _places(source: Source, options: PackOptions) -> list[tuple[str, str | Path, Any]]:
     """Return the splits' names and places of packed sets, and the options of their stores."""
-    if not isinstance(source, StorePlace):
-        found, others = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
-        if found and others:
-            raise PackError(
-                f"{source} has a packed set in {found[0][0]!r} and none in {others[0]!r}; pack them one by "
-                "one."
-            )
-        in_store = {name for name, folder in found if Manifest.read(folder).in_store}
-        return [(name, at, options.storage_options if name in in_store else None) for name, at in found]
-    location = source.location
-    if not location.path or source.kind != "folder":
-        return []
-    if source.files.store.head((location / MANIFEST_NAME).path) is None:
-        return []
-    return [("", str(source), None if location.scheme == "file" else options.storage_options)]
+    places: list[tuple[str, str | Path, Any]]
+    if isinstance(source, StorePlace):
+        location, storage = source.location, options.storage_options
+        storage = None if location.scheme == "file" else storage
+        found, others = _stored(source)
+        places = [(name, str(location / name) if name else str(source), storage) for name in found]
+    else:
+        here, others = _here(Path(source).absolute(), lambda place: exists(place / MANIFEST_NAME))
+        in_store = {name for name, folder in here if Manifest.read(folder).in_store}
+        places = [(name, at, options.storage_options if name in in_store else None) for name, at in here]
+    if others:
+        what = "none" if is_split(others[0]) else "another one, whose name is no split's,"
+        raise PackError(
+            f"{source} has a packed set in {places[0][0]!r} and {what} in {others[0]!r}; pack them one by "
+            "one."
+        )
+    return places
+
+
+def _stored(source: StorePlace) -> tuple[list[str], list[str]]:
+    """Return like :func:`_here` which names a store's packed sets have, and others."""
+    if not source.location.path or source.kind != "folder":
+        return [], []
+    if source.files.store.head((source.location / MANIFEST_NAME).path) is not None:
+        return [""], []
+    names = {name for name, _ in source.names}
+    if any(is_image(name) and "/" not in name for name in names):
+        return [], []
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    return _splits_among(folders, lambda name: f"{name}/{MANIFEST_NAME}" in names)
 
 
 def _here(place: Path, is_one: Callable[[Path], bool]) -> tuple[list[tuple[str, Path]], list[str]]:
-    """Return a place of a kind, or the folders in it with names of splits; and others with such names.
+    """Return a place of a kind, or the folders in it with names of splits; and others that would be lost.
 
     A folder with images is neither; it may have millions, so the first one ends the search.
     """
@@ -96,12 +111,19 @@ def _here(place: Path, is_one: Callable[[Path], bool]) -> tuple[list[tuple[str, 
             for entry in entries:
                 if is_image(entry.name):
                     return [], []
-                if is_split(entry.name) and entry.is_dir():
+                if entry.is_dir():
                     names.append(entry.name)
     except OSError:
         return [], []  # reported by who opens it as something else
-    found = [name for name in sorted(names) if is_one(place / name)]
-    return [(name, place / name) for name in found], sorted({*names} - {*found})
+    found, others = _splits_among(names, lambda name: is_one(place / name))
+    return [(name, place / name) for name in found], others
+
+
+def _splits_among(names: Collection[str], is_one: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """Return the folders of a kind with names of splits; if there are any, also those that are only one."""
+    found = sorted(name for name in names if is_split(name) and is_one(name))
+    shown = sorted(name for name in names if not name.startswith(".")) if found else []
+    return found, [name for name in shown if is_split(name) != is_one(name)]
 
 
 class SetRows(SampleRows):

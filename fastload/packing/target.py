@@ -113,13 +113,8 @@ class OutputFolder:
 
     def discard(self) -> None:
         """Remove what a pack made here, and nothing else; the manifest first: no half passes for a whole."""
-        names = self._made()
+        names = self.made()
         if exists(self.path / MANIFEST_NAME):
-            names |= {
-                Path(shard.file).parts[0]
-                for shard in Manifest.read(self.path).shards
-                if not (Path(shard.file).is_absolute() or "://" in shard.file)
-            }
             remove(self.path / MANIFEST_NAME)
             sync_folder(self.path)
         for name in sorted(names - {"..", "."}):
@@ -145,13 +140,19 @@ class OutputFolder:
         ours |= {SECOND_INDEX, ENTRIES_NAME}  # left by a killed index
         return sorted(n for n in os.listdir(self.path) if n not in ours and not n.startswith(".tmp-"))
 
-    def _made(self) -> set[str]:
-        """Return the names that a pack makes in any folder, and those that an unfinished one makes here."""
+    def made(self) -> set[str]:
+        """Return the names that a pack makes in any folder, and those that one has made or makes here."""
         names = {INDEX_NAME, SKIPPED_NAME} | {temporary_of(self.path / name).name for name in _WRITTEN}
         names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
         plan = Plan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
+        if exists(self.path / MANIFEST_NAME):
+            names |= {
+                Path(shard.file).parts[0]
+                for shard in Manifest.read(self.path).shards
+                if not (Path(shard.file).is_absolute() or "://" in shard.file)
+            }
         return names | self.announced() | self.recoding.announced()
 
     def announced(self) -> set[str]:

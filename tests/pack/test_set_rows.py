@@ -171,6 +171,26 @@ def test_sets_under_names_of_splits(tmp_path: Path) -> None:
     class_tree(tmp_path / "sets" / "test")
     with pytest.raises(PackError, match="has a packed set in 'train' and none in 'test'; pack them one by"):
         pack(tmp_path / "sets", tmp_path / "out", options())
+    shutil.rmtree(tmp_path / "sets" / "test")
+    shutil.copytree(tmp_path / "sets" / "val", tmp_path / "sets" / "more")
+    for source in (str(tmp_path / "sets"), f"file://{tmp_path / 'sets'}"):
+        with pytest.raises(
+            PackError, match="in 'train' and another one, whose name is no split's, in 'more'"
+        ):
+            pack(source, tmp_path / "out", options())
+
+
+def test_sets_of_several_formats_under_names_of_splits_in_a_store(
+    tmp_path: Path, object_server: ObjectServer
+) -> None:
+    for name, format_name in (("train", "arrow"), ("val", "lmdb")):
+        pack(class_tree(tmp_path / name), tmp_path / "sets" / name, options(format=format_name))
+    object_server.make_bucket("splits", {f"in/{n}": data for n, data in snapshot(tmp_path / "sets").items()})
+    given = options(storage_options=object_server.storage_options)
+    results = pack("s3://splits/in", tmp_path / "out", given)
+    assert [result.output for result in results] == [tmp_path / "out" / n for n in ("train", "val")]
+    for name in ("train", "val"):
+        assert samples(tmp_path / "out" / name) == samples(tmp_path / "sets" / name)
 
 
 def test_an_open_set_from_python(tmp_path: Path) -> None:
@@ -282,6 +302,19 @@ def test_what_is_refused(tmp_path: Path) -> None:
                 pack(given, output, options(restart=True))
     with pytest.raises(PackError, match="is a packed set. layout is for a folder of images"):
         pack(source, tmp_path / "out", options(layout="coco"))
+    assert snapshot(source) == before
+
+
+def test_a_restart_does_not_remove_its_source(tmp_path: Path, format_name: str) -> None:
+    source = tmp_path / "set"
+    pack(class_tree(tmp_path / "tree"), source, options(format=format_name))
+    before = snapshot(source)
+    with pytest.raises(PackError, match="is part of what --restart removes in .*; choose another folder"):
+        pack(next(source.glob("set-00000*")), source, options(restart=True))
+    if format_name == "lmdb":
+        index_files([next(source.glob("set-00000*"))], tmp_path / "index")
+        with pytest.raises(PackError, match="is part of what --restart removes"):
+            pack(tmp_path / "index", source, options(restart=True))
     assert snapshot(source) == before
 
 
