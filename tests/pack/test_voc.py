@@ -199,3 +199,21 @@ def test_lists_that_are_wrong(tmp_path: Path) -> None:
     write_photo(root / "JPEGImages" / "2007_000001.png", 1)
     with pytest.raises(PackError, match="have the same name"):
         fastload.pack(root, tmp_path / "out")
+
+
+def test_names_with_spaces(tmp_path: Path) -> None:
+    root = tmp_path / "in"
+    names = ["photo of 1", "photo of", "my dog"]
+    (root / "Annotations").mkdir(parents=True)
+    (root / "ImageSets" / "Main").mkdir(parents=True)
+    for i, name in enumerate(names):
+        write_photo(root / "JPEGImages" / f"{name}.jpg", i)
+        (root / "Annotations" / f"{name}.xml").write_text(voc_xml(name, voc_objects(i)))
+    (root / "ImageSets" / "Main" / "train.txt").write_text("".join(f"{name}\n" for name in names))
+    (root / "flags.txt").write_text("photo of  1\nmy dog  -1\n")
+    [found] = fastload.pack(root, tmp_path / "out")
+    dataset = PackedFiles(found.output)
+    assert [dataset.key(i) for i in range(len(dataset))] == [f"{name}.jpg" for name in names]
+    [found] = fastload.pack(root, tmp_path / "flagged", annotations=root / "flags.txt")
+    dataset = PackedFiles(found.output)
+    assert [dataset.key(i) for i in range(len(dataset))] == ["photo of.jpg", "my dog.jpg"]

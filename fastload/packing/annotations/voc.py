@@ -397,10 +397,11 @@ def _lists(place: Path, folder: bytes, said: Sequence[str]) -> dict[str, list[by
     annotations = place / os.fsdecode(folder)
     if said:
         paths = [Path(path) if is_file(Path(path)) else place / path for path in said]
-        return {path.stem: _names(path) for path in paths}
+        return {path.stem: _names(path, annotations) for path in paths}
     main = place / "ImageSets" / "Main"
     for wanted in (_LISTS, ("trainval",)):
-        lists = {name: _names(main / f"{name}.txt") for name in wanted if exists(main / f"{name}.txt")}
+        files = {name: main / f"{name}.txt" for name in wanted}
+        lists = {name: _names(path, annotations) for name, path in files.items() if exists(path)}
         lists = {
             name: names
             for name, names in lists.items()
@@ -414,16 +415,26 @@ def _lists(place: Path, folder: bytes, said: Sequence[str]) -> dict[str, list[by
     return {"": names}
 
 
-def _names(path: Path) -> list[bytes]:
-    """Return the first word of each line."""
+def _names(path: Path, annotations: Path) -> list[bytes]:
+    """Return the name in each line, which a number may follow."""
     try:
         lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
         raise PackError(f"{path} cannot be read: {error}.") from None
-    names = [os.fsencode(line.split()[0]) for line in lines if line.strip()]
+    names = [os.fsencode(_name_in(line.strip(), annotations)) for line in lines if line.strip()]
     if not names:
         raise PackError(f"{path} has no names of pictures.")
     return list(dict.fromkeys(names))
+
+
+def _name_in(line: str, annotations: Path) -> str:
+    """Return the line, or what is before its last word, if there are annotations of that name; else its first
+    word."""
+    words = line.split()
+    for name in (line, line[: -len(words[-1])].rstrip()) if len(words) > 1 else ():
+        if exists(annotations / f"{name}.xml"):
+            return name
+    return words[0]
 
 
 def _split(place: Path, pictures: Mapping[bytes, bytes], names: Sequence[bytes]) -> _Split:
