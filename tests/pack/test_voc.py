@@ -213,7 +213,10 @@ def test_names_with_spaces(tmp_path: Path) -> None:
     (root / "flags.txt").write_text("photo of  1\nmy dog  -1\n")
     [found] = fastload.pack(root, tmp_path / "out")
     dataset = PackedFiles(found.output)
-    assert [dataset.key(i) for i in range(len(dataset))] == [f"{name}.jpg" for name in names]
+    assert [dataset.key(i) for i in range(len(dataset))] == [f"JPEGImages/{name}.jpg" for name in names]
     [found] = fastload.pack(root, tmp_path / "flagged", annotations=root / "flags.txt")
     dataset = PackedFiles(found.output)
-    assert [dataset.key(i) for i in range(len(dataset))] == ["photo of.jpg", "my dog.jpg"]
+    assert [dataset.key(i) for i in range(len(dataset))] == [
+        "JPEGImages/photo of.jpg",
+        "JPEGImages/my dog.jpg",
+    ]
