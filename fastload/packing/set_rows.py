@@ -91,6 +91,8 @@ def _stored(source: StorePlace) -> tuple[list[str], list[str]]:
         return [], []
     if source.files.store.head((source.location / MANIFEST_NAME).path) is not None:
         return [""], []
+    if source.location.scheme in ("http", "https"):  # a web server does not list what it has
+        return [], []
     names = {name for name, _ in source.names}
     if any(is_image(name) and "/" not in name for name in names):
         return [], []
