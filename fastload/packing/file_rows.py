@@ -270,6 +270,10 @@ def _in_store(place: StorePlace, options: PackOptions) -> list[FileRows]:
         RemoteError: the store cannot be listed.
     """
     location, files, names = place.location, place.files, place.names
+    if not names and location.path and files.store.head(location.path) is not None:
+        raise PackError(
+            f"{location} is a file, and files of its kind are packed from this machine only; copy it here."
+        )
     if not names:
         raise PackError(f"there is nothing at {location}; give the URL of a folder of images.")
     beside = Ignored()

@@ -92,13 +92,16 @@ def test_a_plan_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_what_is_wrong(tmp_path: Path) -> None:
     source = class_tree(tmp_path / "source")
     url, output = f"file://{source}", tmp_path / "set"
+    (source / "theirs.h5").write_bytes(b"")
     for given, found in (
         (f"{url}/nothing", "there is nothing at file:///.*/nothing"),
+        (f"{url}/theirs.h5", r"theirs\.h5 is a file, and files of its kind are packed"),
         (f"{url}/no.csv", r"/source/no\.csv does not exist"),
         ("ftp://host/x", "A URL must begin with one of"),
     ):
         with pytest.raises(PackError, match=found):
             pack(given, output, options())
+    (source / "theirs.h5").unlink()
     pack_shares(url, output, ShardRanges.parse("0"), options())
     (source / "class 3" / "003.jpeg").write_bytes(encoded(4711) + b"\0")
     (source / "class 1" / "003.jpeg").unlink()
