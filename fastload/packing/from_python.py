@@ -132,7 +132,8 @@ def pack(
     """
     most = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
     files = [annotations] if isinstance(annotations, (str, os.PathLike)) else annotations
-    processes = num_proc or (1 if ray is None else None)  # other processes need a main guard in the script
+    # Other processes need a main guard in the script.
+    processes = 1 if num_proc is None and ray is None else num_proc
     options = PackOptions(
         format=format, shard_size=most, num_proc=processes, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,

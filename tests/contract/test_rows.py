@@ -34,9 +34,11 @@ process or many machines, as it is or changed. A number stands where a source ca
 below the table. Tests run every cell, and write this page.
 
 - *The same again*: the same command finds that nothing is left to do, and a changed source is refused.
-- *Killed, and on*: a pack that was killed goes on when it is run again, and its result has the same bytes.
+- *Killed, and on*: a pack into a folder that was killed goes on when it is run again (an iterable's begins
+  anew), and its result has the same bytes.
 - *Several processes*, *a store*, *plan and shares* (`--plan-only`, `--shards`, `--publish`) and *Ray* give
-  the same bytes as one process and a folder.
+  the same bytes as one process and a folder. In Ray's place the test sends the work through pickle and writes
+  each shard alone, as Ray's tasks do; `make foreign NAME=ray` has a cluster.
 - *Skip*: `--on-error skip` leaves out what cannot be packed, and lists it.
 
 """

@@ -174,6 +174,9 @@ def test_what_cannot_be_packed_at_all(tmp_path: Path) -> None:
     (tmp_path / "other" / "mine.txt").touch()
     with pytest.raises(PackError, match="holds no pack"):
         pack(Samples(3), tmp_path / "other")
+    for processes in (0, -1):
+        with pytest.raises(PackError, match=f"num_proc is {processes}, must be >= 1"):
+            pack(Samples(3), tmp_path / "set", num_proc=processes)
     local = [{"image": photo(1), "label": lambda: 0}] * 600
     with pytest.raises(PackError, match="cannot be sent to other processes"):
         pack(local, tmp_path / "set", num_proc=2, schema={"image": "image"})
