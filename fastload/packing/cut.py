@@ -18,10 +18,9 @@ from fastload.packing.files import (
     encode_key,
     failed_writes_reported,
     printable,
-    publish,
+    publishing,
     remove,
     sync_folder,
-    temporary_of,
 )
 from fastload.packing.folders import ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals
@@ -85,8 +84,8 @@ class Plan:
             "schema": self.schema.to_json(), "shards": [asdict(shard) for shard in self.shards],
             "problems": self.problems, "ignored": self.ignored,
         }  # fmt: skip
-        temporary_of(final).write_text(json.dumps(body), encoding="utf-8")
-        publish(temporary_of(final), final)
+        with publishing(final) as temporary:
+            temporary.write_text(json.dumps(body), encoding="utf-8")
         sync_folder(work.parent)  # no shard without the folder that says which pack it belongs to
 
     @classmethod
@@ -311,7 +310,6 @@ class RunningCut:
             with failed_writes_reported(path, self._options.shard_size):  # it holds the columns' values
                 replace(part, skipped=skipped, left_out=left_out, stop=stop, facts=facts).write(path)
         except BaseException:
-            remove(temporary_of(path))
             remove(self.path(self.number))
             raise
         finally:

@@ -58,6 +58,17 @@ def publish(temporary: Path, final: Path) -> None:
     sync_folder(final.parent)
 
 
+@contextmanager
+def publishing(final: Path) -> Iterator[Path]:
+    """Yield the temporary name of a file, and publish the file; whatever fails leaves no temporary file."""
+    temporary = temporary_of(final)
+    try:
+        yield temporary
+        publish(temporary, final)
+    finally:
+        remove(temporary)
+
+
 def publish_folder(temporary: Path, final: Path) -> None:
     """Give a finished folder of any number of files its name, once all of it is on the device.
 

@@ -34,9 +34,8 @@ from fastload.packing.files import (
     encode_key,
     folder_lock,
     make_folder,
-    publish,
+    publishing,
     remove,
-    temporary_of,
 )
 from fastload.packing.foreign_fields import (
     ForeignFields,
@@ -327,8 +326,8 @@ def earlier_index(folder: Path, identity: Mapping[str, Any], on_error: str, rest
         output.discard()
         output.work.mkdir()
     record = output.work / _BEGUN
-    temporary_of(record).write_text(json.dumps({**identity, "on_error": on_error}), encoding="utf-8")
-    publish(temporary_of(record), record)
+    with publishing(record) as temporary:
+        temporary.write_text(json.dumps({**identity, "on_error": on_error}), encoding="utf-8")
     return None
 
 

@@ -18,7 +18,7 @@ from fastload._version import __version__
 from fastload.errors import PackError
 from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts
 from fastload.packing.facts import EntryFacts, Summary
-from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
+from fastload.packing.files import failed_writes_reported, publishing, remove
 from fastload.packing.progress import Place
 from fastload.packing.shard_writer import ShardPart, classes_of
 from fastload.remote.location import Location
@@ -197,9 +197,8 @@ def publish_index(
     """Write ``index.fli`` atomically, with the digest of the manifest's ``fields``; return its size in bytes
     and its own digest."""
     final = output / name
-    temporary = temporary_of(final)
-    write_index(temporary, records, keys, fields)
-    publish(temporary, final)
+    with publishing(final) as temporary:
+        write_index(temporary, records, keys, fields)
     return final.stat().st_size, _C.Index(str(final)).digest
 
 
@@ -236,8 +235,8 @@ def write_skipped(
     lines = [{"path": key, "reason": reason} for key, reason in skipped]
     lines += [{"path": key, "annotation": which, "reason": reason} for key, which, reason in left_out]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    temporary_of(final).write_text(text, encoding="utf-8")
-    publish(temporary_of(final), final)
+    with publishing(final) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 # ---- A pack's result --------------------------------------------------------------------------------

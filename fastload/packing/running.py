@@ -20,11 +20,10 @@ from fastload.packing.facts import Summary, entry_facts
 from fastload.packing.files import (
     folder_lock,
     make_folder,
-    publish,
+    publishing,
     remove,
     require_space,
     sync_folder,
-    temporary_of,
 )
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place, Work
@@ -213,8 +212,8 @@ class _InFolder:
         self._folder.discard()
         self.work.mkdir()
         path = self.work / RUN_NAME
-        temporary_of(path).write_text(json.dumps(identity), encoding="utf-8")
-        publish(temporary_of(path), path)
+        with publishing(path) as temporary:
+            temporary.write_text(json.dumps(identity), encoding="utf-8")
 
     def is_finished(self, cut: RunningCut, number: int) -> bool:
         return cut.is_whole(number)

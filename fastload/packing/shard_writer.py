@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.paths import exists
-from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
+from fastload.packing.files import failed_writes_reported, publish, publishing, remove, temporary_of
 from fastload.packing.rows import Batch
 from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
@@ -77,12 +77,11 @@ class ShardPart:
             arrays[f"lengths{number}"] = chunk.lengths
             if chunk.records is not None:
                 arrays[f"records{number}"] = chunk.records.view(np.uint8)
-        temporary = temporary_of(path)
-        with zipfile.ZipFile(temporary, "w") as archive:  # as np.savez writes it, but not held in memory
+        # As np.savez writes it, but not held in memory.
+        with publishing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, values in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
                     _write(values, out)
-        publish(temporary, path)
 
     @classmethod
     def read(cls, path: Path) -> ShardPart:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.packing.entries import Made, entries_of
-from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.files import publishing, remove, temporary_of
 from fastload.packing.shard_writer import ShardPart
 from fastload.shard.index import write_index
 
@@ -48,9 +48,8 @@ def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int)
     packed = np.frombuffer(b"".join(packed for packed, _ in entries), np.uint8)
     sizes: npt.NDArray[Any] = np.concatenate([np.zeros((0, 2), "<u4"), *(sizes for _, sizes in entries)])
     facts = np.array([spacing, part.shard_bytes, _checksum(part)], np.int64)
-    with open(temporary_of(final), "wb") as file:
+    with publishing(final) as temporary, open(temporary, "wb") as file:
         np.savez(file, packed=packed, sizes=sizes.astype("<u4"), facts=facts)
-    publish(temporary_of(final), final)
 
 
 def read_piece(part_path: Path, part: ShardPart, spacing: int) -> Made | None:

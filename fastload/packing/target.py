@@ -28,6 +28,7 @@ from fastload.packing.files import (
     make_folder,
     printable,
     publish,
+    publishing,
     remove,
     share_lock,
     sync_folder,
@@ -107,8 +108,8 @@ class OutputFolder:
     def announce(self, names: Sequence[str]) -> None:
         """Record which files are about to get their final names, so that :meth:`discard` knows them."""
         path = self.work / _ANNOUNCED
-        temporary_of(path).write_text(json.dumps(names), encoding="utf-8")
-        publish(temporary_of(path), path)
+        with publishing(path) as temporary:
+            temporary.write_text(json.dumps(names), encoding="utf-8")
         sync_folder(self.path)  # the work folder's own name
 
     def discard(self) -> None:

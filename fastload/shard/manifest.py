@@ -280,12 +280,15 @@ class Manifest:
             if not body[name]:
                 del body[name]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(body, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / MANIFEST_NAME)
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(body, file, indent=1, ensure_ascii=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, folder / MANIFEST_NAME)
+        finally:
+            temporary.unlink(missing_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

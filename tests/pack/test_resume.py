@@ -103,6 +103,7 @@ def test_failure_of_every_rename_and_sync(tmp_path: Path, monkeypatch: pytest.Mo
         except PackError as error:
             reasons.append(str(error))
         monkeypatch.setattr(os, call, original)
+        assert not list(output.rglob(".tmp-*"))
         pack(source, output, options())
         assert snapshot(output) == expected
         shutil.rmtree(output.parent)
