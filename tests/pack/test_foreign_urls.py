@@ -50,7 +50,7 @@ def web(tars: Path) -> Iterator[FaultServer]:
 
 
 def _without_late_requests(web: FaultServer) -> None:
-    """End all connections: the second try of a slow read may still wait in one, and would be counted later."""
+    """End all connections: in one, the second try of a slow read may still wait, to be counted later."""
     web.stop()
     web.start()
 
