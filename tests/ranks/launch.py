@@ -26,7 +26,9 @@ def environment(**more: str) -> dict[str, str]:
     launchers = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {k: v for k, v in os.environ.items() if k not in launchers and not k.startswith("SLURM_")}
     path = os.pathsep.join([str(REFERENCE), *kept.get("PYTHONPATH", "").split(os.pathsep)])
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
+    own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    # A rank that aborts says in which Python threads.
+    return {**kept, **own, "PYTHONFAULTHANDLER": "1", **more}
 
 
 class Job(subprocess.Popen[str]):
