@@ -31,6 +31,8 @@ import numpy as np
 from harness.page_cache import bytes_read, evict
 from harness.throttle import throttled
 
+from fastload import Block
+
 DISK_MEMORY = 48 << 20  # bytes that reads without fastload go to, in turn
 HUGE_PAGE = 2 << 20
 CGROUPS = Path("/sys/fs/cgroup")
@@ -149,7 +151,7 @@ def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     dataset = PackedDataset(folder)
     shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle]
     transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()]) if arguments.crop else None
-    sizes = {"shuffle_window": arguments.window, "shuffle_block": arguments.block}
+    sizes = {"shuffle": Block(size=arguments.block, window=arguments.window)}
     options = {name: size for name, size in sizes.items() if size}
     feed = DataLoader(
         dataset,

@@ -14,6 +14,8 @@ from loaders.jobs import JOBS as LOADER_JOBS
 from loaders.jobs import MEAN, STD
 from recipes.fastload import transform_of
 
+from fastload import Ranks
+
 __all__ = ["CONTROLS", "JOBS", "PACKS", "Job", "Work", "open_job"]
 
 #: Options of ``fastload pack``, by the name of the set.
@@ -85,9 +87,7 @@ def loader_of(work: Work) -> Any:
         drop_last=True,
         num_workers=work.threads,
         seed=0,
-        rank=work.rank,
-        world_size=work.ranks,
-        handshake="off",
+        ranks=Ranks(work.rank, work.ranks, handshake="off"),
         cache="off",
         transform=transform_of(job.recipe) if job.recipe else t.Compose(steps),
     )

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from loaders.jobs import MEAN, STD
 
+from fastload import Dali
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 __all__ = ["FEEDS", "Feed", "Work", "reason_to_skip"]
@@ -109,7 +111,7 @@ def fastload_dali(work: Work) -> Iterator[Batch]:
 
 def fastload_dali_auto(work: Work) -> Iterator[Batch]:
     """DALI and the native decoder beside each other; who waits gets less of the work."""
-    return endless(fastload_loader(work, backend="dali", decode_share="auto", device=work.device))
+    return endless(fastload_loader(work, backend=Dali(decode_share="auto"), device=work.device))
 
 
 def torch_pil(work: Work) -> Iterator[Batch]:

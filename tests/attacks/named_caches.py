@@ -18,7 +18,7 @@ from hostile_index import entries, index_bytes, write_dataset
 from plain_pack import plain_pack
 from uses import small
 
-from fastload import DataLoader, PackedDataset, transforms
+from fastload import Cache, DataLoader, PackedDataset, transforms
 from fastload._native import _C
 from fastload.cache.files import PrivateFolder
 from fastload.cache.layout import ENTRY, HEADER
@@ -303,12 +303,12 @@ def cached_records_of_other_samples(folder: Path) -> Callable[[], Any]:
 
 @attack(KIND, WRONG, None)
 def decoded_pictures_with_another_checksum(folder: Path) -> Callable[[], Any]:
-    place, path = filled(folder, cache_decoded=20)
+    place, path = filled(folder, cache=Cache(decoded=20))
     data = bytearray(path.read_bytes())
     begin = int(np.frombuffer(data, HEADER, 1)["data_offset"][0])
     data[begin:] = bytes(len(data) - begin)
     path.write_bytes(data)
-    return same(place, folder / "memory", cache_decoded=20)
+    return same(place, folder / "memory", cache=Cache(decoded=20))
 
 
 @attack(KIND, WRONG, None)

@@ -15,7 +15,7 @@ from test_cached_coefficients import epochs, fill, loader
 
 import fastload
 import fastload.cache.policy
-from fastload import CacheSetting, DataLoader, PackedDataset
+from fastload import Cache, CacheSetting, DataLoader, PackedDataset
 from fastload.cache import record_format as cache_format
 from fastload.cache.opening import file_bytes
 from fastload.cache.record_format import Choice, Facts, choose, decide
@@ -126,10 +126,10 @@ def test_too_small_a_cache_keeps_jpegs(root: Path, photos: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"cache_format": "png"}, ValueError, "cache_format must be one of jpeg, coefficients, auto"),
-        ({"cache_format": "coefficients", "cache": "off"}, ValueError, 'cache="off" keeps nothing'),
-        ({"cache_format": "auto", "cache_decoded": 64}, ValueError, "exclude each other"),
-        ({"cache_format": "coefficients", "backend": "dali"}, ValueError, "is for backend='native'"),
+        ({"cache": Cache(format="png")}, ValueError, "cache_format must be one of jpeg, coefficients, auto"),
+        ({"cache": Cache("off", format="coefficients")}, ValueError, 'cache="off" keeps nothing'),
+        ({"cache": Cache(decoded=64, format="auto")}, ValueError, "exclude each other"),
+        ({"cache": Cache(format="coefficients"), "backend": "dali"}, ValueError, "is for backend='native'"),
     ],
 )
 def test_what_does_not_go_together(
@@ -138,7 +138,7 @@ def test_what_does_not_go_together(
     with pytest.raises(error, match=text):
         DataLoader(photos, batch_size=4, **options)
     with pytest.raises(ValueError, match="is for packed datasets"):
-        DataLoader([1, 2, 3], batch_size=1, cache_format="coefficients")
+        DataLoader([1, 2, 3], batch_size=1, cache=Cache(format="coefficients"))
 
 
 def test_sets_of_coefficients_have_nothing_to_gain(root: Path, photos: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from torch.utils.data import Subset
 
 import fastload.transforms as T
-from fastload import DataLoader, PackedDataset, mix
+from fastload import Cache, DataLoader, PackedDataset, mix
 
 COUNT = 30
 PICTURES = ("image", "mask", "second")
@@ -39,7 +39,7 @@ def same(found: list[dict[str, torch.Tensor]], wanted: list[dict[str, torch.Tens
 
 
 @pytest.mark.parametrize("kind", ["set", "subset", "mix"])
-@pytest.mark.parametrize("options", [{}, {"cache_decoded": 24}, {"shuffle": True}])
+@pytest.mark.parametrize("options", [{}, {"cache": Cache(decoded=24)}, {"shuffle": True}])
 def test_each_stream_has_a_tier(root: Path, folder: Path, tmp_path: Path, kind: str, options: Any) -> None:
     dataset: Any = PackedDataset(folder)
     if kind == "subset":

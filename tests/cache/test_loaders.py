@@ -15,7 +15,7 @@ from plain_pack import plain_pack
 from torch.utils.data import Subset
 
 import fastload.transforms as T
-from fastload import DataLoader, PackedDataset, mix
+from fastload import Cache, DataLoader, PackedDataset, mix
 from fastload.cache.files import PrivateFolder, folder_path, inspect
 from fastload.cli import main
 from fastload.errors import StateError
@@ -125,7 +125,7 @@ def as_array(image: torch.Tensor) -> Any:
     "options",
     [
         {},
-        {"cache_decoded": 16},
+        {"cache": Cache(decoded=16)},
         {"transform": T.Compose([T.CenterCrop(16), T.ToDtype("uint8"), as_array])},
         {"transform": T.Compose([T.Resize(16), T.ToDtype("uint8"), as_array])},
         {"collate_fn": list},

@@ -15,7 +15,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, PackedDataset, Ragged
+from fastload import DataLoader, Device, PackedDataset, Ragged, Ranks
 from fastload import transforms as T
 from fastload.errors import SlowPathWarning
 
@@ -192,7 +192,7 @@ def test_padding_of_ranks_is_marked_and_left_out(folder: Path) -> None:
     """Of 23 samples four ranks have six each; valid() drops what only fills up."""
     texts: list[str] = []
     for rank in range(4):
-        with DataLoader(folder, 2, transform=CROP, seed=0, rank=rank, world_size=4) as loader:
+        with DataLoader(folder, 2, transform=CROP, seed=0, ranks=Ranks(rank, 4)) as loader:
             batches = list(loader)
         last = batches[-1]
         if not last["valid"].all():
@@ -204,7 +204,7 @@ def test_padding_of_ranks_is_marked_and_left_out(folder: Path) -> None:
 
 
 def test_resuming_goes_on_with_the_same_batches(folder: Path) -> None:
-    options: dict[str, Any] = {"shuffle": True, "transform": CROP, "seed": 4, "sizes": "pad"}
+    options: dict[str, Any] = {"shuffle": True, "transform": CROP, "seed": 4, "collate": "pad"}
     with DataLoader(folder, 5, **options) as loader:
         iterator = iter(loader)
         next(iterator)
@@ -268,7 +268,7 @@ def test_a_target_transform_changes_the_first_label(folder: Path) -> None:
     [
         ({"fields": ["image", "boxs"]}, "no field 'boxs'. It has: image, label"),
         ({"batch_transform": T.RandomErasing()}, "needs one image field. Found: image, second"),
-        ({"device_memory": "reuse"}, "device_memory='reuse' is for pairs"),
+        ({"device": Device(memory="reuse")}, "device_memory='reuse' is for pairs"),
         ({"transform": T.Compose([CROP, T.Normalize((0.5, 0.4, 0.3), (0.5, 0.5, 0.5))])}, "1 channels"),
         ({"transform": T.Resize(24)}, "cannot be stacked.*sizes='pad'"),
     ],

@@ -13,7 +13,7 @@ from picklable import rank_with_loader
 from pictures import jpegs
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.errors import WorldError
 from fastload.ranks.world import World, find_world
@@ -76,7 +76,7 @@ def test_the_loader_uses_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_loader_from_before_the_process_group_has_its_rank(packed: PackedDataset, tmp_path: Path) -> None:
     """As in mp.spawn and Lightning's ddp_spawn: the loader comes with the arguments."""
     labels = plain_pack(tmp_path / "numbered", jpegs(21), range(21)).folder
-    loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), drop_padding=True)
+    loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), padding="drop")
     assert len(loader) == 6
     arguments = (loader, str(tmp_path / "store"), str(tmp_path / "found"))
     torch.multiprocessing.spawn(rank_with_loader, arguments, nprocs=2)
@@ -114,7 +114,7 @@ def test_half_set_variables_do_not_matter_where_a_group_or_arguments_say_it(
         dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("wrong", [{"rank": 0.5, "world_size": 2}, {"rank": True, "world_size": 2}])
+@pytest.mark.parametrize("wrong", [{"ranks": Ranks(0.5, 2)}, {"ranks": Ranks(True, 2)}])
 def test_ranks_are_integers(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="rank must be an integer"):
         DataLoader(folder, **wrong)

@@ -33,6 +33,8 @@ from mutations import mutant
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
+from fastload import OnError
+
 STILL = 60.0  # seconds of silence that are a hang
 SIDE = 64
 DEFAULTS: dict[str, Any] = {
@@ -65,7 +67,7 @@ def by_loader(blobs: list[bytes], device: str, work: Path) -> dict[str, int]:
     from fastload.errors import FastloadError
 
     dataset = plain_pack(work, blobs, range(len(blobs)), probe=False)
-    options: dict[str, Any] = {"on_error": "skip", "max_pixels": 10**7, "transform": TRAIN}
+    options: dict[str, Any] = {"on_error": OnError("skip", max_pixels=10**7), "transform": TRAIN}
     if device == "cuda":
         options["device"] = "cuda"
     ended: dict[str, int] = {}

@@ -22,7 +22,7 @@ from mutated_sets import COUNT, ERROR, Kind, crc, facts, packed, small
 from pictures import encoded, picture
 from tar_reference import write_tar
 
-from fastload import DataLoader, transforms
+from fastload import Cache, DataLoader, transforms
 from fastload._native import _C
 from fastload.cache.layout import ENTRY, HEADER
 from fastload.packing.foreign import IndexOptions, index_files
@@ -207,8 +207,8 @@ def _resumed(folder: Path) -> list[Any]:
 
 
 CACHED, ENCODED = _cached()
-PIXELS, DECODED = _cached(cache_decoded=20)
-KEPT, COEFFICIENTS = _cached(cache_format="coefficients")
+PIXELS, DECODED = _cached(cache=Cache(decoded=20))
+KEPT, COEFFICIENTS = _cached(cache=Cache(format="coefficients"))
 KINDS: Sequence[Kind] = (
     foreign("others' tar", _tar, "a.tar"),
     foreign("others' Arrow", _arrow, "a.arrow"),

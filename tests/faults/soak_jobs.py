@@ -18,6 +18,8 @@ from soak_ledger import Ledger, Line
 from soak_rank import FAILED, run
 from soak_sets import COUNT, FIELDS, Truth, forked
 
+from fastload import Cache
+
 RANK = Path(__file__).with_name("soak_rank.py")
 SILENCE = 120.0  # seconds without a batch, on a crowded machine: it hangs
 WORLDS = (1, 2, 3, 4)
@@ -37,10 +39,10 @@ def cache_options(chance: random.Random, name: str, disk: Path) -> dict[str, Any
         {"cache": ["200KB", f"{disk}:1MB"]},
     ]
     if name != FIELDS:
-        choices += [{"cache": "8MB", "cache_decoded": "full"}]
+        choices += [{"cache": Cache("8MB", decoded="full")}]
     if jpegs:
-        choices += [{"cache": "4MB", "cache_format": "coefficients"}] * 2
-        choices += [{"cache": "4MB", "cache_format": "auto"}]
+        choices += [{"cache": Cache("4MB", format="coefficients")}] * 2
+        choices += [{"cache": Cache("4MB", format="auto")}]
     return chance.choice(choices)
 
 
@@ -59,7 +61,7 @@ def draw(
         options["prefetch_factor"] = chance.choice([2, 5])
     ending = chance.choice([{}, {}, {"drop_last": True}, {"padding": "mark"}, {"padding": "end"}])
     if chance.random() < 0.15 and not ending:
-        ending = {"drop_padding": True}
+        ending = {"padding": "drop"}
     return {
         "set": name,
         "data": f"{url}/{name}" if url else str(sets[name]),

@@ -11,7 +11,7 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, OnError, errors
 from fastload import transforms as T
 from fastload.backends import native as engines
 from fastload.prefetch import feeder
@@ -61,11 +61,11 @@ def test_an_error_log_that_cannot_be_written_is_an_error_before_the_first_batch(
     folder: Path, tmp_path: Path
 ) -> None:
     for path in (tmp_path / "missing" / "log.jsonl", tmp_path):
-        loader = DataLoader(folder, 4, transform=CROP, on_error="skip", error_log=path)
+        loader = DataLoader(folder, 4, transform=CROP, on_error=OnError("skip", log=path))
         with pytest.raises(OSError, match="error_log cannot be appended to"):
             next(iter(loader))
         loader.close()
     log = tmp_path / "log.jsonl"
-    with DataLoader(folder, 4, transform=CROP, on_error="skip", error_log=log) as loader:
+    with DataLoader(folder, 4, transform=CROP, on_error=OnError("skip", log=log)) as loader:
         next(iter(loader))
     assert log.read_text() == ""

@@ -12,7 +12,7 @@ from field_sets import write_field_set
 from object_sets import object_samples, object_schema, object_set
 
 import fastload
-from fastload import DataLoader, Detection
+from fastload import DataLoader, Detection, Ranks
 from fastload import transforms as T
 from fastload.collate.detection import _with_maps
 
@@ -168,7 +168,7 @@ def test_padding_is_left_out_of_both(objects: tuple[Path, list[dict[str, Any]]])
     for collate, options in (("detr", {}), ("yolo", {"transform": T.Resize((16, 16))})):
         found = counted = 0
         for rank in range(2):
-            own = {"batch_size": 7, "rank": rank, "world_size": 2, "collate": collate, **options}
+            own = {"batch_size": 7, "ranks": Ranks(rank, 2), "collate": collate, **options}
             with DataLoader(folder, **own) as loader:
                 for batch in loader:
                     found += len(batch["labels"]) if collate == "detr" else len(batch["img"])

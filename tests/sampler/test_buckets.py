@@ -12,7 +12,7 @@ import pytest
 from object_sets import object_set
 
 import fastload
-from fastload import BucketSampler, DataLoader
+from fastload import BucketSampler, DataLoader, Ranks
 from fastload.errors import StateError
 from fastload.sampler import Partition, Sampler, make_sampler, order_name
 from fastload.sampler.buckets import buckets_of
@@ -129,7 +129,7 @@ def test_a_state_is_of_one_size_of_global_batches(tmp_path: Path) -> None:
     with DataLoader(packed, batch_size=4, **options) as loader:
         loader.load_state_dict(state)
         assert [[int(one["image_id"]) for one in batch["labels"]] for batch in loader] == wanted[3:]
-    with DataLoader(packed, batch_size=2, rank=1, world_size=2, **options) as loader:
+    with DataLoader(packed, batch_size=2, ranks=Ranks(1, 2), **options) as loader:
         loader.load_state_dict(state)
     with (
         DataLoader(packed, batch_size=5, **options) as loader,

@@ -13,7 +13,7 @@ from object_sets import object_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Ragged
+from fastload import DataLoader, Fields, Ragged, Ranks
 from fastload import transforms as T
 from fastload.collate.detection import Names, Roles, for_detr, for_yolo, listed
 from fastload.collate.planned import Collated
@@ -36,7 +36,7 @@ def test_batches_on_a_device_are_those_of_the_host(
     case: str,
     eagerness: float,
 ) -> None:
-    options: dict[str, Any] = {"shuffle": True, "rank": 1, "world_size": 2, **COLLATED[case]}
+    options: dict[str, Any] = {"shuffle": True, "ranks": Ranks(1, 2), **COLLATED[case]}
     with DataLoader(folder, 3, seed=0, **options) as loader:
         wanted = list(loader)
     assert len(wanted) == 3  # the last one has a position without a sample
@@ -85,7 +85,7 @@ def test_nothing_is_read_back_from_a_device(
     if (make is not listed) and sizes == "list":
         sizes = "stack"
     options: dict[str, Any] = {"transform": T.Resize((24, 32))} if sizes == "stack" else {}
-    with DataLoader(folder, 4, masks="dense", sizes=sizes, **options) as loader:
+    with DataLoader(folder, 4, fields=Fields(masks="dense"), sizes=sizes, **options) as loader:
         batch = next(iter(loader))
     batch["valid"][2] = not missing
     batch[IDS], batch[VIEW] = torch.arange(4), torch.arange(32.0).view(4, 8)

@@ -24,7 +24,7 @@ def evaluate(way: str) -> dict[str, Any]:
     accuracy = torchmetrics.Accuracy(average="micro", **options)
     matrix = torchmetrics.ConfusionMatrix(**options)
     mean = torchmetrics.MeanMetric()
-    dropped = {"drop_padding": True} if way == "drop_padding" else {}
+    dropped = {"padding": "drop"} if way == "drop_padding" else {}
     loader = fastload.DataLoader(PACKED, 4, transform=VALID, seed=0, num_workers=2, **dropped)
     seen = 0
     for batch in loader:
