@@ -11,8 +11,6 @@ from typing import Any
 from detection.jobs import MEAN, STD, Job, endless, tokens
 from harness.command_line import command, pack_folder
 
-from fastload import Fields
-
 __all__ = ["LOADERS", "batches", "prepare"]
 
 GREYS = (123, 117, 104)
@@ -40,6 +38,8 @@ def _ssd(t: Any) -> dict[str, Any]:
 
 
 def _lsj(t: Any) -> dict[str, Any]:
+    from fastload import Fields
+
     geometry = [t.ScaleJitter((1024, 1024)), t.FixedSizeCrop((1024, 1024), fill=GREYS)]
     chain = t.Compose([*geometry, t.RandomHorizontalFlip(), t.SanitizeBoundingBoxes(), _float(t)])
     return {"transform": chain, "collate": "list", "fields": Fields(masks="dense")}

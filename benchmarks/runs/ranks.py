@@ -25,8 +25,6 @@ from typing import Any
 from harness.machine import process_memory
 from loaders.jobs import MEAN, STD
 
-from fastload import Ranks
-
 GLOBAL_BATCH = 256
 RESUMED_AT = 0.9  # of the epoch
 
@@ -101,7 +99,7 @@ def rank(arguments: argparse.Namespace) -> None:
     """One rank's process."""
     import torch.distributed as dist
 
-    place = {"ranks": Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))}
+    place = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
     dist.init_process_group("gloo", init_method=f"file://{os.environ['BENCH_STORE']}", **place)
     values = step_until_error(arguments, dist) if arguments.mode == "kill" else rate(arguments, dist)
     print(json.dumps(values), flush=True)

@@ -14,8 +14,6 @@ from loaders.jobs import JOBS as LOADER_JOBS
 from loaders.jobs import MEAN, STD
 from recipes.fastload import transform_of
 
-from fastload import Ranks
-
 __all__ = ["CONTROLS", "JOBS", "PACKS", "Job", "Work", "open_job"]
 
 #: Options of ``fastload pack``, by the name of the set.
@@ -74,7 +72,7 @@ def open_job(work: Work) -> tuple[Any, Iterator[int]]:
 
 def loader_of(work: Work) -> Any:
     """fastload.DataLoader for a job."""
-    from fastload import DataLoader
+    from fastload import DataLoader, Ranks
     from fastload import transforms as t
 
     job = JOBS[work.job]

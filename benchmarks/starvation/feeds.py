@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from loaders.jobs import MEAN, STD
 
-from fastload import Dali
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 __all__ = ["FEEDS", "Feed", "Work", "reason_to_skip"]
@@ -111,6 +109,8 @@ def fastload_dali(work: Work) -> Iterator[Batch]:
 
 def fastload_dali_auto(work: Work) -> Iterator[Batch]:
     """DALI and the native decoder beside each other; who waits gets less of the work."""
+    from fastload import Dali
+
     return endless(fastload_loader(work, backend=Dali(decode_share="auto"), device=work.device))
 
 

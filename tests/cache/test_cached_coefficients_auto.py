@@ -1,4 +1,4 @@
-"""``cache_format="auto"``: the arithmetic, what it looks at, and that it never changes a batch."""
+"""``Cache(format="auto")``: the arithmetic, what it looks at, and that it never changes a batch."""
 
 from __future__ import annotations
 
@@ -124,19 +124,17 @@ def test_too_small_a_cache_keeps_jpegs(root: Path, photos: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "text"),
+    ("cache", "backend", "text"),
     [
-        ({"cache": Cache(format="png")}, ValueError, "cache_format must be one of jpeg, coefficients, auto"),
-        ({"cache": Cache("off", format="coefficients")}, ValueError, 'cache="off" keeps nothing'),
-        ({"cache": Cache(decoded=64, format="auto")}, ValueError, "exclude each other"),
-        ({"cache": Cache(format="coefficients"), "backend": "dali"}, ValueError, "is for backend='native'"),
+        ({"format": "png"}, "native", "Cache.format must be one of jpeg, coefficients, auto"),
+        ({"size": "off", "format": "coefficients"}, "native", 'size="off" keeps nothing'),
+        ({"decoded": 64, "format": "auto"}, "native", "exclude each other"),
+        ({"format": "coefficients"}, "dali", "is for backend='native'"),
     ],
 )
-def test_what_does_not_go_together(
-    photos: Path, options: dict[str, Any], error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error, match=text):
-        DataLoader(photos, batch_size=4, **options)
+def test_what_does_not_go_together(photos: Path, cache: dict[str, Any], backend: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        DataLoader(photos, batch_size=4, cache=Cache(**cache), backend=backend)
     with pytest.raises(ValueError, match="is for packed datasets"):
         DataLoader([1, 2, 3], batch_size=1, cache=Cache(format="coefficients"))
 

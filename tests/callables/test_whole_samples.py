@@ -222,10 +222,10 @@ def test_a_picture_function_says_what_would_help(folder: Path) -> None:
 
 def test_batches_are_padded_behind_callables(folder: Path) -> None:
     options: dict[str, Any] = {"fields": Fields([*PLACED, "outlines"], masks="dense"), "num_workers": 0}
-    for sizes in ("pad", (200, 220)):
-        with DataLoader(folder, 4, sizes=sizes, **options) as loader:
+    for collate in ("pad", Pad(200, 220)):
+        with DataLoader(folder, 4, collate=collate, **options) as loader:
             wanted = next(iter(loader))
-        with DataLoader(folder, 4, sizes=sizes, transform=still, **options) as loader:
+        with DataLoader(folder, 4, collate=collate, transform=still, **options) as loader:
             found = next(iter(loader))
         assert list(found) == list(wanted)
         for name, value in wanted.items():

@@ -30,7 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "to a size": {"collate": Pad(64, 64)},
     "resized": {"collate": "pad", "transform": T.Compose([T.Resize(20)]), "fields": UNCUT},
     "cut": {"transform": T.Compose([T.RandomResizedCrop(16)]), "fields": UNCUT},
-    "decoded": {"collate": "ragged", "cache": Cache(decoded=30), "fields": ["image", "mask"]},
+    "decoded": {"collate": "ragged", "cache": Cache("off", decoded=30), "fields": ["image", "mask"]},
     "views": {
         "collate": "ragged",
         "fields": ["image", "mask", "boxes", "caption"],
@@ -41,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_batch_needs_more(folder: Path, leased: list[int], case: str) -> None:
-    with DataLoader(folder, 4, shuffle=True, seed=1, cache="off", **CASES[case]) as loader:
+    with DataLoader(folder, 4, shuffle=True, seed=1, **{"cache": "off", **CASES[case]}) as loader:
         planned = loader.memory_plan()
         assert leased == []
         for _ in range(3):
@@ -56,7 +56,7 @@ def test_no_batch_needs_more(folder: Path, leased: list[int], case: str) -> None
 def test_a_batch_of_the_largest_samples_reaches_it(tmp_path: Path, leased: list[int], case: str) -> None:
     one = next(sample for sample in rich_samples(COUNT) if len(sample["caption"]) > 0)
     folder = write_field_set(tmp_path / "set", RICH, [one] * 4)
-    with DataLoader(folder, 4, seed=1, cache="off", **CASES[case]) as loader:
+    with DataLoader(folder, 4, seed=1, **{"cache": "off", **CASES[case]}) as loader:
         planned = loader.memory_plan()["slot_bytes"]
         assert len(list(loader)) == 1
     assert in_steps(max(leased)) == planned
@@ -115,7 +115,7 @@ def test_whole_pictures_before_the_crop_are_counted(folder: Path) -> None:
     assert planned(views)["source_bytes"] == 3 * 3 * 3 * largest
     late = T.ByEpoch({0: crop, 2: T.Compose([T.RandomInvert(), crop])})
     assert planned(late)["source_bytes"] > 0
-    small = planned(T.Compose([T.RandomInvert(), crop]), cache=Cache(decoded=20))["source_bytes"]
+    small = planned(T.Compose([T.RandomInvert(), crop]), cache=Cache("off", decoded=20))["source_bytes"]
     assert 0 < small <= 3 * 2 * 3 * 20 * 20 < before["source_bytes"]
     assert planned(T.Compose([T.TimmAugment("augmix-m5-w3"), crop]))["source_bytes"] == 3 * 7 * 3 * largest
     turned = planned(T.Compose([T.RandomRotation(9), crop]), fields=["image", "mask"])

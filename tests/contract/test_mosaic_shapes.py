@@ -241,19 +241,19 @@ def test_outlines_move_as_boxes_and_areas_as_masks(folder: Path, case: int) -> N
     assert areas > 3
 
 
-@pytest.mark.parametrize("sizes", ["list", "pad"])
-def test_masks_of_differing_sizes(folder: Path, sizes: str) -> None:
+@pytest.mark.parametrize("collate", ["ragged", "pad"])
+def test_masks_of_differing_sizes(folder: Path, collate: str) -> None:
     """Behind a mosaic that is resized at random; each mask is of its picture's size."""
     chain = T.Compose([T.Mosaic(SIZE), T.RandomShortestSize((24, 31, 40))])
     seen = set()
     with DataLoader(
-        folder, batch_size=5, seed=SEED, transform=chain, fields=Fields(masks="dense"), sizes=sizes
+        folder, batch_size=5, seed=SEED, transform=chain, fields=Fields(masks="dense"), collate=collate
     ) as loader:
         for batch in loader:
             for i, masks in enumerate(batch["masks"]):
                 assert masks.shape[1:] == batch["image"][i].shape[1:]
                 assert len(masks) == len(batch["row"][i])
-                height, width = masks.shape[1:] if sizes == "list" else batch["image_sizes"][i].tolist()
+                height, width = masks.shape[1:] if collate == "ragged" else batch["image_sizes"][i].tolist()
                 assert height == width
                 assert not masks[:, height:].any()
                 assert not masks[:, :, width:].any()

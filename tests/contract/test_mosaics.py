@@ -315,7 +315,7 @@ def test_a_bad_partner_is_its_samples_fault(folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cache": Cache(decoded="full")}, "Mosaic and cache_decoded exclude each other"),
+        ({"cache": Cache(decoded="full")}, "Mosaic and Cache.decoded.* exclude each other"),
         ({"backend": "dali"}, "backend='dali' .*; Mosaic"),
     ],
 )

@@ -76,17 +76,18 @@ def wanted_batch(ids: list[int], views: T.Views, sizes: Sizes, seed: int, epoch:
 
 
 @pytest.mark.parametrize(
-    ("views", "sizes", "reference"),
+    ("views", "collate", "reference"),
     [
         (VIEWS, "stack", Sizes()),
         (T.Views(whole=None, crop=GLOBAL), "pad", Sizes("pad")),
-        (T.Views(whole=T.RandomHorizontalFlip(), small=(2, T.Resize(16))), "list", Sizes("list")),
+        (T.Views(whole=T.RandomHorizontalFlip(), small=(2, T.Resize(16))), "ragged", Sizes("ragged")),
     ],
 )
 def test_each_view_is_what_a_loader_of_it_alone_makes(
-    folder: Path, views: T.Views, sizes: Any, reference: Sizes
+    folder: Path, views: T.Views, collate: Any, reference: Sizes
 ) -> None:
-    with DataLoader(folder, 5, shuffle=True, seed=3, num_workers=2, transform=views, sizes=sizes) as loader:
+    options: dict[str, Any] = {"shuffle": True, "seed": 3, "num_workers": 2, "collate": collate}
+    with DataLoader(folder, 5, transform=views, **options) as loader:
         for epoch in range(2):
             ids = list(loader.sampler)
             for number, batch in enumerate(loader):
@@ -350,11 +351,11 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return damaged
 
 
-@pytest.mark.parametrize("cache_decoded", [None, 64])
+@pytest.mark.parametrize("side", [None, 64])
 def test_one_decode_gives_the_same_pixels(
-    odd: Path, monkeypatch: pytest.MonkeyPatch, cache_decoded: int | None
+    odd: Path, monkeypatch: pytest.MonkeyPatch, side: int | None
 ) -> None:
-    options: dict[str, Any] = {"cache": Cache("off", decoded=cache_decoded)}
+    options: dict[str, Any] = {"cache": Cache("off", decoded=side)}
     apart, decodes_apart, failed = decoded(monkeypatch, "never", odd, CROPS, **options)
     together, decodes_together, failed_together = decoded(monkeypatch, "always", odd, CROPS, **options)
     cheaper, decodes, _ = decoded(monkeypatch, "cheaper", odd, CROPS, **options)

@@ -33,8 +33,6 @@ from mutations import mutant
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import OnError
-
 STILL = 60.0  # seconds of silence that are a hang
 SIDE = 64
 DEFAULTS: dict[str, Any] = {
@@ -64,6 +62,7 @@ def by_loader(blobs: list[bytes], device: str, work: Path) -> dict[str, int]:
     """One epoch of a loader; what went to which decoder, how often DALI failed, and with what it ended."""
     from two_backends import TRAIN, with_dali
 
+    from fastload import OnError
     from fastload.errors import FastloadError
 
     dataset = plain_pack(work, blobs, range(len(blobs)), probe=False)

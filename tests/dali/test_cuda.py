@@ -21,9 +21,7 @@ NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 def check_same(dataset: Any, unit: float = 1.0, **options: Any) -> dict[str, Any]:
     """Labels equal, pixels near: nvJPEG's inverse DCT and upsampling are its own."""
     settings = {"batch_size": 8, "transform": TRAIN, "shuffle": True, "seed": 0, **options}
-    own = {
-        name: value for name, value in settings.items() if name not in ("decode_share", "gpu_memory_limit")
-    }
+    own = {name: value for name, value in settings.items() if name != "backend"}
     with DataLoader(dataset, **own) as native:
         wanted = [(images.clone(), labels) for _ in range(2) for images, labels in native]
     with with_dali(dataset, device="cuda", **settings) as dali:

@@ -55,7 +55,7 @@ def test_batches_arrive_whole(load: Any, dtype: str, mode: str, share: float) ->
 
 
 class Forgetful(list[Any]):
-    """A training step with device_memory="reuse" keeps nothing."""
+    """A training step with ``Device(memory="reuse")`` keeps nothing."""
 
     def append(self, item: Any) -> None:
         """Nothing."""

@@ -130,9 +130,9 @@ def _epochs(folder: Path, cache: Any, **options: Any) -> list[str]:
     return found
 
 
-def _cached(**options: Any) -> tuple[Callable[[Path], None], Callable[[Path], list[Any]]]:
+def _cached(**settings: Any) -> tuple[Callable[[Path], None], Callable[[Path], list[Any]]]:
     def read(folder: Path) -> list[Any]:
-        return _epochs(folder, folder / "memory", **options)
+        return _epochs(folder, Cache(folder=folder / "memory", **settings))
 
     def make(folder: Path) -> None:
         packed()(folder / "set")
@@ -207,8 +207,8 @@ def _resumed(folder: Path) -> list[Any]:
 
 
 CACHED, ENCODED = _cached()
-PIXELS, DECODED = _cached(cache=Cache(decoded=20))
-KEPT, COEFFICIENTS = _cached(cache=Cache(format="coefficients"))
+PIXELS, DECODED = _cached(decoded=20)
+KEPT, COEFFICIENTS = _cached(format="coefficients")
 KINDS: Sequence[Kind] = (
     foreign("others' tar", _tar, "a.tar"),
     foreign("others' Arrow", _arrow, "a.arrow"),

@@ -18,8 +18,6 @@ from soak_ledger import Ledger, Line
 from soak_rank import FAILED, run
 from soak_sets import COUNT, FIELDS, Truth, forked
 
-from fastload import Cache
-
 RANK = Path(__file__).with_name("soak_rank.py")
 SILENCE = 120.0  # seconds without a batch, on a crowded machine: it hangs
 WORLDS = (1, 2, 3, 4)
@@ -28,7 +26,8 @@ TORN = ("distributed", "gloo", "Connection", "Broken pipe", "Timed out", "timed 
 
 
 def cache_options(chance: random.Random, name: str, disk: Path) -> dict[str, Any]:
-    """How a job keeps records: not, in memory (all or a part, in three forms), on disk."""
+    """How a job keeps records: not, in memory (all or a part, in three forms), on disk. A dict is for
+    ``fastload.Cache``: jobs are written down."""
     jpegs = name in ("arrow", "lmdb", "hdf5")
     choices: list[dict[str, Any]] = [
         {"cache": "off"},
@@ -39,10 +38,10 @@ def cache_options(chance: random.Random, name: str, disk: Path) -> dict[str, Any
         {"cache": ["200KB", f"{disk}:1MB"]},
     ]
     if name != FIELDS:
-        choices += [{"cache": Cache("8MB", decoded="full")}]
+        choices += [{"cache": {"size": "8MB", "decoded": "full"}}]
     if jpegs:
-        choices += [{"cache": Cache("4MB", format="coefficients")}] * 2
-        choices += [{"cache": Cache("4MB", format="auto")}]
+        choices += [{"cache": {"size": "4MB", "format": "coefficients"}}] * 2
+        choices += [{"cache": {"size": "4MB", "format": "auto"}}]
     return chance.choice(choices)
 
 
@@ -55,8 +54,8 @@ def draw(
     kind = FIELDS if name == FIELDS else chance.choice(kinds)
     shuffle = chance.choice([True, True, True, False, "block"])
     options = {"num_workers": chance.choice([1, 2]), **cache_options(chance, name, disk)}
-    if kind == "callable":
-        options.pop("cache_decoded", None)
+    if kind == "callable" and isinstance(options["cache"], dict) and "decoded" in options["cache"]:
+        options["cache"] = options["cache"]["size"]
     if chance.random() < 0.3:
         options["prefetch_factor"] = chance.choice([2, 5])
     ending = chance.choice([{}, {}, {"drop_last": True}, {"padding": "mark"}, {"padding": "end"}])
@@ -94,7 +93,7 @@ def away(error: str) -> bool:
 
 def new_ledger(job: dict[str, Any]) -> Ledger:
     options = job["options"]
-    repeat = bool(job["shuffle"]) and not options.keys() & {"padding", "drop_last", "drop_padding"}
+    repeat = bool(job["shuffle"]) and not options.keys() & {"padding", "drop_last"}
     return Ledger(COUNT, job["size"], bool(options.get("drop_last")), repeat)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastload import Detection, Fields, Ragged
+from fastload import Detection, Fields, Pad, Ragged
 from fastload import transforms as T
 
 __all__ = ["COLLATED", "parts", "same"]
@@ -18,7 +18,7 @@ COLLATED: dict[str, dict[str, Any]] = {
     "list": {"collate": "list", "fields": Fields(masks="dense")},
     "list of floats": {"collate": "list", "transform": T.ToDtype("float32", scale=True)},
     "detr": {"collate": "detr", "fields": Fields(masks="dense")},
-    "detr of one size": {"collate": Detection("detr"), "sizes": (64, 96)},
+    "detr of one size": {"collate": Pad(64, 96, then=Detection("detr"))},
     "yolo": {"collate": "yolo", "transform": T.Resize((24, 32)), "fields": Fields(masks="dense")},
     "yolo of floats": {"collate": "yolo", "transform": ONE_SIZE},
     "stack": {"collate": "stack", "transform": ONE_SIZE},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from field_sets import RICH, rich_samples, write_field_set
 
 import fastload
-from fastload import DataLoader, Fields
+from fastload import DataLoader, Fields, Pad
 from fastload import transforms as T
 
 COUNT = 11
@@ -26,8 +27,8 @@ def batches(folder: Any, **options: Any) -> list[Any]:
         return list(loader)
 
 
-def test_pad_is_the_word_for_these_sizes(folder: Path) -> None:
-    found, wanted = batches(folder, collate="pad"), batches(folder, collate="pad")
+def test_pad_is_the_word_for_a_plain_pad(folder: Path) -> None:
+    found, wanted = batches(folder, collate="pad"), batches(folder, collate=Pad())
     assert len(found) == len(wanted) == 3
     for one, other in zip(found, wanted, strict=True):
         assert torch.equal(one["image"], other["image"])
@@ -43,13 +44,24 @@ def test_stack_of_an_image_and_a_label_stays_a_pair(packed: fastload.PackedDatas
 def test_a_callable_gets_whole_batches_and_its_result_is_delivered(folder: Path) -> None:
     wanted = batches(folder, collate="ragged", shuffle=True)
     with DataLoader(
-        folder, batch_size=4, seed=1, shuffle=True, sizes="list", collate=lambda batch: batch["boxes"].values
+        folder, batch_size=4, seed=1, shuffle=True, collate=lambda batch: (batch["boxes"], batch["image"])
     ) as loader:
         found = list(loader)
         assert loader.stats()["data_wait"]["count"] == 3
-    assert [torch.equal(one, two["boxes"].values) for one, two in zip(found, wanted, strict=True)] == [
-        True
-    ] * 3
+    assert len(found) == len(wanted) == 3
+    for (boxes, images), batch in zip(found, wanted, strict=True):
+        assert torch.equal(boxes.values, batch["boxes"].values)
+        assert all(map(torch.equal, images, batch["image"]))
+
+
+def test_a_callable_gets_padded_pictures_if_it_asks_for_them(folder: Path) -> None:
+    for pad in (Pad(), Pad(96, 80)):
+        wanted = batches(folder, collate=pad)
+        found = batches(folder, collate=replace(pad, then=lambda batch: (batch["image"], batch["valid"])))
+        assert len(found) == len(wanted) == 3
+        for (images, valid), batch in zip(found, wanted, strict=True):
+            assert torch.equal(images, batch["image"])
+            assert torch.equal(valid, batch["valid"])
 
 
 def test_a_callable_behind_python_callables(folder: Path) -> None:

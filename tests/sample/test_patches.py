@@ -13,7 +13,7 @@ from pictures import encoded, picture
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Patches, Ranks
+from fastload import DataLoader, Pad, Patches, Ranks
 from fastload import transforms as T
 
 COUNT = 11
@@ -86,12 +86,10 @@ def test_each_patch_is_where_it_was(
 
 
 def test_padding_of_ranks_has_no_patches(folder: Path) -> None:
-    options: dict[str, Any] = {"transform": T.ResizeToPatches(8, 9), "ranks": Ranks(world_size=2)}
+    options: dict[str, Any] = {"transform": T.ResizeToPatches(8, 9), "collate": Patches(patch=8, length=9)}
     there: list[bool] = []
     for rank in range(2):
-        with DataLoader(
-            folder, 6, collate=Patches(patch=8, length=9), ranks=Ranks(rank=rank), **options
-        ) as loader:
+        with DataLoader(folder, 6, ranks=Ranks(rank, 2), **options) as loader:
             (batch,) = list(loader)
         there += batch["valid"].tolist()
         assert batch["patch_valid"].any(1).tolist() == batch["valid"].tolist()
@@ -142,7 +140,7 @@ def test_on_a_device_they_are_the_same(folder: Path, monkeypatch: pytest.MonkeyP
             {"collate": Patches(length=3), "transform": T.ResizeToPatches(16, 9)},
             "of a batch has [4-9] patches",
         ),
-        ({"collate": "pad"}, "pads patches, not pictures. Found: sizes='pad'"),
+        ({"collate": Pad(then=Patches())}, "pads patches, not pictures. Found: .*Pad"),
         ({"collate": Patches(image="other")}, "needs one image field. Found: 0 of"),
         ({"transform": T.Views(a=T.CenterCrop(16), b=T.CenterCrop(32))}, "Found: Views of a, b"),
     ],

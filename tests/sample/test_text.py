@@ -56,8 +56,8 @@ def drawn(seed: int, epoch: int, sample: int) -> str:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_one_of_several_is_drawn_and_tokenised_in_order(folder: Path, threads: int) -> None:
-    text = {"captions": lengths, "title": Captions()}
-    options = {"batch_size": 5, "shuffle": True, "seed": 11, "transform": CROP, "text_threads": threads}
+    text = Tokenizers({"captions": lengths, "title": Captions()}, threads=threads)
+    options: dict[str, Any] = {"batch_size": 5, "shuffle": True, "seed": 11, "transform": CROP}
     with DataLoader(folder, text=text, **options) as loader, DataLoader(folder, **options) as plain:
         for epoch in range(3):
             seen = []

@@ -280,7 +280,6 @@ def test_for_torch_datasets_too() -> None:
         ),
         ({"batch_transform": CutMix(3), "device": Device(memory="reuse")}, "exclude each other"),
         ({"device": Device(memory="reuse"), "collate_fn": list}, "is for batches that the core alone makes"),
-        ({"device": Device(memory="old")}, "device_memory must be one of fresh, reuse, poison. Found: 'old'"),
         ({"device": "mps"}, 'device must be None, "cpu" or "cuda\\[:index\\]". Found: \'mps\''),
         ({"device": "graphics"}, "device must be .*Found: 'graphics'"),
     ],

@@ -141,7 +141,7 @@ def test_what_cannot_be(make: Any, kind: type[Exception], message: str) -> None:
 
 
 def test_reused_memory_has_one_size(tiny: PackedDataset) -> None:
-    with pytest.raises(ValueError, match="device_memory='reuse' and ByEpoch exclude each other"):
+    with pytest.raises(ValueError, match="memory='reuse'.* and ByEpoch exclude each other"):
         DataLoader(tiny, 8, transform=GROWING, device=Device("cuda", memory="reuse"))
 
 

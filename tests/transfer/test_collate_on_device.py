@@ -77,15 +77,15 @@ def keys(samples: Sequence[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("make", [listed, for_detr, for_yolo])
-@pytest.mark.parametrize("sizes", ["pad", "list"])
+@pytest.mark.parametrize("collate", ["pad", "ragged"])
 @pytest.mark.parametrize("missing", [0, 1])
 def test_nothing_is_read_back_from_a_device(
-    folder: Path, make: Callable[..., Any], sizes: str, missing: int
+    folder: Path, make: Callable[..., Any], collate: str, missing: int
 ) -> None:
-    if (make is not listed) and sizes == "list":
-        sizes = "stack"
-    options: dict[str, Any] = {"transform": T.Resize((24, 32))} if sizes == "stack" else {}
-    with DataLoader(folder, 4, fields=Fields(masks="dense"), sizes=sizes, **options) as loader:
+    if (make is not listed) and collate == "ragged":
+        collate = "stack"
+    options: dict[str, Any] = {"transform": T.Resize((24, 32))} if collate == "stack" else {}
+    with DataLoader(folder, 4, fields=Fields(masks="dense"), collate=collate, **options) as loader:
         batch = next(iter(loader))
     batch["valid"][2] = not missing
     batch[IDS], batch[VIEW] = torch.arange(4), torch.arange(32.0).view(4, 8)

@@ -230,10 +230,10 @@ def test_a_callables_random_numbers_are_the_batchs(packed: PackedDataset) -> Non
     assert torch.equal(torch.rand(3), wanted[1])
 
 
-@pytest.mark.parametrize("sizes", ["stack", "list"])
-def test_dicts_of_fields_equal_the_cpus(packed: PackedDataset, sizes: str) -> None:
+@pytest.mark.parametrize("collate", ["stack", "ragged"])
+def test_dicts_of_fields_equal_the_cpus(packed: PackedDataset, collate: str) -> None:
     """Through the ring, and through torch's pinned memory."""
-    options: dict[str, Any] = {"fields": ["label", "image"], "sizes": sizes, "dtype": "float32"}
+    options: dict[str, Any] = {"fields": ["label", "image"], "collate": collate, "dtype": "float32"}
     with loader_of(packed, device=None, **options) as loader:
         wanted = list(loader)
     with loader_of(packed, **options) as loader:

@@ -307,7 +307,7 @@ BOTH = ["image", "second", "label"]
         ({"fields": ["image", "label"], "batch_transform": OfFields(MixUp(4), image="photo")},
          "OfFields.image: batches have no field 'photo'. Fields of that kind: image"),
         ({"fields": ["image", "label"], "collate": "pad", "batch_transform": RandomErasing()},
-         "needs pictures of one size. Found: sizes='pad'"),
+         "needs pictures of one size. Found: collate='pad'"),
         ({"fields": ["second"], "batch_transform": RandomErasing()}, "RGB pictures of 8 bits. Found: second"),
         ({"fields": BOTH, "batch_transform": OfFields(ColorJitter(0.1), image="image")},
          "can be one image field then. Found: image, second"),
