@@ -73,7 +73,7 @@ def test_padding_and_skipped_samples_stay_marked(folder: Path) -> None:
     assert labels.count(-100) == 2
     assert sorted(label for label in labels if label != -100) == sorted(label % 2 for label in LABELS)
     hot = PackedDataset(folder, target_transform=one_hot)
-    with pytest.raises(Exception, match=r"target_transform makes Tensor of labels.*Pass drop_padding=True"):
+    with pytest.raises(Exception, match=r"target_transform makes Tensor of labels.*Pass padding='drop'"):
         [all_batches(load(hot, batch_size=10, ranks=Ranks(rank, 3))) for rank in range(3)]
     whole = [all_batches(load(hot, batch_size=10, ranks=Ranks(r, 3), padding="drop")) for r in range(3)]
     assert sum(len(labels) for rank in whole for _, labels in rank) == 52

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from picklable import rank_with_loader
 from pictures import jpegs
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, Ranks
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import WorldError
 from fastload.ranks.world import World, find_world
@@ -112,9 +111,3 @@ def test_half_set_variables_do_not_matter_where_a_group_or_arguments_say_it(
         assert len(list(loader)) == 7
     finally:
         dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("wrong", [{"ranks": Ranks(0.5, 2)}, {"ranks": Ranks(True, 2)}])
-def test_ranks_are_integers(folder: Path, wrong: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="rank must be an integer"):
-        DataLoader(folder, **wrong)

@@ -101,7 +101,7 @@ def everything(data: str, folder: str) -> None:
 
 def everything_by_slurm(data: str, folder: str, address: str) -> None:
     """The same as a task of srun, which joins the group by SLURM's variables itself."""
-    numbers = {"ranks": Ranks(int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"]))}
+    numbers = {"rank": int(os.environ["SLURM_PROCID"]), "world_size": int(os.environ["SLURM_NTASKS"])}
     dist.init_process_group("gloo", init_method=address, **numbers)
     everything(data, folder)
 

@@ -165,7 +165,7 @@ def test_of_a_set_in_a_store(
         ),
         (
             ("--shuffle", "block", "--block", "3", "--window", "2"),
-            "fastload plan: shuffle_block must be at least 1 and shuffle_window at least",
+            "fastload plan: Block.size must be at least 1 and Block.window at least",
         ),
         (("--price-gb", "-1"), "must be a number, at least 0. Found: -1."),
     ],

@@ -335,7 +335,7 @@ def test_sets_that_do_not_say_what_goes_together(tmp_path: Path) -> None:
     silent = packed(tmp_path / "silent", "xyxy", says=False)
     chain = [T.Resize((32, 32)), T.SanitizeBoundingBoxes(3)]
     with pytest.raises(
-        ValueError, match=r"nothing says which fields .* Found: labels, ids, .*objects=\{'boxes'"
+        ValueError, match=r"nothing says which fields .* Found: labels, ids, .*rows_of=\{'boxes'"
     ):
         batches(silent, chain)
     told = packed(tmp_path / "told", "xyxy")

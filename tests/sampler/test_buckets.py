@@ -156,6 +156,6 @@ def test_arrays_of_other_shapes_and_lengths_are_refused() -> None:
         BucketSampler([1, 2, 3], SIZES)
     with pytest.raises(ValueError, match="the size of 5 pictures, those of the dataset. Found: 103"):
         make_sampler(5, Partition(2), shuffle=False, seed=0, sampler=BucketSampler(pictures(), SIZES))
-    with pytest.raises(ValueError, match="drop_padding and BucketSampler exclude each other"):
+    with pytest.raises(ValueError, match="padding='drop' and BucketSampler exclude each other"):
         sampler(padding="drop")
     assert order_name(sampler().order, False) == "buckets:4:6:True"

@@ -411,7 +411,7 @@ def test_what_hands_over_can_be_pickled(folder: Path) -> None:
     """As worker processes get it that are spawned."""
     dataset = fastload.PackedDataset(folder)
     plan = compile_plan(v2.Compose([v2.RandomRotation((90, 90), expand=True), FLIP]))
-    layout = layout_of(dataset.schema.fields, "uint8", None, Sizes("list"))
+    layout = layout_of(dataset.schema.fields, "uint8", None, Sizes("ragged"))
     handed = HandOver(dataset.schema, layout, plan, None)
     generator = torch.Generator()
     found = [
@@ -563,7 +563,7 @@ def test_a_collate_function_that_calls_v2_gets_what_it_moves(folder: Path, chain
     def collate(samples: list[Any]) -> Any:
         return [KEPT(sample) for sample in samples]
 
-    found = first(folder, chain, collate_fn=collate, num_workers=workers, collate="ragged")
+    found = first(folder, chain, collate_fn=collate, num_workers=workers)
     steps = v2.Compose(
         [*([] if chain is None else getattr(chain, "transforms", [chain])), still, *KEPT.transforms]
     )
