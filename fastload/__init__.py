@@ -10,13 +10,12 @@ TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` woul
 if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload._version import __version__ as __version__
-    from fastload.cache.settings import CacheSetting
+    from fastload.backends.values import Block, Cache, Dali, Device, Fields, OnError, Pad, Ranks, Tokenizers
     from fastload.collate.detection import Detection
     from fastload.collate.patches import Patches
     from fastload.dataset.packed import MixedDataset, PackedDataset, mix
     from fastload.diagnose.watch import diagnose
     from fastload.loader.data_loader import DataLoader
-    from fastload.loader.options import Block, Cache, Dali
     from fastload.loader.padding import valid
     from fastload.packing.from_python import pack
     from fastload.sample.fields import (
@@ -47,12 +46,13 @@ __all__ = [
     "BucketSampler",
     "Bytes",
     "Cache",
-    "CacheSetting",
     "Captions",
     "Dali",
     "DataLoader",
     "Detection",
+    "Device",
     "Field",
+    "Fields",
     "Image",
     "Json",
     "Keypoints",
@@ -61,16 +61,20 @@ __all__ = [
     "Mask",
     "MixedDataset",
     "Of",
+    "OnError",
     "PackedDataset",
+    "Pad",
     "Patches",
     "Polygons",
     "Ragged",
+    "Ranks",
     "RepeatedSampler",
     "Scalar",
     "Schema",
     "SubsetSampler",
     "Text",
     "Texts",
+    "Tokenizers",
     "WeightedSampler",
     "diagnose",
     "errors",
@@ -85,15 +89,20 @@ IGNORE_LABEL = -100
 
 # The module of each name; None for names that are modules themselves.
 _LAZY = {
+    "Tokenizers": "fastload.backends.values",
+    "Ranks": "fastload.backends.values",
+    "Pad": "fastload.backends.values",
+    "OnError": "fastload.backends.values",
+    "Fields": "fastload.backends.values",
+    "Device": "fastload.backends.values",
     "Array": "fastload.sample.fields",
-    "Block": "fastload.loader.options",
+    "Block": "fastload.backends.values",
     "Boxes": "fastload.sample.fields",
     "BucketSampler": "fastload.sampler.buckets",
     "Bytes": "fastload.sample.fields",
-    "Cache": "fastload.loader.options",
-    "CacheSetting": "fastload.cache.settings",
+    "Cache": "fastload.backends.values",
     "Captions": "fastload.sample.schema",
-    "Dali": "fastload.loader.options",
+    "Dali": "fastload.backends.values",
     "DataLoader": "fastload.loader.data_loader",
     "Detection": "fastload.collate.detection",
     "Patches": "fastload.collate.patches",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -15,21 +14,21 @@ from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.slots import SlotShape, in_steps
 from fastload.sample.delivery import Delivery
-from fastload.sample.layout import BatchLayout, Measured
+from fastload.sample.layout import BatchLayout, Measured, Sizes
 from fastload.transforms.plan import Plan
 
 # ---- Pairs of an image and a label, or fields -------------------------------------------------------
 
 
-def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, sizes: Any, plan: Plan) -> bool:
+def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, pictures: Sizes, plan: Plan) -> bool:
     """Whether batches are (images, labels): the set has these alone, and no fields or views are named.
 
     Args:
         dataset: what is read.
-        fields, sizes: the DataLoader's.
+        fields, pictures: names of fields, and the treatment of sizes; the loader's.
         plan: the compiled transform.
     """
-    return fields is None and sizes == "stack" and dataset.is_plain and not plan.views
+    return fields is None and pictures.mode == "stack" and dataset.is_plain and not plan.views
 
 
 def record_streams(dataset: Packed, fields: Sequence[str] | None) -> tuple[str | None, ...]:
@@ -83,14 +82,14 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
     if plan.tail or options.unbatched or (options.collate_fn and not _same_sizes(dataset, plan)):
         return None
     firsts = [part.record(0) for part in dataset.parts]
-    bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]
+    bounds = [bounded_sizes(first["width"], first["height"], options.cache.decoded) for first in firsts]
     sizes = {(int(height), int(width)) for width, height in bounds}
     size = sizes.pop()
     if not plan.keeps_size or 0 in size or sizes:
         raise ValueError(
             "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
             "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w)), "
-            "or pass sizes='pad', sizes='list', or a collate_fn that makes a list of them."
+            "or pass collate='pad', collate='ragged', or a collate_fn that makes a list of them."
         )
     return size
 
@@ -136,7 +135,7 @@ def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
     Raises:
         ValueError: see :func:`output_size`.
     """
-    if delivers_pairs(dataset, options.fields, options.sizes, plan):
+    if delivers_pairs(dataset, options.fields.names, options.pictures, plan):
         size = output_size(dataset, plan, options)
         if size is None:
             return None
@@ -144,9 +143,9 @@ def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
     from fastload.backends.fields import fields_layout
     from fastload.sample.planned import chosen
 
-    fields = chosen(dataset.schema, options.fields)
+    fields = chosen(dataset.schema, options.fields.names)
     has_pictures = any(field.storage == "record" for field in fields)
-    stacked = has_pictures and options.sizes == "stack"
+    stacked = has_pictures and options.pictures.mode == "stack"
     views = [replace(view, tail=plan.tail) for view in plan.every]
     sizes = [output_size(dataset, view, options) if stacked else None for view in views]
     return Form(Delivery(fields_layout(dataset, plan, options, sizes), False))
@@ -188,7 +187,7 @@ def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
     if layout.is_measured:
         from fastload.backends.fields import most_measured
 
-        known = most_measured(dataset, plan, layout, count, options.cache_decoded)
+        known = most_measured(dataset, plan, layout, count, options.cache.decoded)
     return layout.of(count, known)
 
 

@@ -559,7 +559,7 @@ class HandOver:
         schema: the dataset's.
         layout: of a sample.
         plan: the compiled transform.
-        groups: ``objects=`` of the DataLoader.
+        groups: ``Fields.rows_of`` of the DataLoader.
     """
 
     def __init__(self, schema: Schema, layout: SampleLayout, plan: Plan, groups: Groups) -> None:

@@ -473,7 +473,7 @@ class PythonBackend:
         if delivery is not None and not delivery.is_pair and (plan.tail or calls_v2(options.collate_fn)):
             from fastload.backends.callable_samples import HandOver  # pairs do not need it
 
-            handed = HandOver(dataset.schema, delivery.layout, plan, options.objects)
+            handed = HandOver(dataset.schema, delivery.layout, plan, options.fields.rows_of)
         tail = Tail(plan, options.collate_fn, options.seed, delivery, handed)
         source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
         parts = TailParts(dataset, sampler, options, self._decoding.policy, tail, source)
@@ -523,9 +523,9 @@ class _OneByOne:
     """A source of pictures of different sizes, each decoded on request; in place of a native back end."""
 
     def __init__(self, dataset: Packed, sampler: Sampler, plan: Plan, options: Options) -> None:
-        self.policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
+        self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
         self._reading = Reading(dataset, options, by_engine=False)
-        limits = options.max_pixels, options.on_error, options.cache_decoded
+        limits = options.errors.max_pixels, options.errors.action, options.cache.decoded
         self.renderer = Renderer(self._reading.dataset, plan, options.seed, *limits)
 
     def tuning(self, key: BatchKey) -> AbstractContextManager[None]:

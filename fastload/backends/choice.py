@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from fastload.backends.batch_form import (
     runs_python,
 )
 from fastload.backends.native import NativeBackend, host_memory
-from fastload.backends.options import Options
+from fastload.backends.options import Options, Order
 from fastload.backends.stats import Counts
 from fastload.cache.opening import planned_bytes
 from fastload.cache.tiers import tier_of
@@ -60,7 +60,7 @@ def erases_batches(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> b
 
     converted = on_gpu and pairs and not options.unbatched and not runs_python(plan, options)
     jitters = any(isinstance(part, ColorJitter) for part in _parts(options))
-    return converted or jitters or options.backend == "dali"
+    return converted or jitters or options.dali is not None
 
 
 def _parts(options: Options) -> tuple[Any, ...]:
@@ -92,7 +92,7 @@ def make_backend(
     plan: Plan,
     options: Options,
     threads: ThreadPlan,
-    arguments: Mapping[str, Any],
+    order: Order,
 ) -> Backend:
     """Make the back end for ``dataset``.
 
@@ -103,17 +103,19 @@ def make_backend(
         plan: the compiled transform (packed datasets).
         options: the loader's options.
         threads: decoding threads (packed datasets).
-        arguments: the DataLoader's arguments as given, for torch's own loader.
+        order: the loader's, for torch's own loader over a dataset that decides its order.
     """
     if plan.scheduled:
 
         def make(of_epoch: Plan) -> Backend:
-            return make_backend(dataset, kind, sampler, of_epoch, options, threads, arguments)
+            return make_backend(dataset, kind, sampler, of_epoch, options, threads, order)
 
         return ScheduledBackend(make, plan)
-    gpu = find_gpu(options.device)
+    gpu = find_gpu(options.device.name)
     sampler = views.read_by(dataset, sampler)
-    pairs = kind is SourceKind.PACKED and delivers_pairs(dataset, options.fields, options.sizes, plan)
+    pairs = kind is SourceKind.PACKED and delivers_pairs(
+        dataset, options.fields.names, options.pictures, plan
+    )
     parts = batch_parts(plan, options, gpu is not None, pairs)
     plan = of_core(plan, options, gpu is not None, pairs)
     of = dataset if kind is SourceKind.PACKED and not pairs else None
@@ -121,12 +123,12 @@ def make_backend(
     if kind is SourceKind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
-        pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)
+        pairs = delivers_pairs(dataset, options.fields.names, options.pictures, plan)
         if not pairs or plan.output_size is None or runs_python(plan, options):
             options = replace(options, collate_fn=_OfOne(options.collate_fn))
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
         return _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter))
-    inner = _of_torch(dataset, kind, sampler, options, arguments, pin=gpu is not None)
+    inner = _of_torch(dataset, kind, sampler, options, order, pin=gpu is not None)
     return _moved(inner, gpu, augmenter, sampler)
 
 
@@ -135,18 +137,19 @@ def _of_torch(
     kind: SourceKind,
     sampler: Sampler,
     options: Options,
-    arguments: Mapping[str, Any],
+    order: Order,
     pin: bool,
 ) -> Backend:
     from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
 
-    passed = torch_arguments(arguments)
+    passed = torch_arguments(options)
     if pin:
         passed["pin_memory"] = True
-    every = arguments["snapshot_every_n_steps"]
+    every = options.snapshot_every_n_steps
     if kind is SourceKind.STREAM:
-        sizes = {"batch_size": arguments["batch_size"], "drop_last": options.drop_last}
-        return StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
+        size = None if options.unbatched else options.batch_size
+        passed |= {"batch_size": size, "drop_last": order.drop_last}
+        return StreamBackend(dataset, passed, order.shuffle, every)
     return TorchBackend(dataset, sampler, passed, options.unbatched, every)
 
 
@@ -210,8 +213,8 @@ def _augmenter(
 
 def makes_empty_batches(options: Options) -> bool:
     """Whether a batch may have no samples: only the native decoder's on the host, unchanged."""
-    plain = options.backend == "native" and options.batch_transform is None and not options.unbatched
-    return plain and not goes_to_gpu(options.device)
+    plain = options.dali is None and options.batch_transform is None and not options.unbatched
+    return plain and not goes_to_gpu(options.device.name)
 
 
 def plan_memory(
@@ -221,14 +224,14 @@ def plan_memory(
     workers = python_workers(plan, options, threads)
     memory = _batch_memory(dataset, plan, options, threads.most, workers)
     ahead = plan_read_ahead(dataset, sampler).buffer_bytes
-    if options.backend == "dali":
+    if options.dali is not None:
         ahead *= 2  # for each of the two decoders
-    streams = record_streams(dataset, options.fields)
-    tiers, waiting = [tier_of(options.cache_decoded)], 0
-    if options.cache_format != "jpeg":
+    streams = record_streams(dataset, options.fields.names)
+    tiers, waiting = [tier_of(options.cache.decoded)], 0
+    if options.cache.format != "jpeg":
         from fastload.cache.tiers import COEFFICIENTS
 
-        tiers = [COEFFICIENTS] if options.cache_format == "coefficients" else [COEFFICIENTS, *tiers]
+        tiers = [COEFFICIENTS] if options.cache.format == "coefficients" else [COEFFICIENTS, *tiers]
         waiting = _C.WAITING_BYTES
     cache = max(planned_bytes(dataset.parts, options.cache, tier, streams) for tier in tiers)
     source = 0
@@ -262,18 +265,18 @@ def _batch_memory(
     dataset: Packed, plan: Plan, options: Options, threads: int, workers: int
 ) -> dict[str, int]:
     shape = planned_form(dataset, plan, options).shape
-    on_device = goes_to_gpu(options.device) and not runs_python(plan, options)
+    on_device = goes_to_gpu(options.device.name) and not runs_python(plan, options)
     if shape is None and on_device:
         from fastload.backends.device import fields_memory_plan
 
         return fields_memory_plan(dataset, plan, options)
     if shape is None:
         return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
-    if options.backend == "dali" and goes_to_gpu(options.device):
+    if options.dali is not None and goes_to_gpu(options.device.name):
         from fastload.backends.dali.graph import device_plan
         from fastload.transfer.convert import Outputs
 
-        return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
+        return device_plan(shape, options, Outputs.planned_bytes(shape, options.device.memory))
     if on_device:
         from fastload.backends.device import device_memory_plan
         from fastload.transfer.augment import parameters_of
@@ -291,12 +294,12 @@ def _packed(
     gpu: Gpu | None,
     augmenter: Augmenter | None,
 ) -> Backend:
-    if gpu is not None and options.backend == "dali":
+    if gpu is not None and options.dali is not None:
         from fastload.backends.dali.backend import DaliBackend
 
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
-        if not delivers_pairs(dataset, options.fields, options.sizes, plan):
+        if not delivers_pairs(dataset, options.fields.names, options.pictures, plan):
             from fastload.backends.device import FieldsOnDevice
 
             return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu, augmenter)
@@ -314,7 +317,7 @@ def _packed(
 
 
 def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Backend:
-    if options.backend == "dali":
+    if options.dali is not None:
         from fastload.backends.dali.backend import DaliBackend
 
         return DaliBackend(dataset, sampler, plan, options, threads)

@@ -54,7 +54,7 @@ def device_memory_plan(shape: SlotShape, options: Options, parameters: int = 0) 
     layout = _full(replace(shape, dtype=torch.uint8), parameters)
     slots = ring_slots(options)
     pinned = ring_bytes(layout, slots)
-    outputs = Outputs.planned_bytes(shape, options.device_memory)
+    outputs = Outputs.planned_bytes(shape, options.device.memory)
     return {
         "slots": slots,
         "slot_bytes": slot_bytes(layout),
@@ -166,7 +166,7 @@ class DeviceBackend(PipelineBackend):
             raise
         self._converter = Converter(plan, gpu.device, from_unit=jitters)
         shape = replace(self._shape, dtype=self._converter.dtype)
-        self._outputs = Outputs(gpu, shape, options.device_memory)
+        self._outputs = Outputs(gpu, shape, options.device.memory)
         self._pipeline = Pipeline(
             gpu, self._host.feeder, self._ring, self._host, self._prepare, self._deliver
         )

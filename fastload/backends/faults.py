@@ -88,7 +88,7 @@ class FaultPolicy:
                 pass
         except OSError as error:
             reason = (
-                f"error_log cannot be appended to: {error.strerror}. Give a file in a folder that is there"
+                f"OnError.log cannot be appended to: {error.strerror}. Give a file in a folder that is there"
             )
             raise OSError(error.errno, reason, os.fspath(self._log)) from None
 

@@ -19,8 +19,8 @@ from fastload.cache.tiers import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.messages import stacklevel
 from fastload.sample.fields import PLACES, Array, Boxes, Image, Keypoints, Label, Labels, Mask, Polygons
-from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, sizes_name
-from fastload.sample.planned import Sizes, chosen, layout_of, picture_dtype
+from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, Sizes, sizes_name
+from fastload.sample.planned import chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
 from fastload.sampler import Sampler
 from fastload.sampler.partners import reach
@@ -49,7 +49,7 @@ def most_measured(
         plan: the compiled transform; without a tail.
         layout: of a sample.
         count: samples in the batch.
-        decoded: ``cache_decoded``.
+        decoded: ``Cache.decoded``.
 
     Returns:
         For each field what :meth:`SampleLayout.of` takes.
@@ -79,11 +79,13 @@ def whole_picture_bytes(dataset: Packed, plan: Plan, options: Options, threads: 
     views = [view for _, one in plan.scheduled or ((0, plan),) for view in one.every]
     if not any(view.source for view in views):
         return 0
-    sizes = _picture_sizes(dataset, options.cache_decoded, "operations before the crop")
+    sizes = _picture_sizes(dataset, options.cache.decoded, "operations before the crop")
     copies = 2 + (len(views) > 1)  # the picture, its result, and what several views share
     if any(use.mixes for view in views for use in view.source):
         copies += 5  # the original, and sums of float32
-    masks = [field.kind for field in chosen(dataset.schema, options.fields) if isinstance(field.kind, Mask)]
+    masks = [
+        field.kind for field in chosen(dataset.schema, options.fields.names) if isinstance(field.kind, Mask)
+    ]
     moved = any(use.moves for view in views for use in view.source)
     ids = max((2 * mask.bits // 8 for mask in masks), default=0) if moved else 0
     return threads * (copies * 3 + ids) * int(sizes.prod(1).max(initial=0))
@@ -161,7 +163,7 @@ MOST_KEPT = 512 << 20
 
 def kept_bytes(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options) -> int:
     """Return the bytes of pictures kept for a rank's mosaics, three quarters of a square for each."""
-    masks = len(record_streams(dataset, options.fields)) - 1
+    masks = len(record_streams(dataset, options.fields.names)) - 1
     return min(MOST_KEPT, reach(sampler) * use.size**2 * (3 + masks) * 3 // 4)
 
 
@@ -199,7 +201,7 @@ class Followers:
 
     Args:
         schema: the dataset's.
-        groups: ``objects=`` of the DataLoader.
+        groups: ``Fields.rows_of`` of the DataLoader.
         fields: what is delivered.
     """
 
@@ -290,8 +292,8 @@ class Followers:
             raise ValueError(
                 "The transform drops objects, and nothing says which fields have a row for each of "
                 f"{leader.name!r}. Found: {', '.join(alone)}. Name those that do, "
-                f"objects={{{leader.name!r}: [{alone[0]!r}]}}, or leave them out by fields=[...]. A dataset "
-                f"that is packed with fields of the kind '... of {leader.name}' says it itself."
+                f"fields=Fields(rows_of={{{leader.name!r}: [{alone[0]!r}]}}), or leave them out by "
+                f"fields=[...]. A dataset that is packed with fields of the kind '... of {leader.name}' says it itself."
             )
 
     def is_left(self, plan: Plan) -> bool:
@@ -393,13 +395,15 @@ def fields_layout(
         ValueError: see :func:`viewed`.
     """
     planned = []
-    fields = chosen(dataset.schema, options.fields)
-    for name, field, number in viewed(fields, plan, Followers(dataset.schema, options.objects, fields)):
-        size, wanted = sizes[number], Sizes.of(options.sizes)
+    fields = chosen(dataset.schema, options.fields.names)
+    for name, field, number in viewed(
+        fields, plan, Followers(dataset.schema, options.fields.rows_of, fields)
+    ):
+        size, wanted = sizes[number], options.pictures
         asked = wanted.mode
         if size is None and asked == "stack":
             wanted = Sizes("list")
-        dense = options.masks == "dense"
+        dense = options.fields.masks == "dense"
         (one,) = layout_of((field,), plan.of_view(number).dtype, size, wanted, dense).fields
         if any(use.name == "bucket_cover" for use in plan.of_view(number).geometry):
             one = replace(one, multiple=1)  # a batch of one bucket has one size: its own, not a larger one
@@ -604,7 +608,7 @@ def named_of(dataset: Packed | None, plan: Plan, options: Options) -> Named:
     named = Named(given.image, given.label) if isinstance(given, OfFields) else Named()
     if dataset is None:
         return named
-    fields = viewed(chosen(dataset.schema, options.fields), plan)
+    fields = viewed(chosen(dataset.schema, options.fields.names), plan)
     return Named(named.image or _only(fields, Image), named.label or _only(fields, Label))
 
 
@@ -630,7 +634,7 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
             wrong for the pictures.
     """
     parts = tuple(map(known, batch_parts(plan, options, on_gpu=False, pairs=False)))
-    fields = viewed(chosen(dataset.schema, options.fields), plan)
+    fields = viewed(chosen(dataset.schema, options.fields.names), plan)
     mixes = [part for part in parts if isinstance(part, (MixUp, CutMix, RandomChoice, TimmMixup))]
     places = _names(fields, *PLACES)
     if mixes and places:
@@ -698,10 +702,10 @@ def _check_one(
 def _check_pictures(
     parts: tuple[Any, ...], fields: list[tuple[str, Field, int]], image: str | None, options: Options
 ) -> None:
-    if Sizes.of(options.sizes).mode != "stack":
+    if options.pictures.mode != "stack":
         raise ValueError(
-            f"batch_transform needs pictures of one size. Found: sizes={options.sizes!r}. Let the transform "
-            "make them so, and leave sizes out."
+            f"batch_transform needs pictures of one size. Found: collate={options.pictures}. Let the "
+            "transform make them so, and leave collate out."
         )
     kind = next((field.kind for name, field, _ in fields if name == image), None)
     coloured = [part for part in parts if isinstance(part, (ColorJitter, RandomErasing, Erasing))]

@@ -64,11 +64,11 @@ def make_engine(
         "threads": threads.threads,
         "most_threads": threads.most,
         "cpus": list(threads.cpus),
-        "max_pixels": options.max_pixels,
-        "fallback": partial(decode_with_pil, max_pixels=options.max_pixels),
+        "max_pixels": options.errors.max_pixels,
+        "fallback": partial(decode_with_pil, max_pixels=options.errors.max_pixels),
         "read_ahead": ahead.buffer_bytes,
         "keep": ahead.keep,
-        "decoded_side": decoded_side(options.cache_decoded),
+        "decoded_side": decoded_side(options.cache.decoded),
         "pixels": pixels,
         "mosaic": plan.mosaic.as_tuple() if plan.mosaic is not None else None,
         "kept": kept,
@@ -86,7 +86,7 @@ def make_engine(
         )
     from fastload.backends.fields import engine_parts
 
-    parts, views, fields = engine_parts(dataset, delivery.layout, plan, options.objects)
+    parts, views, fields = engine_parts(dataset, delivery.layout, plan, options.fields.rows_of)
     return _C.Engine(parts=parts, views=views, fields=fields, **common)
 
 
@@ -114,7 +114,7 @@ class Reading:
         #: Files of decoded pictures or of coefficients, one for each part of the dataset; empty if records
         #: are cached as they are.
         self.pixels: list[_C.CacheFile | None] = []
-        streams = record_streams(dataset, options.fields)
+        streams = record_streams(dataset, options.fields.names)
         #: The tiers below memory; None: there are none.
         self.disk: DiskUse | None = None
         if options.cache.disk is not None:
@@ -123,8 +123,8 @@ class Reading:
             self.disk = open_disk(dataset.parts, options.cache.disk, streams)
         self._choice: Choice | None = None
         self._use: CacheUse
-        if options.cache_decoded is None:
-            if options.cache_format != "jpeg" and self._open_coefficients(options, streams, by_engine):
+        if options.cache.decoded is None:
+            if options.cache.format != "jpeg" and self._open_coefficients(options, streams, by_engine):
                 # If records are in memory as they are, coefficients are made from these, without the set.
                 self.dataset = self._through_records(streams, files_there(dataset.parts, options.cache))
                 self.pixels = self._use.of(None)
@@ -132,7 +132,7 @@ class Reading:
             self._use = open_cache(dataset.parts, options.cache, streams=streams)
             self.dataset = self._through_records(streams, self._use.of(None))
             return
-        tier = tier_of(options.cache_decoded)
+        tier = tier_of(options.cache.decoded)
         if by_engine:
             self._use = open_cache(dataset.parts, options.cache, tier, streams)
             self.dataset = self._through_records(streams, [])
@@ -157,11 +157,11 @@ class Reading:
         parts, why_not = self._own.parts, ""
         if not by_engine:
             why_not = "samples of different sizes are decoded one by one, for Python callables"
-        elif options.backend != "native":
-            why_not = f"backend={options.backend!r} decodes JPEGs"
+        elif options.dali is not None:
+            why_not = "DALI decodes JPEGs"
         elif None not in streams:
             why_not = "the loader reads no pictures of the index"
-        self._choice = choose(options.cache_format, parts, options.cache, why_not)
+        self._choice = choose(options.cache.format, parts, options.cache, why_not)
         kept = self._choice.format == "coefficients"
         if kept:
             self._use = open_cache(parts, options.cache, COEFFICIENTS, streams)
@@ -170,7 +170,7 @@ class Reading:
                 self._choice = Choice("jpeg", self._use.stats()["reason"], self._choice.facts)
                 self._use.close()
         chosen = self._choice
-        _log.info("cache_format=%r keeps %s: %s", options.cache_format, chosen.format, chosen.reason)
+        _log.info("Cache(format=%r) keeps %s: %s", options.cache.format, chosen.format, chosen.reason)
         return kept
 
     def _through_records(self, streams: Streams, first: Sequence[_C.CacheFile | None]) -> Packed:
@@ -266,7 +266,7 @@ class NativeBackend:
         self._options = options
         self._threads = threads
         self._mosaics = plan.mosaic is not None
-        self.policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
+        self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
         self._reading = Reading(dataset, options)
         ahead = plan_read_ahead(self._reading.dataset, sampler)
         self.delivery = memory.delivery

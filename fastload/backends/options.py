@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from fastload.cache.settings import CacheSetting
+import torch
 
-AUTO = CacheSetting()
+from fastload.backends.values import Block, Dali, Device, Fields, OnError, Ranks, Tokenizers
+from fastload.cache.settings import CacheSetting
+from fastload.sample.layout import Sizes
+
 #: Bytes of batches in work ahead of the consumer, if they differ in size and no number was given. With masks
 #: of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.
 AHEAD_BYTES = 256 << 20
@@ -31,49 +33,67 @@ def least_prefetch(threads: int, batch_size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Options:
-    """The options of a DataLoader; see :class:`fastload.DataLoader` for the meanings."""
+class Order:
+    """The part of a DataLoader's parameters that says which samples come when.
 
-    batch_size: int
-    drop_last: bool
-    shuffle: bool | str
-    shuffle_block: int | None
-    shuffle_window: int | None
-    seed: int
-    num_workers: int | None
-    prefetch_factor: int
-    collate_fn: Callable[[list[Any]], Any] | None
-    pin_memory: bool
-    timeout: float
-    persistent_workers: bool
-    worker_init_fn: Callable[[int], None] | None
-    multiprocessing_context: Any
-    on_error: str
-    error_log: str | os.PathLike[str] | None
-    padding: str
-    max_pixels: int
-    handshake: str
-    device: Any = None
-    device_memory: str = "fresh"
+    Args:
+        shuffle: a new order every epoch; None: the user said nothing, which torch tells from False.
+        block: the shape of an order by blocks, instead of a uniform one; None: uniform.
+        sampler, batch_sampler: the user's, or None.
+        drop_last: leave out an epoch's last, partial batch.
+        padding: what fills the last batch of several ranks; see ``fastload.sampler.Partition``.
+    """
+
+    shuffle: bool | None = None
+    block: Block | None = None
+    sampler: Any = None
+    batch_sampler: Any = None
+    drop_last: bool = False
+    padding: str = "mark"
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user's sampler decides."""
+        return self.sampler is not None or self.batch_sampler is not None
+
+    @property
+    def in_words(self) -> bool | str:
+        """``shuffle`` as the user may have written it: True, False or "block"."""
+        return "block" if self.block is not None else bool(self.shuffle)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The resolved parameters of a DataLoader, without those of :class:`Order`; see
+    :class:`fastload.DataLoader` for the meanings."""
+
+    batch_size: int  # 1 for samples one by one, and with a batch sampler
+    unbatched: bool = False  # samples one by one
+    num_workers: int | None = None
+    prefetch_factor: int = 2
+    ahead_bytes: int = 0  # limit for batches in work, if they differ in size; 0: prefetch_factor was given
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    pin_memory: bool = False
+    timeout: float = 0
+    persistent_workers: bool = False
+    worker_init_fn: Callable[[int], None] | None = None
+    multiprocessing_context: Any = None
+    generator: torch.Generator | None = None
+    in_order: bool = True
+    snapshot_every_n_steps: int | None = 1
+    seed: int = 0
+    ranks: Ranks = field(default_factory=Ranks)
+    local_ranks: tuple[int, int] = (0, 1)  # rank and number of ranks on this node
+    errors: OnError = field(default_factory=OnError)
+    device: Device = field(default_factory=lambda: Device(None))
     batch_transform: Any = None
     autotune: bool = False
-    cache: CacheSetting = AUTO
-    backend: str = "native"
-    decode_share: float | str = 0.0
-    gpu_memory_limit: int | None = None
-    cache_decoded: int | str | None = None
-    cache_format: str = "jpeg"  # what the cache keeps of JPEGs: "jpeg", "coefficients" or "auto"
-    unbatched: bool = False  # samples one by one; batch_size is 1
-    drop_padding: bool = False
-    local_ranks: tuple[int, int] = (0, 1)  # rank and number of ranks on this node
-    fields: Sequence[str] | None = None  # None: all; else batches are dicts
-    sizes: str | tuple[int, int] = "stack"  # of pictures that differ; see fastload.sample.planned.Sizes
+    cache: CacheSetting = field(default_factory=CacheSetting)
+    dali: Dali | None = None  # None: the native back end
+    fields: Fields = field(default_factory=Fields)
+    pictures: Sizes = field(default_factory=Sizes)  # of pictures that differ in size
     collate: Any = None  # what is made of each batch, after everything else
-    masks: str = "packed"  # outlines and run lengths: as they were packed, or drawn ("dense")
-    text: Mapping[str, Any] | None = None  # what is made of texts, by field
-    text_threads: int = 1
-    ahead_bytes: int = 0  # limit for batches in work, if they differ in size; 0: prefetch_factor alone
-    objects: Mapping[str, Sequence[str]] | None = None  # rows that go together, if the schema does not say
+    text: Tokenizers | None = None
     origins: bool = False  # batches say where samples come from, and have their numbers on the host, too
 
     @property

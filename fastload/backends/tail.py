@@ -269,7 +269,7 @@ class Renderer:
         dataset: what to read.
         plan: the compiled transform.
         seed, max_pixels, on_error: the loader's.
-        side: ``cache_decoded``; such samples are scaled each time.
+        side: ``Cache.decoded``; such samples are scaled each time.
     """
 
     def __init__(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
 from torch.utils.data._utils.collate import default_convert
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
+from fastload.backends.options import Options
 from fastload.backends.state import has_state, stateful_loader
 from fastload.backends.stats import Counts
 from fastload.backends.worker_processes import (
@@ -37,18 +38,23 @@ from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
 
 
-def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of our DataLoader that torch's loader gets for a torch Dataset."""
-    names = ("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
-    passed = {name: arguments[name] for name in names}
-    passed["num_workers"] = arguments["num_workers"] or 0
-    if passed["num_workers"]:
-        passed["prefetch_factor"] = arguments["prefetch_factor"]
-        passed["persistent_workers"] = arguments["persistent_workers"]
-        passed["worker_init_fn"] = WorkerInit(
-            Parent.by(passed["multiprocessing_context"]), passed["worker_init_fn"]
-        )
-    if not arguments["in_order"]:
+def torch_arguments(options: Options) -> dict[str, Any]:
+    """Return the arguments that torch's loader gets for a torch Dataset."""
+    passed: dict[str, Any] = {
+        "collate_fn": options.collate_fn,
+        "pin_memory": options.pin_memory,
+        "timeout": options.timeout,
+        "worker_init_fn": options.worker_init_fn,
+        "multiprocessing_context": options.multiprocessing_context,
+        "generator": options.generator,
+        "num_workers": options.num_workers or 0,
+    }
+    if options.num_workers:
+        passed["prefetch_factor"] = None if options.ahead_bytes else options.prefetch_factor
+        passed["persistent_workers"] = options.persistent_workers
+        parent = Parent.by(options.multiprocessing_context)
+        passed["worker_init_fn"] = WorkerInit(parent, options.worker_init_fn)
+    if not options.in_order:
         passed["in_order"] = False
     return passed
 

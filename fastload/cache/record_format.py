@@ -1,4 +1,4 @@
-"""The form in which the node cache keeps JPEGs: ``cache_format=``, and the arithmetic of "auto"."""
+"""The form in which the node cache keeps JPEGs: ``Cache.format``, and the arithmetic of "auto"."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def choose(wanted: str, datasets: Sequence[PackedFiles], setting: CacheSetting, 
     """Choose what the cache of some datasets keeps.
 
     Args:
-        wanted: ``cache_format``.
+        wanted: ``Cache.format``.
         datasets: the parts of what is read.
         setting: ``cache``.
         why_not: what rules out coefficients, whatever was requested; "": nothing.

@@ -48,6 +48,8 @@ class CacheSetting:
         share: of the available memory, in (0, 1]; instead of ``limit``.
         root: the folder of a memory file system; None: ``$FASTLOAD_CACHE_DIR``, else ``/dev/shm``.
         disk: the tier below; None: none.
+        decoded: keep pictures with a longer side of at most this many pixels, or "full", not records.
+        format: what is kept of JPEGs: "jpeg", "coefficients" or "auto".
 
     Raises:
         ValueError: out of range.
@@ -58,6 +60,8 @@ class CacheSetting:
     share: float | None = None
     root: Path | None = None
     disk: DiskSetting | None = None
+    decoded: int | str | None = None
+    format: str = "jpeg"
     text: str = field(default="", compare=False)  # as the user wrote it, for messages
 
     def __post_init__(self) -> None:

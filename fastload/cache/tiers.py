@@ -24,7 +24,7 @@ Side: TypeAlias = int | str | None  # pixels, FULL, or no such tier
 
 
 def check_decoded(side: Any) -> None:
-    """Raise if ``cache_decoded`` is invalid.
+    """Raise if ``Cache.decoded`` is invalid.
 
     Raises:
         TypeError, ValueError: neither None, "full" nor an integer in [1, 65500].
@@ -33,9 +33,9 @@ def check_decoded(side: Any) -> None:
         return
     found = f"Found: {side!r}."
     if isinstance(side, bool) or not isinstance(side, (int, np.integer)):
-        raise TypeError(f"cache_decoded must be a number of pixels, {FULL!r} or None. {found}")
+        raise TypeError(f"Cache.decoded must be a number of pixels, {FULL!r} or None. {found}")
     if not 1 <= side <= _LONGEST:
-        raise ValueError(f"cache_decoded must be 1 to {_LONGEST} pixels, {FULL!r} or None. {found}")
+        raise ValueError(f"Cache.decoded must be 1 to {_LONGEST} pixels, {FULL!r} or None. {found}")
 
 
 def decoded_side(side: Side) -> int:
@@ -71,7 +71,7 @@ def decoded_bytes(records: npt.NDArray[np.void], side: Side) -> npt.NDArray[np.i
 
     Args:
         records: index entries (``fastload.shard.index.RECORD``).
-        side: ``cache_decoded``, not None.
+        side: ``Cache.decoded``, not None.
     """
     width, height = bounded_sizes(records["width"], records["height"], side)
     size = 3 * width * height
@@ -101,7 +101,7 @@ def decoded(dataset: PackedFiles, side: Side) -> Contents:
 
 
 def tier_of(side: Side) -> Tier:
-    """Return the tier for ``cache_decoded=side``; None: records as they are."""
+    """Return the tier for ``Cache(decoded=side)``; None: records as they are."""
     if side is None:
         return ENCODED
     return Tier(

@@ -146,7 +146,7 @@ def _check_html(path: Path) -> None:
 
 
 def _loader(arguments: argparse.Namespace) -> Any:
-    from fastload import DataLoader
+    from fastload import DataLoader, Ranks
 
     shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle or "exact"]
     return DataLoader(
@@ -157,8 +157,7 @@ def _loader(arguments: argparse.Namespace) -> Any:
         transform=_transform(arguments.transform or "train"),
         cache=arguments.cache or "auto",
         storage_options=options_for(arguments, arguments.target),
-        rank=0,
-        world_size=1,
+        ranks=Ranks(0, 1),
     )
 
 

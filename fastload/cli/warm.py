@@ -59,13 +59,13 @@ def add(verbs: Any) -> None:
         metavar="SIDE",
         type=_side,
         help="keep decoded pictures whose longer side is at most SIDE pixels, or 'full': for "
-        "DataLoader(cache_decoded=SIDE)",
+        "DataLoader(cache=Cache(decoded=SIDE))",
     )
     option(
         "--coefficients",
         action="store_true",
         help="keep JPEGs as coefficient records, which decode faster to the same pixels: for "
-        "DataLoader(cache_format='coefficients')",
+        "DataLoader(cache=Cache(format='coefficients'))",
     )
     option(
         "--fields",
@@ -112,7 +112,7 @@ def _side(text: str) -> int | str:
     try:
         check_decoded(side)
     except (TypeError, ValueError) as error:
-        raise argparse.ArgumentTypeError(str(error).replace("cache_decoded", "SIDE")) from None
+        raise argparse.ArgumentTypeError(str(error).replace("Cache.decoded", "SIDE")) from None
     return side
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import accumulate, compress
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 
-from fastload.collate.planned import Collated, Collation
+from fastload.collate.planned import Collated, Collation, Wanted
 from fastload.extras import need
 from fastload.sample.fields import Boxes, Image, Keypoints, Polygons
-from fastload.sample.layout import IDS, VALID, VIEW, sizes_name
+from fastload.sample.layout import IDS, VALID, VIEW, Sizes, sizes_name
 from fastload.sample.ragged import Ragged
 from fastload.sample.schema import Field
 
@@ -552,8 +552,8 @@ def _wrap(target: dict[str, Any], size: tuple[int, int]) -> None:
 
 # ---- Detection --------------------------------------------------------------------------------------
 
-#: For each form its function, and the ``sizes`` that it goes with, the first one if sizes of pictures differ.
-_FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+#: For each form its function, and the ``Sizes.mode`` that it takes, the first one if pictures differ in size.
+_FORMS: dict[str, tuple[Callable[..., Any], tuple[Literal["stack", "pad", "list"], ...]]] = {
     "list": (listed, ("list", "stack")),
     "detr": (for_detr, ("pad", "stack")),
     "yolo": (for_yolo, ("stack",)),
@@ -571,7 +571,7 @@ class Detection(Names):
             rows with the picture's number, for Ultralytics' trainers.
         image, boxes, labels: the names of these fields, if a set has several, or another name for labels.
         masks, keypoints, area, iscrowd, image_id: likewise, but optional. Masks are delivered with
-            ``masks="dense"``, or if ``fields`` names them.
+            ``Fields(masks="dense")``, or if ``fields`` names them.
         tv_tensors: with "list": boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
 
     Raises:
@@ -588,13 +588,13 @@ class Detection(Names):
             raise ValueError(f'tv_tensors are for "list". Found: form={self.form!r}.')
 
     def planned(
-        self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
+        self, schema: Sequence[Field], asked: Wanted, views: Sequence[str], one_size: bool
     ) -> Collation:
         """Return the collation for a loader.
 
         Args:
             schema: the fields that batches may have.
-            given: the loader's arguments.
+            asked: what the loader's arguments ask for.
             views: the names of the views that its transform makes of a sample, if it makes several.
             one_size: whether the transform leaves all pictures at one size.
 
@@ -607,24 +607,24 @@ class Detection(Names):
                 f"{', '.join(views)}. Leave out one of them; a callable takes dicts of any views."
             )
         roles = Roles.of(schema, self)
-        if given["masks"] != "dense" and (given["fields"] is None or roles.masks not in given["fields"]):
+        if asked.masks != "dense" and (asked.fields is None or roles.masks not in asked.fields):
             roles = roles.without("masks")
         make, legal = _FORMS[self.form]
-        sizes = given["sizes"]
-        if sizes == "stack" and not (one_size and "stack" in legal):
-            sizes = legal[0]
-        if (sizes if isinstance(sizes, str) else "pad") not in legal:
+        pictures = asked.pictures
+        if pictures.mode == "stack" and not (one_size and "stack" in legal):
+            pictures = Sizes(legal[0])
+        if pictures.mode not in legal:
+            take = "a list of pictures" if self.form == "list" else "pictures of one size"
             raise ValueError(
-                f"collate={self.form!r} goes with sizes={' or '.join(map(repr, legal))}. Found: "
-                f"sizes={given['sizes']!r}. Leave sizes out."
+                f"collate={self.form!r} takes {take}, which Pad does not make. Found: "
+                f"Pad(then={self.form!r}). Pass collate={self.form!r} alone."
             )
         more = {"tv_tensors": True} if self.tv_tensors else {}
-        if self.form == "detr" and not isinstance(sizes, str):
+        if self.form == "detr" and pictures.most is not None:
             more = {"fixed": True}
-        changes = {"fields": list(roles.names), "sizes": sizes}
-        if roles.masks is not None:
-            changes["masks"] = "dense"
-        return Collation(partial(_made, make, roles, more), changes, self, True)
+        masks = asked.masks if roles.masks is None else "dense"
+        wanted = Wanted(list(roles.names), masks, pictures)
+        return Collation(partial(_made, make, roles, more), wanted, self, True)
 
 
 def _made(make: Callable[..., Any], roles: Roles, more: Mapping[str, Any], delivered: Collated) -> Any:

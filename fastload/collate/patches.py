@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from fastload.collate.planned import Collated, Collation
+from fastload.collate.planned import Collated, Collation, Wanted
 from fastload.sample.fields import Image
-from fastload.sample.layout import VALID
+from fastload.sample.layout import VALID, Sizes
 from fastload.sample.schema import Field
 
 _FORMS = ("naflex", "siglip2")
@@ -52,7 +52,7 @@ class Patches:
                 raise ValueError(f"Patches.{name} must be an integer of at least 1. Found: {value!r}.")
 
     def planned(
-        self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
+        self, schema: Sequence[Field], asked: Wanted, views: Sequence[str], one_size: bool
     ) -> Collation:
         """Return the collation for a loader; see :meth:`fastload.collate.detection.Detection.planned`.
 
@@ -64,10 +64,9 @@ class Patches:
                 f"collate=Patches cuts one picture per sample. Found: Views of {', '.join(views)}. Leave out "
                 "one of them."
             )
-        if given["sizes"] not in ("stack", "list"):
+        if asked.pictures.mode == "pad":
             raise ValueError(
-                f"collate=Patches pads patches, not pictures. Found: sizes={given['sizes']!r}. Leave sizes "
-                "out."
+                "Patches pads patches, not pictures. Found: Pad. Pass collate=Patches(...) alone."
             )
         images = [
             item.name for item in schema if isinstance(item.kind, Image) and self.image in (None, item.name)
@@ -78,7 +77,9 @@ class Patches:
                 f"collate=Patches needs one image field. Found: {len(images)} of {have}. Name it: "
                 "Patches(image=NAME), and see that fields=[...] has it."
             )
-        return Collation(partial(self._made, images[0]), {"sizes": "list"}, needs_origins=True)
+        return Collation(
+            partial(self._made, images[0]), replace(asked, pictures=Sizes("list")), needs_origins=True
+        )
 
     def _made(self, image: str, delivered: Collated) -> dict[str, Any]:
         pictures: list[torch.Tensor] = delivered.batch[image]

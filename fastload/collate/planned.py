@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from fastload.sample.layout import Sizes
+
 T = TypeVar("T")
 
 
@@ -55,17 +57,32 @@ Collate: TypeAlias = "Callable[[Collated], Any]"
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What batches are to have.
+
+    Args:
+        fields: their names; None: all.
+        masks: form of outlines, "packed" or "dense".
+        pictures: the treatment of pictures of different sizes.
+    """
+
+    fields: Sequence[str] | None = None
+    masks: str = "packed"
+    pictures: Sizes = field(default_factory=Sizes)
+
+
+@dataclass(frozen=True)
 class Collation:
     """A collate, fitted to a dataset.
 
     Args:
         collate: see :data:`Collate`.
-        changes: arguments of the loader that it sets: ``fields``, ``sizes``, ``masks``.
+        wanted: what it needs batches to have; None: what the loader's arguments ask for.
         names: of the fields of objects (:class:`~fastload.collate.detection.Names`); None: no targets.
         needs_origins: it needs the samples' origins, and a batch's numbers on the host.
     """
 
     collate: Collate
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    wanted: Wanted | None = None
     names: Any = None
     needs_origins: bool = False

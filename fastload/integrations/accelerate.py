@@ -153,7 +153,7 @@ class Companion:
 
     def placed(self, batch: Any) -> Any:
         """Return the batch on Accelerate's device, unless the loader's own transfer brings it there."""
-        if self._device is None or self._loader_plan.options.device is not None:
+        if self._device is None or self._loader_plan.options.device.name is not None:
             return batch
         send = sys.modules["accelerate.utils"].send_to_device  # it is imported: it made this object
         return send(batch, self._device, non_blocking=self._non_blocking)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,8 @@ import torch
 
 from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.choice import make_backend, makes_empty_batches, plan_memory
-from fastload.backends.options import AHEAD_BYTES, Options, default_prefetch
-from fastload.cache.settings import parse_setting
+from fastload.backends.options import Options, default_prefetch
+from fastload.backends.values import Ranks
 from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
@@ -26,6 +26,7 @@ from fastload.dataset.views import (
     transforms_of,
 )
 from fastload.errors import RankWarning, WorldError
+from fastload.loader.arguments import Arguments
 from fastload.loader.fitting import check_fit
 from fastload.loader.options import resolve
 from fastload.loader.rank_sampler import RankBatches, RankSampler
@@ -33,7 +34,7 @@ from fastload.machine.cpu import ThreadPlan, find_budget
 from fastload.machine.messages import stacklevel
 from fastload.ranks.handshake import Handshake, describe
 from fastload.ranks.mesh import forget
-from fastload.ranks.world import World, check_given, find_processes, find_world, local_ranks, warn_of_whole
+from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
 from fastload.sampler import (
     BlockOrder,
     BlockSampler,
@@ -66,30 +67,22 @@ class WorldBinding:
     or in the parent of ``torch.multiprocessing.spawn``.
 
     Args:
-        rank, world_size, group: the loader's arguments; see :func:`fastload.ranks.world.find_world`.
+        ranks: the loader's argument.
         seed: the loader's argument; None: drawn from a generator, as by torch's DataLoader.
         generator: draws the seed; None: torch's default generator.
         is_divided: whether the ranks divide the samples among them; else each reads what its dataset and
             sampler give, as with torch's loader, and this loader is the only one of its world.
-
-    Raises:
-        TypeError, WorldError: rank and world size are not legal.
     """
 
     def __init__(
         self,
-        rank: int | None,
-        world_size: int | None,
-        group: Any,
+        ranks: Ranks,
         seed: int | None,
         generator: torch.Generator | None,
         is_divided: bool,
     ) -> None:
-        check_given(rank, world_size, group)
         self.is_divided = is_divided
-        self._rank = rank
-        self._world_size = world_size
-        self._group = group
+        self._ranks = ranks
         self._generator = generator
         self._fixed: World | None = None
         self._began: World | None = None  # the processes at that time
@@ -107,12 +100,13 @@ class WorldBinding:
     def _find(self) -> World:
         if not self.is_divided:
             return World(0, 1, *local_ranks())
-        return find_world(self._rank, self._world_size, group=self._group)
+        ranks = self._ranks
+        return find_world(ranks.rank, ranks.world_size, group=ranks.group)
 
     @property
     def processes(self) -> World:
         """Rank and world size of this process, whether or not its ranks divide the samples among them."""
-        if self._rank is not None:
+        if self._ranks.rank is not None:
             return self.world
         try:
             return find_processes()
@@ -204,35 +198,30 @@ _PLAIN = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
 
 
 class LoaderPlan:
-    """The checked arguments of one DataLoader, and what follows from them.
+    """What follows from the arguments of one DataLoader.
 
     Rank, world size and seed may change until iteration begins; what depends on them is made on request.
 
     Args:
-        given: the DataLoader's arguments by name.
+        arguments: the DataLoader's.
         site: where the loader is made, for the handshake.
 
     Raises:
         See :class:`fastload.DataLoader`.
     """
 
-    def __init__(self, given: Mapping[str, Any], site: str) -> None:
-        self.given = resolve(_unwrapped(given))
+    def __init__(self, arguments: Arguments, site: str) -> None:
+        self.arguments = _unwrapped(arguments)
+        self._asked, self.order = resolve(self.arguments)
         self.site = site
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._said_empty = False
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
-        self.dataset = open_dataset(self.given["dataset"], self.given["storage_options"])
+        self.dataset = open_dataset(self.arguments.dataset, self.arguments.storage_options)
         self.kind = kind_of(self.dataset)
         self.beginning = WorldBinding(
-            self.given["rank"],
-            self.given["world_size"],
-            self.given["process_group"],
-            self.given["seed"],
-            self.given["generator"],
-            is_divided=self._is_divided(),
+            self._asked.ranks, self.arguments.seed, self._asked.generator, is_divided=self._is_divided()
         )
-        self._as_given = dict(self.given)
         self._settle()
 
     def _is_divided(self) -> bool:
@@ -241,84 +230,63 @@ class LoaderPlan:
         torch's loader reads all of a Dataset on each rank, and what a sampler draws belongs to its rank. What
         torch does not know is divided: a packed set's path or URL, mixes, and fastload's samplers.
         """
-        given = self.given
-        if given["rank"] is not None or given["process_group"] is not None:
+        if self._asked.ranks.are_given or isinstance(self.order.sampler, KeyedSampler):
             return True
-        if isinstance(given["sampler"], KeyedSampler):
-            return True
-        has_sampler = given["sampler"] is not None or given["batch_sampler"] is not None
-        return not has_sampler and is_named(given["dataset"])
+        return not self.order.is_given and is_named(self.arguments.dataset)
 
     def _settle(self) -> None:
         """Work out what follows from the arguments and the dataset as it is now."""
         self._transforms = transforms_of(self.dataset)
         self.plan = self._compiled()
-        self._collation: Collation | None = None
-        if self.given["collate_fn"] is not None and hasattr(self.given["dataset"], "of_packed"):
-            from fastload.loader.collation import of_pictures_and_targets
-
-            self.given.update(of_pictures_and_targets(self.given))
-        if self.given["collate"] not in (None, "stack", "pad"):
-            from fastload.loader.collation import planned_collation
-
-            self._collation = planned_collation(self.given, self.dataset, self.kind, self.plan)
-            self.given.update(self._collation.changes)
-        self._text: dict[str, Captions] = {}
-        if self.given["text"]:
-            from fastload.loader.collation import planned_text
-
-            self._text, changes = planned_text(self.given, self.dataset, self.kind)
-            self.given.update(changes)
-        asked = self.given["fields"], self.given["sizes"]
-        self._pairs = not self.packed or delivers_pairs(self.dataset, *asked, self.plan)
-        self._given_options = self._options(2)
+        self._settled = self._fitted(self._asked)
         if not self._pairs:
             self.plan = with_field_target(self.dataset, self.plan)
-        if self.plan.scheduled and self._given_options.device_memory != "fresh":
+        memory = self._settled.device.memory
+        if self.plan.scheduled and memory != "fresh":
             raise ValueError(
-                f"device_memory={self._given_options.device_memory!r} and ByEpoch exclude each other: "
-                "batches of another size are other memory."
+                f"Device(memory={memory!r}) and ByEpoch exclude each other: batches of another size are "
+                "other memory."
             )
         for plan in [plan for _, plan in self.plan.scheduled] or [self.plan]:
-            check_fit(self.dataset, self.kind, plan, self._given_options, self.given)
+            check_fit(self.dataset, self.kind, plan, self._settled, self.order, self.arguments)
         if not self._pairs:
             from fastload.loader.fitting_fields import warn_of_fields
 
-            warn_of_fields(self.dataset, self.plan, self._given_options)
+            warn_of_fields(self.dataset, self.plan, self._settled)
         self.make_sampler(World(), None)  # refuses a sampler that does not fit the dataset
 
+    def _fitted(self, options: Options) -> Options:
+        """Return the options, with what ``collate`` and ``text`` need of this dataset."""
+        self._collation: Collation | None = None
+        self._text: dict[str, Captions] = {}
+        if options.collate_fn is not None and hasattr(self.arguments.dataset, "of_packed"):
+            from fastload.loader.collation import of_pictures_and_targets
+
+            options = of_pictures_and_targets(self.arguments.dataset, options)
+        if options.collate is not None:
+            from fastload.loader.collation import planned_collation, with_wanted
+
+            self._collation = planned_collation(options, self.dataset, self.kind, self.plan)
+            options = with_wanted(options, self._collation.wanted)
+        if options.text is not None:
+            from fastload.loader.collation import planned_text
+
+            self._text, options = planned_text(options, self.dataset, self.kind)
+        origins = self._collation is not None and self._collation.needs_origins
+        origins = origins or (bool(self._text) and options.errors.action == "replace")
+        options = replace(options, origins=origins)
+        fields, pictures = options.fields.names, options.pictures
+        self._pairs = not self.packed or delivers_pairs(self.dataset, fields, pictures, self.plan)
+        if not self.packed or not self._pairs:
+            return options
+        return replace(options, collate_fn=with_targets(self.dataset, options.collate_fn))
+
     def _compiled(self) -> Plan:
-        given, plan = self.given, compile_plan(given_transform(self.dataset, self.given["transform"]))
-        of_torch = self.packed and not is_named(given["dataset"]) and not plan.steps
+        given, options = self.arguments, self._asked
+        plan = compile_plan(given_transform(self.dataset, given.transform))
+        of_torch = self.packed and not is_named(given.dataset) and not plan.steps
         # A Dataset without a transform gives its collate function PIL pictures.
-        return replace(plan, picture=True) if of_torch and given["collate_fn"] is not None else plan
-
-    def _options(self, prefetch: int) -> Options:
-        """Return the options, with ``prefetch`` batches in work unless a number was given."""
-        given, shuffle = self.given, self.given["shuffle"]
-        values = {field.name: given[field.name] for field in fields(Options) if field.name in given}
-        wanted = given["prefetch_factor"]
-        return Options(
-            **values
-            | {
-                "batch_size": 1 if given["batch_size"] is None else given["batch_size"],
-                "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
-                "unbatched": given["batch_size"] is None and given["batch_sampler"] is None,
-                "seed": self.beginning.seed or 0,
-                "prefetch_factor": prefetch if wanted is None else wanted,
-                "ahead_bytes": AHEAD_BYTES if wanted is None else 0,
-                "collate_fn": self._collate_fn(),
-                "padding": given["padding"] or ("repeat" if shuffle else "mark"),
-                "cache": parse_setting(given["cache"]),
-                "local_ranks": local_ranks(),
-                "origins": (self._collation is not None and self._collation.needs_origins)
-                or (bool(self._text) and given["on_error"] == "replace"),
-            }
-        )
-
-    def _collate_fn(self) -> Any:
-        given = self.given["collate_fn"]
-        return with_targets(self.dataset, given) if self.packed and self._pairs else given
+        return replace(plan, picture=True) if of_torch and options.collate_fn is not None else plan
 
     @property
     def shown(self) -> Any:
@@ -337,17 +305,17 @@ class LoaderPlan:
     @property
     def batch_size(self) -> int:
         """Samples per batch on this rank; 1 if a batch sampler decides."""
-        return self._given_options.batch_size
+        return self._settled.batch_size
 
     @property
     def shuffle(self) -> bool | str:
-        """The argument ``shuffle``, with False for None."""
-        return self._given_options.shuffle
+        """True, False or "block"."""
+        return self.order.in_words
 
     @property
     def unbatched(self) -> bool:
         """Whether samples come one by one."""
-        return self._given_options.unbatched
+        return self._settled.unbatched
 
     # ---- What depends on rank, world size and seed ------------------------------------------
 
@@ -365,17 +333,19 @@ class LoaderPlan:
         """Find the CPU budget in /proc and /sys, once for each local rank that this process has had."""
         here = local_ranks()
         if here not in self._threads:
-            given = self.given
-            self._threads[here] = find_budget(*here).plan(given["num_workers"], given["autotune"])
+            options = self._settled
+            self._threads[here] = find_budget(*here).plan(options.num_workers, options.autotune)
         return self._threads[here]
 
     def _now(self) -> tuple[Options, ThreadPlan]:
         if self._fixed is not None:
             return self._fixed
-        given, threads = self.given, self._found_threads()
-        size = self._given_options.batch_size
-        prefetch = 2 if given["batch_sampler"] is not None else default_prefetch(threads.threads, size)
-        return self._options(prefetch), threads
+        options, threads = self._settled, self._found_threads()
+        prefetch = options.prefetch_factor
+        if self.arguments.prefetch_factor is None and self.order.batch_sampler is None:
+            prefetch = default_prefetch(threads.threads, options.batch_size)
+        seed = self.beginning.seed or 0
+        return replace(options, prefetch_factor=prefetch, seed=seed, local_ranks=local_ranks()), threads
 
     def known(self) -> tuple[World, int | None]:
         """Return rank and world size, and the seed if it is known."""
@@ -387,45 +357,43 @@ class LoaderPlan:
         Raises:
             ValueError, TypeError, IndexError: the sampler does not fit the dataset.
         """
-        given, options = self.given, self._given_options
-        seed = seed or 0
-        own_padding = "drop" if options.drop_padding else options.padding
+        order, seed = self.order, seed or 0
         # A torch Dataset has no labels to mark.
-        padding = own_padding if self.packed or own_padding == "drop" else "repeat"
-        partition = Partition(options.batch_size, world.rank, world.size, options.drop_last, padding)
-        if options.shuffle == "block":
+        padding = order.padding if self.packed or order.padding == "drop" else "repeat"
+        partition = Partition(self.batch_size, world.rank, world.size, order.drop_last, padding)
+        if order.block is not None:
             n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
-            shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
+            shape = default_blocks(n, data_bytes, order.block.size, order.block.window)
             return BlockSampler(BlockOrder(n, seed, *shape), partition)
         grows = self.kind is SourceKind.MAPPED
         return make_sampler(
             None if grows else 0 if self.kind is SourceKind.STREAM else len(self.dataset),
             partition,
-            shuffle=bool(options.shuffle),
+            shuffle=bool(order.shuffle),
             seed=seed,
-            sampler=given["sampler"],
-            batch_sampler=given["batch_sampler"],
+            sampler=order.sampler,
+            batch_sampler=order.batch_sampler,
             own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
             length=partial(len, self.dataset) if grows else None,
         )
 
     def gives_lists(self) -> bool:
         """Whether a batch, or a sample without batches, is [images, labels] made by fastload alone."""
-        if not self.packed or not self._pairs or self.given["collate_fn"] is not None:
+        if not self.packed or not self._pairs or self.arguments.collate_fn is not None:
             return False
-        if self._collation is not None or self.given["batch_transform"] is None:
+        if self._collation is not None or self._settled.batch_transform is None:
             return self._collation is None
         from fastload.transfer.augment import ends_with_own, parts_of
 
-        return ends_with_own(parts_of(self.given["batch_transform"]))
+        return ends_with_own(parts_of(self._settled.batch_transform))
 
     @property
     def is_random(self) -> bool:
         """Whether order or augmentation depend on the seed."""
-        given, plan = self.given, self.plan
-        drawn = given["shuffle"] or given["sampler"] is not None or given["batch_sampler"] is not None
-        own = any(callable(given[name]) for name in ("collate_fn", "collate"))  # which may draw
-        own = own or given["batch_transform"] is not None or self._picks_texts()
+        plan, options = self.plan, self._settled
+        drawn = self.order.shuffle or self.order.is_given
+        own = callable(self.arguments.collate_fn) or callable(options.collate)  # which may draw
+        own = own or options.batch_transform is not None or self._picks_texts()
         return bool(drawn or plan.is_random or plan.tail or own)
 
     def _picks_texts(self) -> bool:
@@ -442,7 +410,7 @@ class LoaderPlan:
     def start(self, sampler: RankSampler) -> Backend:
         """Start a back end."""
         backend = make_backend(
-            self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
+            self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.order
         )
         if self._collation is None and not self._text:
             return backend
@@ -484,13 +452,12 @@ class LoaderPlan:
         """Take the dataset's transforms as they are at the first iteration, as torch's loader does."""
         now = transforms_of(self.dataset)
         if any(one is not before for one, before in zip(now, self._transforms, strict=True)):
-            self.given.update(self._as_given)
             self._settle()
         self.check_dataset()
 
     def _say_whole(self) -> None:
         """Warn if there are several ranks and each reads all of a dataset."""
-        processes, order = self.beginning.processes, self.given["sampler"] or self.given["batch_sampler"]
+        processes, order = self.beginning.processes, self.order.sampler or self.order.batch_sampler
         if self.beginning.is_divided or processes.size == 1 or self.kind is SourceKind.STREAM:
             return
         if order is not None and not _is_plain(order):
@@ -532,7 +499,7 @@ class LoaderPlan:
 
         Raises:
             StateError: a loaded state's position is past the epoch's end.
-            ValueError: ``drop_padding`` would leave a rank an empty batch, which only the core can make.
+            ValueError: ``padding="drop"`` would leave a rank an empty batch, which only the core can make.
         """
         if position:
             check_position(sampler, epoch, position)
@@ -546,13 +513,13 @@ class LoaderPlan:
             self._say_empty(rest, part.world_size)
         if part.padding != "drop":
             return
-        options = self._given_options
+        options = self._settled
         if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
             raise ValueError(
-                f"drop_padding leaves {rest} samples for the last batch of {part.world_size} ranks, so that "
-                "some get none. The core makes such batches; Python's collate functions, batch_transform, "
-                f"device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
-                "use fastload.valid(batch) instead of drop_padding."
+                f"padding='drop' leaves {rest} samples for the last batch of {part.world_size} ranks, so "
+                "that some get none. The core makes such batches; Python's collate functions, "
+                f"batch_transform, device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
+                "another padding, and leave it out of batches by fastload.valid(batch)."
             )
 
     def _say_empty(self, rest: int, ranks: int) -> None:
@@ -568,10 +535,8 @@ class LoaderPlan:
             )
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
-        given = self.given
-        return Handshake(
-            world, given["process_group"], given["handshake"], self._described(sampler), self.site
-        )
+        ranks = self._settled.ranks
+        return Handshake(world, ranks.group, ranks.handshake, self._described(sampler), self.site)
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
         has_length = hasattr(self.dataset, "__len__") and self.kind is not SourceKind.STREAM
@@ -579,7 +544,7 @@ class LoaderPlan:
 
         def described(epoch: int) -> dict[str, Any]:
             world, options = self.beginning.world, self.options
-            return describe(self.dataset, length, sampler.core, self.plan, options, world, epoch)
+            return describe(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
 
         return described
 
@@ -597,24 +562,23 @@ class LoaderPlan:
 
     def described_in_words(self) -> str:
         """Return the loader's ``repr``: what it reads, how, and by which engine."""
-        options, given = self.options, self.given
-        batches = (
-            "batch_sampler" if given["batch_sampler"] is not None else f"batch_size={options.batch_size}"
-        )
-        order = "sampler" if given["sampler"] is not None else f"shuffle={options.shuffle!r}"
+        by_batches = self.order.batch_sampler is not None
+        batches = "batch_sampler" if by_batches else f"batch_size={self.batch_size}"
+        order = "sampler" if self.order.sampler is not None else f"shuffle={self.shuffle!r}"
         seed = "to be drawn" if self.beginning.seed is None else self.beginning.seed
-        parts = [repr(self.dataset), batches, *([] if given["batch_sampler"] is not None else [order])]
+        parts = [repr(self.dataset), batches, *([] if by_batches else [order])]
         parts += [f"seed {seed}", self.beginning.in_words(), self._engine_in_words()]
         return f"fastload.DataLoader({', '.join(parts)})"
 
     def _engine_in_words(self) -> str:
         if not self.packed:
-            return f"torch's own workers: {self.given['num_workers'] or 'none'}"
+            return f"torch's own workers: {self._settled.num_workers or 'none'}"
         python = ""
-        if self.plan.tail or self._given_options.collate_fn is not None:
+        if self.plan.tail or self._settled.collate_fn is not None:
             python = ", then Python"
         threads = self.threads.threads
-        return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
+        engine = "native" if self._settled.dali is None else "dali"
+        return f"{engine} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
 
     def amend(self, changes: Mapping[str, Any]) -> None:
         """Change arguments that a framework decides, before iteration begins.
@@ -622,16 +586,16 @@ class LoaderPlan:
         Raises:
             See :class:`fastload.DataLoader`.
         """
-        self._as_given.update(changes)
-        self.given.update(resolve({**self.given, **changes}))
+        self.arguments = self.arguments.changed(**changes)
+        self._asked, self.order = resolve(self.arguments)
         if "generator" in changes:
             self.beginning.draw_from(changes["generator"])
-        self._given_options = self._options(2)
+        self._settled = self._fitted(self._asked)
         self._threads.clear()
 
     def adopt_seed(self, seed: int) -> bool:
         """Take over a saved state's seed unless one was given; True if iteration began with another."""
-        if self.given["seed"] is not None or self.beginning.seed == seed:
+        if self.arguments.seed is not None or self.beginning.seed == seed:
             return False
         self.beginning.seed = seed
         if self._fixed is None:
@@ -640,13 +604,13 @@ class LoaderPlan:
         self._fixed = self._now()
         return True
 
-    def arguments_here(self) -> dict[str, Any]:
+    def arguments_here(self) -> Arguments:
         """Return arguments by which another process of this rank makes the same batches, one by one."""
         world, seed = self.known()
-        fixed = {"rank": world.rank, "world_size": world.size, "process_group": None, "seed": seed}
-        once = {"handshake": "off", "num_workers": 1, "prefetch_factor": None, "generator": None}
-        here = {"dataset": self.dataset, "device": None, "pin_memory": False, "autotune": False}
-        return {**self.given, **fixed, **once, **here}
+        here = self.arguments.changed(dataset=self.dataset, storage_options=None, seed=seed, generator=None)
+        ranks = Ranks(world.rank, world.size, handshake="off")
+        once = here.changed(ranks=ranks, num_workers=1, prefetch_factor=None)
+        return once.changed(device=None, pin_memory=False, autotune=False)
 
 
 def _is_plain(order: Any) -> bool:
@@ -655,15 +619,16 @@ def _is_plain(order: Any) -> bool:
     return type(inner).__name__ in _PLAIN and type(inner).__module__.startswith("torch.utils.data.")
 
 
-def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:
+def _unwrapped(given: Arguments) -> Arguments:
     """Return the arguments, with samplers that a framework took from another fastload loader resolved."""
-    arguments = dict(given)
-    batches = arguments["batch_sampler"]
+    batches = given.batch_sampler
     if type(batches) is RankBatches:
-        arguments |= {"batch_sampler": None, "sampler": batches.sampler, "batch_size": batches.batch_size}
-        arguments["drop_last"] = batches.drop_last
-    if isinstance(arguments["sampler"], RankSampler):
-        arguments |= arguments["sampler"].given_order
-        if arguments["batch_sampler"] is not None:
-            arguments |= {"batch_size": 1, "drop_last": False}
-    return arguments
+        taken = {"batch_size": batches.batch_size, "drop_last": batches.drop_last}
+        given = given.changed(batch_sampler=None, sampler=batches.sampler, **taken)
+    if isinstance(given.sampler, RankSampler):
+        order = given.sampler.order_given
+        shuffle = order.block or order.shuffle
+        given = given.changed(shuffle=shuffle, sampler=order.sampler, batch_sampler=order.batch_sampler)
+        if given.batch_sampler is not None:
+            given = given.changed(batch_size=1, drop_last=False)
+    return given

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.backends.fields import check_moving
 from fastload.backends.options import Options
-from fastload.collate.planned import Collated, Collation
+from fastload.collate.planned import Collated, Collation, Wanted
 from fastload.dataset.views import SourceKind, read_by
 from fastload.sample.fields import PLACES, Boxes, Keypoints, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
     from fastload.transfer.streams import Gpu
 
 
-def of_pictures_and_targets(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the loader's arguments that change if a ``collate_fn`` is to get a detection dataset's samples,
-    which are pictures and targets.
+def of_pictures_and_targets(dataset: Any, options: Options) -> Options:
+    """Return the options by which a ``collate_fn`` gets a detection dataset's samples, which are pictures and
+    targets; ``dataset``: the loader's argument.
     """
-    names = getattr(given["dataset"], "names", None)
-    collate_fn = given["collate_fn"]
-    if names is None or not hasattr(given["dataset"], "of_packed") or collate_fn is None:
-        return {}
-    if given["collate"] is not None or given["batch_size"] is None:
-        return {}
-    return {"collate": _Samples(names, collate_fn), "collate_fn": None}
+    names, collate_fn = getattr(dataset, "names", None), options.collate_fn
+    if names is None or collate_fn is None or options.collate is not None or options.unbatched:
+        return options
+    return replace(options, collate=_Samples(names, collate_fn), collate_fn=None)
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class _Samples:
     collate_fn: Callable[[list[Any]], Any]
 
     def planned(
-        self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
+        self, schema: Sequence[Field], asked: Wanted, views: Sequence[str], one_size: bool
     ) -> Collation:
         """Plan it as :meth:`fastload.collate.detection.Detection.planned` does."""
         from fastload.collate.detection import Detection
@@ -59,7 +56,7 @@ class _Samples:
                 "with their visibility. Put those steps into transform=, or leave the field out by "
                 "fields=[...]."
             )
-        collation = Detection("list", tv_tensors=of_v2, **fields).planned(schema, given, views, one_size)
+        collation = Detection("list", tv_tensors=of_v2, **fields).planned(schema, asked, views, one_size)
         listed = collation.collate
 
         def collated(delivered: Collated) -> Any:
@@ -68,11 +65,11 @@ class _Samples:
         return replace(collation, collate=collated)
 
 
-def planned_collation(given: Mapping[str, Any], dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
+def planned_collation(options: Options, dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
     """Return a loader's ``collate``, fitted to what the loader reads.
 
     Args:
-        given: the loader's arguments; ``collate`` is a word for objects, or a callable.
+        options: the loader's; ``collate`` is a word for objects, or a callable.
         dataset, kind: what is read, and how.
         plan: the compiled transform.
 
@@ -82,28 +79,32 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: SourceKind, 
     if kind is not SourceKind.PACKED:
         raise ValueError(
             f"collate is for packed datasets; a torch Dataset has its own samples. Found: collate="
-            f"{given['collate']!r}. Pack it ('fastload pack') to use it, or pass a collate_fn."
+            f"{options.collate!r}. Pack it ('fastload pack') to use it, or pass a collate_fn."
         )
-    spec = given["collate"]
+    spec = options.collate
     if isinstance(spec, str):
         from fastload.collate.detection import Detection
 
         spec = Detection(spec)
     if not hasattr(spec, "planned"):
-        delivered = chosen(dataset.schema, given["fields"])
+        delivered = chosen(dataset.schema, options.fields.names)
         check_moving("collate", [spec], [one.name for one in delivered if isinstance(one.kind, PLACES)])
         return Collation(lambda delivered: spec(_plain(delivered.batch)))
     plans = [view for _, one in plan.scheduled for view in one.every] if plan.scheduled else plan.every
     views = [name for one in ([one for _, one in plan.scheduled] or [plan]) for name, _ in one.views]
     sizes = {view.output_size for view in plans}
-    fields = [_delivered(field, plan) for field in chosen(dataset.schema, given["fields"])]
-    collation: Collation = spec.planned(fields, given, views, one_size=len(sizes) == 1 and None not in sizes)
+    fields = [_delivered(field, plan) for field in chosen(dataset.schema, options.fields.names)]
+    asked = Wanted(options.fields.names, options.fields.masks, options.pictures)
+    collation: Collation = spec.planned(fields, asked, views, one_size=len(sizes) == 1 and None not in sizes)
     tails = [one.tail for _, one in plan.scheduled] or [plan.tail]
-    if collation.changes.get("sizes") == "stack" and not any(tails):  # a callable may make them of one size
+    wanted = collation.wanted
+    if (
+        wanted is not None and wanted.pictures.mode == "stack" and not any(tails)
+    ):  # a callable may make them of one size
         loose = next((view for view in plans if view.output_size is None and not view.keeps_size), None)
         if loose is not None:
             raise ValueError(
-                f"collate={given['collate']!r} stacks pictures, and the transform leaves them at different "
+                f"collate={options.collate!r} stacks pictures, and the transform leaves them at different "
                 "sizes. Put in T.Letterbox(size), Resize((height, width)), CenterCrop or RandomResizedCrop."
             )
     return collation
@@ -117,10 +118,16 @@ def _delivered(field: Field, plan: Plan) -> Field:
     return replace(field, kind=replace(field.kind, format=formats[0]))
 
 
-def planned_text(
-    given: Mapping[str, Any], dataset: Any, kind: SourceKind
-) -> tuple[dict[str, Captions], dict[str, Any]]:
-    """Return what is made of texts, by field, and the loader's arguments that change.
+def with_wanted(options: Options, wanted: Wanted | None) -> Options:
+    """Return the options by which batches have what a collation wants."""
+    if wanted is None:
+        return options
+    fields = replace(options.fields, names=wanted.fields, masks=wanted.masks)  # type: ignore[arg-type]
+    return replace(options, fields=fields, pictures=wanted.pictures)
+
+
+def planned_text(options: Options, dataset: Any, kind: SourceKind) -> tuple[dict[str, Captions], Options]:
+    """Return what is made of texts, by field, and the options without these fields.
 
     Raises:
         ValueError: there is no such field of texts.
@@ -131,18 +138,19 @@ def planned_text(
             "('fastload pack') to use it."
         )
     schema = dataset.schema
-    texts = {
-        name: made if isinstance(made, Captions) else Captions(made) for name, made in given["text"].items()
-    }
+    assert options.text is not None
+    by_field = options.text.by_field.items()
+    texts = {name: made if isinstance(made, Captions) else Captions(made) for name, made in by_field}
     for field in chosen(schema, tuple(texts)):
         if not isinstance(field.kind, (Text, Texts)):
             raise ValueError(f"text is for fields of texts. Found: {field}.")
-    rest = [field.name for field in chosen(schema, given["fields"]) if field.name not in texts]
+    rest = [field.name for field in chosen(schema, options.fields.names) if field.name not in texts]
     if not rest:
         raise ValueError(
-            f"The loader decodes a field besides the texts. Found: fields={given['fields']!r}. Name one more."
+            "The loader decodes a field besides the texts. Found: "
+            f"fields={list(options.fields.names or ())}. Name one more."
         )
-    return texts, {"fields": rest}
+    return texts, replace(options, fields=replace(options.fields, names=rest))
 
 
 def after_engine(
@@ -163,12 +171,13 @@ def after_engine(
     """
     from fastload.transfer.cuda import find_gpu
 
-    read, gpu = read_by(dataset, sampler), find_gpu(options.device)
+    read, gpu = read_by(dataset, sampler), find_gpu(options.device.name)
     device: dict[str, _OnDevice] = {} if gpu is None else {"device": _OnDevice(gpu)}
     if text:
         from fastload.backends.text_stage import TextStage
 
-        ahead, threads = options.prefetch_factor, options.text_threads
+        assert options.text is not None
+        ahead, threads = options.prefetch_factor, options.text.threads
         move = None if gpu is None else device["device"].move
         backend = TextStage(backend, dataset, read, text, threads, options.seed, ahead, move)
     if collation is None and options.origins:

@@ -17,13 +17,13 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.iterations import Iterations
 from fastload.backends.state import LoaderState, check_kept, keeps_state
 from fastload.backends.stats import stage_stats
-from fastload.cache.settings import CacheSetting
+from fastload.backends.values import Dali, Device, Fields, OnError, Tokenizers
 from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
+from fastload.loader.arguments import Arguments, CacheLike, Collate, OnErrorWord, Padding, Shuffle
 from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.keywords import refuse_unknown
-from fastload.loader.options import Block, Cache, Dali
 from fastload.loader.rank_sampler import RankBatches, sampler_class
 from fastload.loader.torch_compat import (
     AutoWorkers,
@@ -119,101 +119,53 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
     Args:
         dataset: a folder made by ``fastload pack``, its URL in a store, an open ``PackedDataset``, several of
             these joined by :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's workers.
-        batch_size: samples per batch, on this rank.
-        shuffle: True: a new uniform order every epoch; :class:`fastload.Block`: for storage that is slow at
-            random reads. "block" with ``shuffle_block`` and ``shuffle_window`` is short for the latter.
-        sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
-            torch Sampler), read once per epoch; divided among the ranks unless it already is a rank's share
-            (``DistributedSampler``).
-        batch_sampler: any iterable of lists of sample ids; excludes batch_size, shuffle, sampler, drop_last.
-        num_workers: decoding threads to use at once, from the pool that all loaders of the process share;
-            0 counts as 1. None: this rank's CPU budget (:func:`fastload.machine.cpu.find_budget`). For a
-            torch Dataset: torch's worker processes.
+        batch_size: samples per batch, on this rank. None: samples one by one.
+        shuffle: True: a new uniform order every epoch. "block" or :class:`fastload.Block`: for storage that
+            is slow at random reads.
+        sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids.
+        batch_sampler: any iterable of lists of sample ids.
+        num_workers: decoding threads; None: this rank's CPU budget. For a torch Dataset: torch's processes.
         collate_fn: called with a batch's list of (image, label), instead of stacking them.
         pin_memory: put batches into pinned memory, if there is CUDA.
         drop_last: leave out an epoch's last, partial batch.
         timeout: seconds to wait for a batch before raising RuntimeError; 0: no limit.
-        worker_init_fn: called in each worker process; a warning if there are none.
-        multiprocessing_context: how worker processes start; a warning if there are none.
+        worker_init_fn, multiprocessing_context: for worker processes; a warning if there are none.
         generator: draws the seed if ``seed`` is None; None: torch's default generator.
-        prefetch_factor: batches prepared ahead, in total (not per thread). None: 2 to 8, chosen by
-            :func:`fastload.backends.options.default_prefetch`; 2 with a batch_sampler. If batches vary in
-            size, as many as fit in 256 MiB, at least two.
+        prefetch_factor: batches prepared ahead, in total. None: 2 to 8, and at most 256 MiB of batches that
+            vary in size.
         persistent_workers: keep worker processes between epochs. Threads are always kept.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
-        snapshot_every_n_steps: how often torchdata's workers send their place, for torch Datasets that know
-            their own. The state is exact after each batch in any case.
+        snapshot_every_n_steps: torchdata's, for Datasets that know their own place.
         transform: ``fastload.transforms``, or torchvision's equivalents; None decodes to uint8. Other
             callables run after these, in worker processes.
-        seed: order and augmentation depend only on it, on the epoch and on the sample. None: drawn from
-            torch's generator once, when the first iteration begins; the ranks of a process group use its
-            first rank's seed, and states keep it.
-        rank, world_size: default: those of the process group, of torchrun's or SLURM's variables, else one
-            process; looked up when the first iteration begins.
-        process_group: take rank and world size from this group of torch.distributed (for tensor or pipeline
-            parallelism, where only some of the ranks have different data).
-        handshake: before the first batch the ranks of a process group compare dataset, options and version,
-            and all raise WorldError if they differ. If some are missing after 60 s (or the group's timeout,
-            if shorter): "warn" and go on, or "raise" WorldError; "off": compare nothing.
-        on_error: "raise" for a bad sample; "skip": deliver a black image with label -100, which torch's
-            cross_entropy ignores; "replace": deliver another sample of the epoch.
-        error_log: path of a JSONL file that gets a line for each bad sample.
-        padding: what fills the last batch of several ranks: "mark": marked entries with label -100 (default
-            without shuffle: every sample counts once); "repeat": samples from the epoch's beginning (default
-            with shuffle, torch's rule); "end": marked entries after all ranks' real ones, for code that
-            gathers batches and cuts off the end.
-        drop_padding: do not fill the last batch of several ranks: all ranks get the same number of batches,
-            some one sample fewer. :func:`fastload.valid` drops marked entries from a batch.
-        max_pixels: larger pictures are bad samples.
-        device: where batches are delivered: None or "cpu", or a CUDA device. Packed data are decoded into
-            pinned memory, copied as uint8 on the loader's own stream, and normalised on the device; batches
-            of a torch Dataset or of Python callables are moved. Without CUDA, warns and uses the CPU
-            (``docs/guide/transfer.md``).
-        device_memory: "fresh": tensors that may be kept; "reuse": the same device memory each time, valid
-            until the next batch; "poison": as "reuse", but invalid memory is overwritten, for tests.
-        batch_transform: augmentation of whole batches, on the device: from ``fastload.transforms.batch``, a
+        seed: order and augmentation depend only on it, on the epoch and on the sample. None: drawn once.
+        ranks: None: found by torch.distributed or the launcher; a process group or a DeviceMesh; or
+            :class:`fastload.Ranks`.
+        on_error: "raise", "skip" or "replace" bad samples; or :class:`fastload.OnError`.
+        padding: the last batch of several ranks. "mark": marked entries with label -100 (default without
+            shuffle). "repeat": samples from the epoch's beginning (default with shuffle). "end": marked
+            entries after all ranks' real ones. "drop": none, so that some ranks have a sample less.
+        device: where batches are delivered: None, "cpu", "cuda"; or :class:`fastload.Device`.
+        batch_transform: augmentation of whole batches, on the device: ``fastload.transforms.batch``, a
             callable on (images, labels) or on the dict, or a sequence of these.
-        autotune: adapt threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) to
-            measurements, logged by "fastload" (INFO). Batches stay the same. For packed datasets.
-        cache: keep the set, or the part that fits, once in the node's memory for all processes and later
-            jobs (``docs/guide/cache.md``). "auto": if it is useful; "off"; a size, "64GB"; a share of the
-            available memory, "50%"; a folder in memory: all that fits there; or :class:`fastload.Cache`,
-            which can also set ``cache_decoded`` and ``cache_format``. Ranks may differ in it.
-            ``stats()["cache"]`` says what happens. For packed datasets.
-        backend: what decodes packed data: "native", or :class:`fastload.Dali` (NVIDIA DALI). "dali" with
-            ``decode_share`` and ``gpu_memory_limit`` is short for the latter. Samples, crops, flips, labels,
-            state and error policy are the same; pixels differ slightly.
-        cache_decoded: cut crops from pictures scaled to at most this many pixels on the longer side, or from
-            unscaled ones ("full"), and keep those pictures in the node cache (``docs/guide/cache.md``).
-        cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records made during the
-            first epoch, whose crops decode about twice as fast, to the same pixels; "auto": these if they
-            pay off, by figures that ``stats()["cache"]`` and the log show (``docs/guide/cache.md``).
-        text: by text field, a callable that turns a batch's list of str into what the batch gets instead, or
-            :class:`fastload.Captions`. It runs in separate threads, batches ahead (``docs/guide/text.md``).
-            For packed datasets.
-        text_threads: the number of these threads.
+        autotune: adapt threads and prefetch to measurements. Batches stay the same.
+        cache: "auto", "off", a size, "64GB", a share of the memory, "50%", a folder; or
+            :class:`fastload.Cache`.
+        backend: what decodes: "native", "dali"; or :class:`fastload.Dali`.
+        fields: names of the fields to read, None: all; or :class:`fastload.Fields`. Batches become dicts.
+        collate: the form of batches. "stack": pictures of one size. "pad", "ragged": of different sizes, in
+            one padded tensor (:class:`fastload.Pad`) or a list; batches are dicts. "list", "detr", "yolo":
+            for these detection trainers (:class:`fastload.Detection`). :class:`fastload.Patches`: rows of
+            patches. A callable gets each batch, and returns what is delivered.
+        text: by text field, what turns a batch's texts into tokens; or :class:`fastload.Tokenizers`.
         storage_options: credentials and other settings of a dataset's URL (``docs/guide/remote.md``).
-        fields: names of the fields to read; None: all. Batches become dicts (``docs/guide/fields.md``). For
-            packed datasets.
-        sizes: what to do if pictures differ in size after the transform: "stack": refuse them; "pad": one
-            tensor, padded to the batch's largest height and width, rounded up to 32; (height, width): padded
-            to these; "list": a tensor each. Batches are dicts, except with "stack". For packed datasets.
-        collate: form of the batches: "list": pictures and targets for torchvision's detection models
-            (``docs/guide/detection.md``); "detr", "yolo": for these trainers; :class:`fastload.Detection`:
-            one of these, with names of fields; :class:`fastload.Patches`: rows of patches; "stack", "pad": as
-            for ``sizes``; or a callable that turns each batch (a dict by field, or the pair) into what is
-            delivered. For packed datasets.
-        masks: form of outlines and run lengths: "packed": as they were packed; "dense": drawn as (objects,
-            height, width) at the picture's size in the batch.
-        objects: fields with a row for each row of another field, if the schema does not name them:
-            ``{"boxes": ["labels", "area"]}``.
 
     It passes ``isinstance`` as a ``torch.utils.data.DataLoader`` and has its attributes, but runs none of its
     code. ``docs/guide/drop-in.md`` says what is the same and what is not.
 
     Iterating gives ``[images, labels]``: images (batch, 3, height, width) in the transform's dtype, with
-    channels_last strides; labels (batch,) int64. For sets with other fields, and with ``fields`` or
-    ``sizes``, it gives dicts by field name; "valid" says which positions are samples.
+    channels_last strides; labels (batch,) int64. For sets with other fields, and with ``fields``,
+    "pad" or "ragged", it gives dicts by field name; "valid" says which positions are samples.
 
     Raises:
         ValueError, TypeError: options out of range.
@@ -240,7 +192,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool | Literal["block"] | Block | None = None,
+        shuffle: Shuffle = None,
         sampler: Iterable[int] | KeyedSampler | None = None,
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int | None = None,
@@ -258,44 +210,28 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         in_order: bool = True,
         snapshot_every_n_steps: int | None = 1,
         transform: Any = None,
-        shuffle_block: int | None = None,
-        shuffle_window: int | None = None,
         seed: int | None = None,
-        rank: int | None = None,
-        world_size: int | None = None,
-        on_error: Literal["raise", "skip", "replace"] = "raise",
-        error_log: str | os.PathLike[str] | None = None,
-        padding: Literal["mark", "repeat", "end"] | None = None,
-        drop_padding: bool = False,
-        max_pixels: int = 89_478_485,
-        process_group: Any = None,
-        handshake: Literal["warn", "raise", "off"] = "warn",
-        device: str | torch.device | None = None,
-        device_memory: Literal["fresh", "reuse", "poison"] = "fresh",
+        ranks: Any = None,
+        on_error: OnErrorWord | OnError = "raise",
+        padding: Padding | None = None,
+        device: str | torch.device | Device | None = None,
         batch_transform: Any = None,
         autotune: bool = False,
-        cache: str | os.PathLike[str] | Cache | CacheSetting | None = "auto",
+        cache: CacheLike = "auto",
         backend: Literal["native", "dali"] | Dali = "native",
-        decode_share: float | Literal["auto"] = 0.0,
-        gpu_memory_limit: int | None = None,
-        cache_decoded: int | Literal["full"] | None = None,
-        cache_format: Literal["jpeg", "coefficients", "auto"] = "jpeg",
-        fields: Sequence[str] | None = None,
-        sizes: Literal["stack", "pad", "list"] | tuple[int, int] = "stack",
+        fields: Sequence[str] | Fields | None = None,
+        collate: Collate = None,
+        text: Mapping[str, Any] | Tokenizers | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        collate: str | Callable[[Any], Any] | None = None,
-        masks: Literal["packed", "dense"] = "packed",
-        objects: Mapping[str, Sequence[str]] | None = None,
-        text: Mapping[str, Any] | None = None,
-        text_threads: int = 1,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])
         if isinstance(num_workers, AutoWorkers):
             given["num_workers"] = None
-        self._arguments: dict[str, Any] = given
+        #: What the user wrote.
+        self.arguments = Arguments(**given)
         self._callbacks = Callbacks()
-        self._arrange(LoaderPlan(given, site_of_loader()))
+        self._arrange(LoaderPlan(self.arguments, site_of_loader()))
         lightning_made(self)
 
     def _arrange(self, arranged: LoaderPlan) -> None:
@@ -303,9 +239,9 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         self._loader_plan = arranged
         self._number = secrets.token_hex(8)
         source = partial(source_of, weakref.ref(self)) if arranged.packed else None
-        kind = sampler_class(arranged.beginning.is_divided, arranged.given)
-        sampler = kind(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
-        single = not arranged.packed and arranged.given["persistent_workers"]
+        kind = sampler_class(arranged.beginning.is_divided, arranged.order)
+        sampler = kind(arranged.make_sampler, arranged.known, arranged.dataset, arranged.order, source)
+        single = not arranged.packed and arranged.arguments.persistent_workers
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
             Iterations(partial(arranged.start, sampler), movable=arranged.packed, single=single),
@@ -335,7 +271,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         These are a ``DistributedSampler`` if the ranks divide the samples, else a ``RandomSampler`` or a
         ``SequentialSampler``. A subclass may set it before the first batch, as with torch's loader.
         """
-        given = None if self._loader_plan.beginning.is_divided else self._loader_plan.given["sampler"]
+        given = None if self._loader_plan.beginning.is_divided else self._loader_plan.order.sampler
         return self._sampler if given is None else given
 
     @sampler.setter
@@ -347,7 +283,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         """The batch sampler that was passed, or else this rank's batches of sample ids in the next epoch;
         None without batches. A subclass may set it before the first batch, as with torch's loader."""
         arranged = self._loader_plan
-        given = None if arranged.beginning.is_divided else arranged.given["batch_sampler"]
+        given = None if arranged.beginning.is_divided else arranged.order.batch_sampler
         if given is not None or arranged.unbatched:
             return given
         let_skip()
@@ -376,9 +312,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         none: dict[str, Any] = {"shuffle": None, "sampler": None, "batch_sampler": None, "drop_last": False}
         if name == "batch_sampler":
             none["batch_size"] = 1
-        arguments = {**self._arguments, **none, "shuffle_block": None, "shuffle_window": None}
-        arguments |= {"dataset": before.dataset, "storage_options": None, name: value}
-        self._arrange(LoaderPlan(arguments, before.site))
+        own = self.arguments.changed(**none).changed(dataset=before.dataset, storage_options=None)
+        self._arrange(LoaderPlan(own.changed(**{name: value}), before.site))
         self._loader_plan.beginning.go_with(before.beginning, begin_before)
 
     def __repr__(self) -> str:
@@ -410,7 +345,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
     def _amend(self, changes: Mapping[str, Any]) -> None:
         """Change arguments that a framework decides, before iteration begins."""
         self._loader_plan.amend(changes)
-        self._sampler.remake()
+        self._sampler.remake(self._loader_plan.order)
         shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
         self.__dict__.update(shown)  # torch refuses to set them
 
@@ -477,7 +412,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         """Let a copy begin where a new iteration of this loader would, not in the middle of one."""
         kept = self._epochs.pending_state() if self._keeps_state else {}
         return {
-            "arguments": self._arguments,
+            "arguments": self.arguments.as_keywords(),
             "state": {**self._state(*self._epochs.upcoming()).to_dict(), **kept},
         }
 

@@ -11,6 +11,7 @@ from fastload.backends.batch_form import delivers_pairs, python_workers, runs_py
 from fastload.backends.choice import erases_batches
 from fastload.backends.fields import Followers, viewed
 from fastload.backends.options import Options
+from fastload.backends.values import Tokenizers
 from fastload.dataset.mixture import Packed
 from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import SourceKind, why_not_native
@@ -40,8 +41,8 @@ class Reach:
     """
 
     def __init__(self, schema: Schema, plan: Plan, options: Options, pairs: bool) -> None:
-        fields = schema.fields if pairs else chosen(schema, options.fields)
-        self._followers = Followers(schema, None if pairs else options.objects, fields)
+        fields = schema.fields if pairs else chosen(schema, options.fields.names)
+        self._followers = Followers(schema, None if pairs else options.fields.rows_of, fields)
         self._fields = viewed(fields, plan, None if pairs else self._followers)
         self._has_views = bool(plan.views)
 
@@ -179,18 +180,18 @@ def _of_packed(
         cut = "what the crop needs, or the whole picture, if an operation before the crop needs it"
     if len(plan.views) > 1:
         cut += " for each view, all of them at once if that is cheaper"
-    if options.cache_format != "jpeg":
-        when = "" if options.cache_format == "coefficients" else " and where that pays"
+    if options.cache.format != "jpeg":
+        when = "" if options.cache.format == "coefficients" else " and where that pays"
         cut += f"; of JPEGs from coefficients, once the node cache has them{when}"
-    pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)
+    pairs = delivers_pairs(dataset, options.fields.names, options.pictures, plan)
     if pairs and runs_python(plan, options) and plan.output_size is None:
         cut += ", one by one, because they may differ in size"
         yield Explained("decode", cut, f"core, called from {python}")
     else:
         yield Explained("decode", cut, _CORE, count)
     if not pairs:
-        yield from _fields(chosen(dataset.schema, options.fields), plan)
-    gpu = goes_to_gpu(options.device)
+        yield from _fields(chosen(dataset.schema, options.fields.names), plan)
+    gpu = goes_to_gpu(options.device.name)
     late = erases_batches(plan, options, gpu, pairs)
     reach = Reach(dataset.schema, plan, options, pairs)
     for step in plan.steps:
@@ -247,17 +248,18 @@ def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Expl
 
 
 def _behind(options: Options) -> Iterator[Explained]:
-    for name, made in (options.text or {}).items():
+    text = options.text or Tokenizers()
+    for name, made in text.by_field.items():
         what = f"{name}: {made!r}" if isinstance(made, Captions) else f"{name}: {name_of(made)}"
-        where = f"Python, in {options.text_threads} separate thread(s)"
+        where = f"Python, in {text.threads} separate thread(s)"
         yield Explained("text", what, where, "texts need no decoding: they are made batches ahead")
-    if options.collate not in (None, "stack", "pad"):
+    if options.collate is not None:
         yield from _behind(replace(options, collate=None, text=None))
         where, name = "Python, in the thread that asks for batches", options.collate
         what = name_of(name) if callable(name) else repr(name)
         yield Explained("collate", what, where, "once per batch, after everything else")
         return
-    device = options.device
+    device = options.device.name
     if device is not None and str(device) != "cpu":
         yield Explained("device", f"to {device}", "a copy on a stream of the loader's own")
     if options.batch_transform is not None:

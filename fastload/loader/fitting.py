@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 from torch.utils.data import IterDataPipe
 
 from fastload.backends.batch_form import delivers_pairs, runs_python
-from fastload.backends.options import Options, warn_ignored
+from fastload.backends.options import Options, Order, warn_ignored
+from fastload.backends.values import Fields
 from fastload.dataset.decoding import require_pil
 from fastload.dataset.mixture import Packed
 from fastload.dataset.views import SourceKind, why_not_native
+from fastload.loader.arguments import Arguments
 from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
@@ -20,13 +21,15 @@ from fastload.transforms.plan import Plan
 _PACK = "transform. Pack the images ('fastload pack') to use these."
 
 
-def check_fit(dataset: Any, kind: SourceKind, plan: Plan, options: Options, given: Mapping[str, Any]) -> None:
+def check_fit(
+    dataset: Any, kind: SourceKind, plan: Plan, options: Options, order: Order, arguments: Arguments
+) -> None:
     """Check the arguments against the dataset before anything is started.
 
     Args:
         dataset, kind: the opened dataset, and how it is read.
         plan: the compiled transform.
-        options, given: the loader's, as :func:`fastload.loader.options.resolve` left them.
+        options, order, arguments: the loader's.
 
     Raises:
         TypeError, ValueError: they do not fit the dataset.
@@ -43,13 +46,13 @@ def check_fit(dataset: Any, kind: SourceKind, plan: Plan, options: Options, give
         no_workers = not runs_python(plan, options)
         warn_ignored(
             {
-                "worker_init_fn": no_workers and given["worker_init_fn"] is not None,
-                "multiprocessing_context": no_workers and given["multiprocessing_context"] is not None,
-                "in_order": not given["in_order"],
-                "pin_memory_device": bool(given["pin_memory_device"]),
+                "worker_init_fn": no_workers and options.worker_init_fn is not None,
+                "multiprocessing_context": no_workers and options.multiprocessing_context is not None,
+                "in_order": not options.in_order,
+                "pin_memory_device": bool(arguments.pin_memory_device),
             }
         )
-    elif given["transform"] is not None or given["on_error"] != "raise" or given["autotune"]:
+    elif arguments.transform is not None or options.errors.action != "raise" or options.autotune:
         reason = why_not_native(dataset)
         raise ValueError(
             "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
@@ -57,32 +60,30 @@ def check_fit(dataset: Any, kind: SourceKind, plan: Plan, options: Options, give
         )
     elif options.cache.mode == "on" or options.cache.disk is not None:
         warnings.warn(
-            f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
+            f"DataLoader ignores {options.cache}: it keeps records of packed datasets, and a "
             "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
             stacklevel=5,
         )
-    _check_order(dataset, kind, given)
+    _check_order(dataset, kind, order)
 
 
-def _check_order(dataset: Any, kind: SourceKind, given: Mapping[str, Any]) -> None:
+def _check_order(dataset: Any, kind: SourceKind, order: Order) -> None:
     if kind is SourceKind.STREAM:
-        _check_stream(given, dataset)
-    elif given["shuffle"] == "block" and not (
-        isinstance(dataset, PackedFiles) and given["sampler"] is None and given["batch_sampler"] is None
-    ):
+        _check_stream(order, dataset)
+    elif order.block is not None and (not isinstance(dataset, PackedFiles) or order.is_given):
         raise ValueError("shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True.")
 
 
 def _check_mosaic(plan: Plan, options: Options) -> None:
     """Refuse what does not go with samples of several pictures."""
-    if plan.needs_engine and options.cache_decoded is not None:
+    if plan.needs_engine and options.cache.decoded is not None:
         raise ValueError(
-            "Mosaic and cache_decoded exclude each other: a mosaic decodes what it shows of each picture. "
-            "Leave one out."
+            "Mosaic and Cache(decoded=...) exclude each other: a mosaic decodes what it shows of each "
+            "picture. Leave one out."
         )
     if plan.needs_engine and plan.needs_boxes:
         raise ValueError("RandomIoUCrop draws from the boxes of one picture. Leave it out behind Mosaic.")
-    if plan.needs_engine and options.backend == "dali":
+    if plan.needs_engine and options.dali is not None:
         raise ValueError("backend='dali' decodes pictures one by one; Mosaic needs backend='native'.")
 
 
@@ -100,11 +101,11 @@ def _check_kept(kind: SourceKind, options: Options) -> None:
     """Check what the node cache is to keep."""
     if kind is SourceKind.PACKED:
         return
-    if options.cache_decoded is not None:
-        raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
-    if options.cache_format == "coefficients":
+    if options.cache.decoded is not None:
+        raise ValueError("Cache(decoded=...) is for packed datasets; a torch Dataset decodes by itself.")
+    if options.cache.format == "coefficients":
         raise ValueError(
-            'cache_format="coefficients" is for packed datasets; torch Datasets decode by themselves.'
+            'Cache(format="coefficients") is for packed datasets; torch Datasets decode by themselves.'
         )
 
 
@@ -113,7 +114,7 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
     native = kind is SourceKind.PACKED and not runs_python(plan, options)
     _check_mosaic(plan, options)
-    if options.backend == "dali":
+    if options.dali is not None:
         if not native:
             raise ValueError(
                 "backend='dali' is for a packed dataset, without callables in transform and without a "
@@ -135,14 +136,14 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
 
         find_dali()
     erases = any(view.erase is not None for view in plan.every)
-    if options.device_memory != "fresh" and erases:
+    if options.device.memory != "fresh" and erases:
         raise ValueError(
-            f"device_memory={options.device_memory!r} and RandomErasing in transform exclude each other: it "
+            f"Device(memory={options.device.memory!r}) and RandomErasing in transform exclude each other: it "
             "makes its own tensors."
         )
-    if options.device_memory != "fresh" and not native:
+    if options.device.memory != "fresh" and not native:
         raise ValueError(
-            f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
+            f"Device(memory={options.device.memory!r}) is for batches that the core alone makes: a packed "
             f"dataset, and neither callables in transform nor a collate_fn."
         )
     _check_kept(kind, options)
@@ -168,18 +169,19 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
         raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
 
 
-def _check_stream(given: Mapping[str, Any], dataset: Any) -> None:
+def _check_stream(order: Order, dataset: Any) -> None:
     """Refuse an order for a dataset that decides its own.
 
     Raises:
         ValueError: shuffle, sampler or batch_sampler for an IterableDataset.
     """
-    names = ("sampler", "batch_sampler")  # torch sets the shuffling of a DataPipe
-    for name in names if isinstance(dataset, IterDataPipe) else ("shuffle", *names):
-        if given[name] is not None and given[name] is not False:
+    shuffle = None if isinstance(dataset, IterDataPipe) else order.in_words or None  # torch shuffles those
+    given = {"shuffle": shuffle, "sampler": order.sampler, "batch_sampler": order.batch_sampler}
+    for name, value in given.items():
+        if value is not None:
             raise ValueError(
                 f"An IterableDataset decides its own order: {name} is for map-style datasets. "
-                f"Found: {name}={given[name]!r}."
+                f"Found: {name}={value!r}."
             )
 
 
@@ -197,7 +199,7 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
     if dataset is None:
         _check_no_fields(options)
         return
-    if delivers_pairs(dataset, options.fields, options.sizes, plan):
+    if delivers_pairs(dataset, options.fields.names, options.pictures, plan):
         if options.batch_transform is not None and not runs_python(plan, options):
             _check_unnamed(options.batch_transform)
         _check_pairs(options)
@@ -218,20 +220,19 @@ def _check_unnamed(batch_transform: Any) -> None:
 
 
 def _check_pairs(options: Options) -> None:
-    for name, default in (("masks", "packed"), ("objects", None)):
-        given = getattr(options, name)
-        if given != default:
-            raise ValueError(
-                f"{name}={given!r} is for sets of other fields than an image and a label; this one has those."
-            )
+    if options.fields != Fields():
+        raise ValueError(
+            f"fields={options.fields!r} is for sets of other fields than an image and a label; this one has "
+            "those."
+        )
 
 
 def _check_no_fields(options: Options) -> None:
-    mine = (("collate", None), ("fields", None), ("sizes", "stack"), ("masks", "packed"), ("objects", None))
-    for name, default in mine:
-        given = getattr(options, name)
-        if given != default:
+    collate = options.collate or (None if options.pictures.mode == "stack" else options.pictures)
+    fields = None if options.fields == Fields() else options.fields
+    for name, value in (("collate", collate), ("fields", fields)):
+        if value is not None:
             raise ValueError(
                 f"{name} is for packed datasets; a torch Dataset has its own samples. Found: "
-                f"{name}={given!r}. Pack it ('fastload pack') to use it."
+                f"{name}={value}. Pack it ('fastload pack') to use it."
             )

@@ -34,9 +34,9 @@ def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
         ValueError: it would; the message names field, step and cure.
         ImportError: steps are torchvision's v2, and this torchvision has no tv_tensors.
     """
-    fields = chosen(dataset.schema, options.fields)
+    fields = chosen(dataset.schema, options.fields.names)
     for view in plan.every:
-        _check_fills(view, fields, options.masks == "dense")
+        _check_fills(view, fields, options.fields.masks == "dense")
     if not plan.tail:
         return
     if plan.is_v2:
@@ -45,8 +45,8 @@ def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
         has_points = hasattr(tv_tensors(), "KeyPoints")
     else:
         has_points = True
-    followers = Followers(dataset.schema, options.objects, fields)
-    whole_sample = _Checked(fields, plan, followers, options.masks == "dense", has_points)
+    followers = Followers(dataset.schema, options.fields.rows_of, fields)
+    whole_sample = _Checked(fields, plan, followers, options.fields.masks == "dense", has_points)
     for called, function in zip(plan.called, plan.tail, strict=True):
         if isinstance(function, ViewTail):
             view = plan.of_view(function.number)
@@ -189,7 +189,7 @@ class _Checked:
     def _why_left(self, field: Field) -> str:
         """Return why v2 cannot move a field; empty: it can."""
         if _is_outline(field) and not self.dense:
-            return f"torchvision's v2 knows no {field.kind.format}; masks='dense' draws them"  # type: ignore[attr-defined]
+            return f"torchvision's v2 knows no {field.kind.format}; Fields(masks='dense') draws them"  # type: ignore[attr-defined]
         if isinstance(field.kind, Keypoints) and not self.has_points:
             return "this torchvision has no tv_tensors.KeyPoints; newer ones have"
         if isinstance(field.kind, (Boxes, Keypoints)) and not self._of(Image, Mask):
@@ -279,13 +279,13 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
     Raises:
         ValueError: the dataset lacks a field, or an argument does not go with dicts.
     """
-    fields = chosen(dataset.schema, options.fields)
-    viewed(fields, plan, Followers(dataset.schema, options.objects, fields))
+    fields = chosen(dataset.schema, options.fields.names)
+    viewed(fields, plan, Followers(dataset.schema, options.fields.rows_of, fields))
     _check_rows(dataset, fields, options)
-    check_objects(dataset.schema, options.objects, fields, plan)
+    check_objects(dataset.schema, options.fields.rows_of, fields, plan)
     check_callables(dataset, plan, options)
-    why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
-    if options.backend == "dali":
+    why = "batches are dicts here: the dataset has other fields, or fields=, collate= or Views was passed"
+    if options.dali is not None:
         raise ValueError(
             f"backend='dali' makes pairs of an image and a label, and {why}. Use backend='native'."
         )
@@ -293,9 +293,9 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
         from fastload.backends.fields import check_named
 
         check_named(dataset, plan, options)
-    if options.device_memory != "fresh":
+    if options.device.memory != "fresh":
         raise ValueError(
-            f"device_memory={options.device_memory!r} is for pairs of images and labels, and {why}. "
+            f"Device(memory={options.device.memory!r}) is for pairs of images and labels, and {why}. "
             "Leave it out."
         )
     images = [field for field in fields if isinstance(field.kind, Image)]
@@ -314,15 +314,17 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
 
 def warn_of_fields(dataset: Packed, plan: Plan, options: Options) -> None:
     """Warn once per loader of what a model would learn wrongly from these fields."""
-    warn_of_objects(dataset.schema, options.objects, chosen(dataset.schema, options.fields), plan)
+    warn_of_objects(
+        dataset.schema, options.fields.rows_of, chosen(dataset.schema, options.fields.names), plan
+    )
 
 
 def _check_rows(dataset: Packed, fields: Sequence[Field], options: Options) -> None:
-    """Refuse ``masks`` and ``objects`` for fields that do not exist."""
-    if options.masks == "dense" and not any(isinstance(field.kind, Polygons) for field in fields):
+    """Refuse the forms of fields that do not exist."""
+    if options.fields.masks == "dense" and not any(isinstance(field.kind, Polygons) for field in fields):
         have = ", ".join(map(str, fields))
         raise ValueError(
-            f"masks='dense' draws outlines and run lengths, and batches have none. Found: {have}."
+            f"Fields(masks='dense') draws outlines and run lengths, and batches have none. Found: {have}."
         )
-    for leader, followers in (options.objects or {}).items():
+    for leader, followers in (options.fields.rows_of or {}).items():
         chosen(dataset.schema, (leader, *followers))

@@ -25,7 +25,7 @@ def valid(batch: Batch) -> Batch:
             accuracy.update(model(images), labels)
 
     Ranks may then have different numbers of rows, even none in an epoch's last batch.
-    ``DataLoader(drop_padding=True)`` makes no padding in the first place.
+    ``DataLoader(padding="drop")`` makes no padding in the first place.
 
     Args:
         batch: a dict of a set's fields; a tuple or list whose last tensor of shape (n,) holds the labels;

@@ -9,7 +9,7 @@ batch_sampler=..., collate_fn=...)``. Ids of packed datasets know which batch th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -20,6 +20,7 @@ from torch.utils.data import RandomSampler, SequentialSampler
 from torch.utils.data import Sampler as TorchSampler
 from torch.utils.data.distributed import DistributedSampler
 
+from fastload.backends.options import Order
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
@@ -37,7 +38,7 @@ class RankSampler(TorchSampler[int]):
         make: makes that sampler.
         known: returns rank and world size, and the seed (None: not drawn yet), as they are now.
         dataset: the loader's.
-        given: the loader's arguments.
+        order: the loader's.
         source: returns the loader for the ids' tickets, None once it is gone; without it ids are integers.
     """
 
@@ -46,12 +47,13 @@ class RankSampler(TorchSampler[int]):
         make: Callable[[World, int | None], Sampler],
         known: Callable[[], tuple[World, int | None]],
         dataset: Any,
-        given: Mapping[str, Any],
+        order: Order,
         source: Callable[[], Source | None] | None = None,
     ) -> None:
         self._make = make
         self._known = known
-        self._given = given
+        #: What the loader's arguments say of its order.
+        self.order_given = order
         self._source = source
         self._core: Sampler | None = None
         self._made_for: tuple[World, int | None] | None = None
@@ -93,9 +95,9 @@ class RankSampler(TorchSampler[int]):
             batches.owner = None
         return lambda: begin(self).meet(self.core.epoch, 0)
 
-    def remake(self) -> None:
-        """Make the sampler anew on the next request: the loader's arguments have changed."""
-        self._made_for = None
+    def remake(self, order: Order | None = None) -> None:
+        """Make the sampler anew on the next request; ``order``: what the loader's arguments say now."""
+        self._made_for, self.order_given = None, order or self.order_given
 
     def pad(self, padding: str) -> None:
         """Fill the last batch of several ranks this way, not the loader's; see ``Partition``."""
@@ -123,15 +125,9 @@ class RankSampler(TorchSampler[int]):
         try:
             return getattr(self.core, name)
         except AttributeError:
-            if self._given["sampler"] is None:
+            if self.order_given.sampler is None:
                 raise
-        return getattr(self._given["sampler"], name)
-
-    @property
-    def given_order(self) -> dict[str, Any]:
-        """The loader's arguments that determine its order."""
-        names = ("shuffle", "shuffle_block", "shuffle_window", "sampler", "batch_sampler")
-        return {name: self._given[name] for name in names}
+        return getattr(self.order_given.sampler, name)
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -158,7 +154,7 @@ class RankSampler(TorchSampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next, also in the user's sampler. Not needed: epochs advance by themselves."""
-        own = getattr(self._given["sampler"], "set_epoch", None)
+        own = getattr(self.order_given.sampler, "set_epoch", None)
         if own is not None:
             own(epoch)
         self.core.set_epoch(epoch if self.meant is None else self.meant(epoch))
@@ -259,13 +255,13 @@ class _Sequential(RankSampler, SequentialSampler):
         return self.dataset
 
 
-def sampler_class(is_divided: bool, given: Mapping[str, Any]) -> type[RankSampler]:
-    """Return the kind of sampler that a loader with these arguments shows to frameworks."""
+def sampler_class(is_divided: bool, order: Order) -> type[RankSampler]:
+    """Return the kind of sampler that a loader with this order shows to frameworks."""
     if is_divided:
         return DividedSampler
-    if given["sampler"] is not None or given["batch_sampler"] is not None:
+    if order.is_given:
         return RankSampler
-    return _Random if given["shuffle"] else _Sequential
+    return _Random if order.shuffle else _Sequential
 
 
 class RankBatches(TorchBatchSampler):

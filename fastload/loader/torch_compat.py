@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _DatasetKind
 
 from fastload.errors import StateError
+from fastload.loader.arguments import Arguments
 from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import Epochs
 from fastload.loader.rank_sampler import RankBatches, RankSampler
@@ -103,8 +104,8 @@ class LoaderSource:
         self,
         number: str,
         fetch: Callable[[Any], Any],
-        arguments: Callable[[], Mapping[str, Any]],
-        open_again: Callable[[Mapping[str, Any]], Callable[[Any], Any]],
+        arguments: Callable[[], Arguments],
+        open_again: Callable[[Arguments], Callable[[Any], Any]],
     ) -> None:
         self._number = number
         self._fetch = fetch
@@ -116,13 +117,13 @@ class LoaderSource:
         return self._fetch(key)
 
     def __reduce__(self) -> Any:
-        return _opened_again, (self._number, dict(self._arguments()), self._open_again)
+        return _opened_again, (self._number, self._arguments(), self._open_again)
 
 
 _opened: dict[str, LoaderSource] = {}
 
 
-def _opened_again(number: str, arguments: dict[str, Any], open_again: Any) -> LoaderSource:
+def _opened_again(number: str, arguments: Arguments, open_again: Any) -> LoaderSource:
     """Open the loader that sent its ids to this process, unless it is open; closes the one before."""
     if number not in _opened:
         _opened.clear()
@@ -139,11 +140,11 @@ def source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
     return LoaderSource(loader._number, loader._fetch, loader._loader_plan.arguments_here, _open_again)
 
 
-def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _open_again(arguments: Arguments) -> Callable[[Any], Any]:
     """Open the same loader in one of torch's worker processes, and return its ``fetch``."""
     from fastload.loader.data_loader import DataLoader
 
-    return DataLoader(**arguments)._fetch
+    return DataLoader(**arguments.as_keywords())._fetch
 
 
 # ---- Attributes of torch's DataLoader ---------------------------------------------------------------
@@ -159,20 +160,20 @@ def set_attributes(loader: Any, arranged: LoaderPlan) -> None:
     Lightning and Fabric call ``type(loader)(**attributes)`` to change the sampler: the attributes must make
     the same loader.
     """
-    given = dict(arranged.given)
+    arguments = arranged.arguments
+    shown = arguments.as_keywords()
     for name in ("sampler", "batch_sampler", "multiprocessing_context"):
-        del given[name]
-    given["dataset"] = arranged.shown
-    given["num_workers"] = _num_workers(arranged)
-    given["drop_last"] = bool(given["drop_last"])
-    if arranged.given["batch_sampler"] is not None:
-        given["batch_size"] = None  # as torch's
-    given["collate_fn"] = _collate(arranged, loader)
-    if not arranged.packed and given["num_workers"] and given["prefetch_factor"] is None:
-        given["prefetch_factor"] = 2  # torch's default
-    loader.__dict__.update(given)
+        del shown[name]
+    workers = _num_workers(arranged)
+    shown |= {"dataset": arranged.shown, "num_workers": workers, "collate_fn": _collate(arranged, loader)}
+    shown["drop_last"] = bool(arguments.drop_last)
+    if arguments.batch_sampler is not None:
+        shown["batch_size"] = None  # as torch's
+    if not arranged.packed and workers and arguments.prefetch_factor is None:
+        shown["prefetch_factor"] = 2  # torch's default
+    loader.__dict__.update(shown)
     loader.__dict__["sampler"] = loader.sampler  # for those who look at vars(loader)
-    context = arranged.given["multiprocessing_context"]
+    context = arguments.multiprocessing_context
     if arranged.packed:
         loader._DataLoader__multiprocessing_context = context
     else:
@@ -184,7 +185,7 @@ def set_attributes(loader: Any, arranged: LoaderPlan) -> None:
     loader._DataLoader__initialized = True
     if not arranged.packed:
         loader.check_worker_number_rationality()  # torch's warning of too many
-        if not arranged.given["in_order"] and given["num_workers"] > 1:
+        if not arguments.in_order and workers > 1:
             warnings.warn(
                 "With in_order=False a state in the middle of an epoch does not say which samples came: a "
                 "resumed run may lose and repeat some. Save states between epochs, or pass in_order=True.",
@@ -193,14 +194,14 @@ def set_attributes(loader: Any, arranged: LoaderPlan) -> None:
 
 
 def _num_workers(arranged: LoaderPlan) -> int:
-    given = arranged.given["num_workers"]
+    given = arranged.arguments.num_workers
     if given is not None:
         return int(given)
     return AutoWorkers(arranged.threads.threads) if arranged.packed else 0
 
 
 def _collate(arranged: LoaderPlan, loader: Any) -> Any:
-    own = arranged.given["collate_fn"]
+    own = arranged.arguments.collate_fn
     if own is None and arranged.unbatched and not arranged.packed:
         return torch.utils.data.default_convert
     if arranged.packed:

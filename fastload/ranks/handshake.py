@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fastload._version import __version__
-from fastload.backends.options import Options
+from fastload.backends.options import Options, Order
 from fastload.errors import WorldError
 from fastload.machine.messages import stacklevel
 from fastload.machine.threads import start_beside
@@ -35,7 +35,7 @@ _LOOK_SECONDS = 0.1  # how often a waiting rank checks whether another one has n
 _LOOKED_AT = 64  # positions of the order that are compared
 _LONGEST_KEY = 160  # characters; longer ones are hashed
 
-_ALONE = "Where one rank alone makes it, pass rank=0, world_size=1: it gets all samples then."
+_ALONE = "Where one rank alone makes it, pass ranks=fastload.Ranks(0, 1): it gets all samples then."
 
 Membership = tuple[Any, list[int], int]  # a store, global ranks, and this process's index among them
 
@@ -43,7 +43,14 @@ _met: Counter[str] = Counter()  # handshakes of this process by the place where 
 
 
 def describe(
-    dataset: Any, length: int, sampler: Sampler, plan: Plan, options: Options, world: World, epoch: int
+    dataset: Any,
+    length: int,
+    sampler: Sampler,
+    plan: Plan,
+    options: Options,
+    order: Order,
+    world: World,
+    epoch: int,
 ) -> dict[str, Any]:
     """Return what must be equal on all ranks: dataset id, options, order and version. JSON-able, about 1 kB.
 
@@ -55,24 +62,24 @@ def describe(
         "samples": length,
         "world_size": world.size,
         "batch_size": options.batch_size,
-        "shuffle": options.shuffle,
+        "shuffle": order.in_words,
         "seed": options.seed,
-        "drop_last": options.drop_last,
-        "padding": "drop" if options.drop_padding else options.padding,
-        "on_error": options.on_error,
-        "max_pixels": options.max_pixels,
-        "cache_decoded": options.cache_decoded,
+        "drop_last": order.drop_last,
+        "padding": order.padding,
+        "on_error": options.errors.action,
+        "max_pixels": options.errors.max_pixels,
+        "cache_decoded": options.cache.decoded,
         "sampler": type(sampler.order).__name__,
         "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
         **{f"transform's {part.name}": _written(getattr(plan, part.name)) for part in fields(plan)},
         "transform's tail": ", ".join(map(_name, plan.tail)),
-        "fields": None if options.fields is None else list(options.fields),
-        "sizes": str(options.sizes),
+        "fields": None if options.fields.names is None else list(options.fields.names),
+        "sizes": str(options.pictures),
         "text": ""
         if options.text is None
-        else str({name: _collate(tokenizer) for name, tokenizer in options.text.items()}),
-        "masks": options.masks,
-        "objects": str(options.objects),
+        else str({name: _collate(tokenizer) for name, tokenizer in options.text.by_field.items()}),
+        "masks": options.fields.masks,
+        "objects": str(options.fields.rows_of),
         "collate": _collate(options.collate),
         "batch_transform": _batch_transform(options.batch_transform),
         "fastload": __version__,
@@ -208,7 +215,7 @@ class Handshake:
         raise WorldError(
             f"The ranks could not agree on a seed for the loader made in {self._site}: {who} did not answer "
             f"within {_limit(exchange):g} s. Where only some ranks make this loader, pass seed=, the same on "
-            f"all of them, and process_group=, their group. {_ALONE}"
+            f"all of them, and ranks=, their group. {_ALONE}"
         )
 
     def _begin(self, epoch: int, position: int) -> Exchange | None:
@@ -252,7 +259,7 @@ class Handshake:
             raise WorldError(self._refused)
         warnings.warn(
             f"{text}Going on without them, with this rank's share of the samples, one of {self._world.size}. "
-            f"Where only some ranks make this loader, pass process_group=, their group. {_ALONE}",
+            f"Where only some ranks make this loader, pass ranks=, their group. {_ALONE}",
             stacklevel=stacklevel(),
         )
 

@@ -40,14 +40,13 @@ def place_in(mesh: Any) -> _Place:
     """
     if mesh.get_coordinate() is None:
         raise WorldError(
-            f"process_group={_shown(mesh)} does not include this process. Make the loader on the mesh's "
-            "ranks only."
+            f"ranks={_shown(mesh)} does not include this process. Make the loader on the mesh's ranks only."
         )
     if mesh.ndim == 1:
         return int(mesh.get_coordinate()[0]), int(mesh.mesh.numel())
     place = _by_names(mesh)
     if place is None:
-        raise WorldError(_unknown(mesh, "process_group is"))
+        raise WorldError(_unknown(mesh, "ranks is"))
     return place
 
 
@@ -174,6 +173,7 @@ def _unknown(mesh: Any, begin: str) -> str:
     first = repr(names[0]) if names else "0"
     return (
         f"{begin} {_shown(mesh)}, and it is not known which ranks have different data. Name their group: "
-        f"DataLoader(..., process_group=mesh.get_group({first})), if they are the ranks along {first}. For "
-        "several dimensions flatten them first (mesh[...]._flatten()), or pass rank= and world_size=."
+        f"DataLoader(..., ranks=mesh.get_group({first})), if they are the ranks along {first}. For "
+        "several dimensions flatten them first (mesh[...]._flatten()), or pass ranks=fastload.Ranks(rank, "
+        "world_size)."
     )

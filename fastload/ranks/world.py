@@ -48,8 +48,8 @@ def _process_group(group: Any) -> tuple[int, int] | None:
     rank = int(distributed.get_rank(group))
     if rank < 0:
         raise WorldError(
-            f"process_group does not include this process, global rank {distributed.get_rank()}. Make the "
-            "loader on the group's ranks only."
+            f"The process group of ranks= does not include this process, global rank {distributed.get_rank()}. "
+            "Make the loader on the group's ranks only."
         )
     return rank, int(distributed.get_world_size(group))
 
@@ -83,7 +83,8 @@ def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
         if name not in environ:
             raise WorldError(
                 f"{launcher}'s variables are only partly set: {name} is missing. Set both {rank} and {size}, "
-                "or neither, or make the process group before the first batch, or pass rank= and world_size=."
+                "or neither, or make the process group before the first batch, or pass ranks=fastload.Ranks(rank, "
+                "world_size)."
             )
     return _number(environ, rank), _number(environ, size)
 
@@ -159,7 +160,7 @@ def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
         f"The loader made in {site} reads {count} of its {name} on each of {processes.size} ranks, as "
         "torch's DataLoader does. That is right if each rank has its own dataset. To divide one "
         "among the ranks pass sampler=DistributedSampler(dataset), or "
-        "process_group=torch.distributed.group.WORLD, or the path of the packed set instead of an opened "
+        "ranks=torch.distributed.group.WORLD, or the path of the packed set instead of an opened "
         "dataset.",
         RankWarning,
         stacklevel=stacklevel(),
@@ -177,9 +178,9 @@ def check_given(rank: int | None, world_size: int | None, group: Any) -> None:
             raise TypeError(f"{name} must be an integer. Found: {value!r}.")
     if (rank is None) != (world_size is None):
         raise WorldError(
-            f"Pass both rank and world_size or neither. Found: rank={rank}, world_size={world_size}."
+            f"Ranks has both rank and world_size, or neither. Found: rank={rank}, world_size={world_size}."
         )
     if rank is not None and world_size is not None:
         if group is not None:
-            raise WorldError("Pass process_group or rank and world_size, not both.")
+            raise WorldError("Ranks has a group, or rank and world_size, not both.")
         World(rank, world_size)

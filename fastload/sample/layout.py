@@ -17,6 +17,25 @@ if TYPE_CHECKING:
     from fastload.sample.ragged import Ragged
 
 
+# ---- Pictures that differ in size ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The treatment of pictures of different sizes in a batch; ``str()`` gives the value of ``collate=``.
+
+    Args:
+        mode: "stack": sizes must not differ; "pad": one padded tensor; "list": a tensor each.
+        most: with "pad": always to this height and width.
+    """
+
+    mode: Literal["stack", "pad", "list"] = "stack"
+    most: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        return f"Pad{self.most}" if self.most else repr("ragged" if self.mode == "list" else self.mode)
+
+
 # ---- Places of fields -------------------------------------------------------------------------------
 
 _ALIGN = 64  # bytes; a cache line, and enough for every dtype
@@ -242,8 +261,8 @@ class FieldLayout:
             height, width = sizes[position].tolist()
             raise ValueError(
                 f"Field {self.name!r}: the picture at position {position} of a batch has {height} x {width} "
-                f"pixels (height x width), and sizes={self.most} has room for less. Name a larger size, pass "
-                "sizes='pad', or resize in the transform."
+                f"pixels (height x width), and Pad{self.most} has room for less. Name a larger size, pass "
+                "collate='pad', or resize in the transform."
             )
         return self.most
 

@@ -3,48 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from fastload.sample.fields import Image, Label, Mask, Polygons
-from fastload.sample.layout import FieldLayout, Form, SampleLayout
+from fastload.sample.layout import FieldLayout, Form, SampleLayout, Sizes
 from fastload.sample.schema import Field, Schema
 
-#: Legal words for ``sizes=``.
-SIZES = ("stack", "pad", "list")
 _MULTIPLE = 32  # padded sides are rounded up to multiples: few shapes, divisible by a network's strides
 _IGNORE_LABEL = -100
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The treatment of pictures of different sizes in a batch.
-
-    Args:
-        mode: "stack": sizes must not differ; "pad": one padded tensor; "list": a tensor each.
-        most: with "pad": always to this height and width.
-    """
-
-    mode: Literal["stack", "pad", "list"] = "stack"
-    most: tuple[int, int] | None = None
-
-    @classmethod
-    def of(cls, value: Any) -> Sizes:
-        """Return the treatment that ``sizes=`` asks for.
-
-        Raises:
-            ValueError, TypeError: the value is not legal.
-        """
-        if isinstance(value, str) and value in SIZES:
-            return cls(value)  # type: ignore[arg-type]
-        sides = value if isinstance(value, (tuple, list)) else ()
-        if len(sides) == 2 and all(type(side) is int and side > 0 for side in sides):
-            return cls("pad", (sides[0], sides[1]))
-        legal = "'stack', 'pad', 'list', or (height, width) to pad to"
-        error = TypeError if not isinstance(value, (str, tuple, list)) else ValueError
-        raise error(f"sizes must be {legal}. Found: {value!r}.")
 
 
 def chosen(schema: Schema, names: Sequence[str] | None) -> tuple[Field, ...]:

@@ -42,8 +42,8 @@ def default_blocks(n: int, data_bytes: int, block: int | None, window: int | Non
         window = max(block, round(WINDOW_BYTES / mean))
     if block < 1 or window < block:
         raise ValueError(
-            f"shuffle_block must be at least 1 and shuffle_window at least shuffle_block. Found: "
-            f"shuffle_block={block}, shuffle_window={window}."
+            f"Block.size must be at least 1 and Block.window at least Block.size. Found: size={block}, "
+            f"window={window}."
         )
     return block, -(-window // block) * block
 

@@ -85,7 +85,7 @@ class BucketSampler(KeyedSampler):
     def batches(self, order: Any, partition: Partition) -> Sampler:
         if partition.padding == "drop":
             raise ValueError(
-                "drop_padding and BucketSampler exclude each other: a bucket's last batch may be too small "
+                "padding='drop' and BucketSampler exclude each other: a bucket's last batch may be too small "
                 "for all ranks. Use fastload.valid(batch) instead."
             )
         return _BucketBatches(order, partition)

@@ -25,6 +25,7 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.stats import Counts
+from fastload.backends.values import Dali
 from fastload.dataset.mixture import Packed
 from fastload.errors import SlowPathWarning, StateError
 from fastload.machine.cpu import ThreadPlan
@@ -219,7 +220,7 @@ class HostAssembly:
 
 # ---- Batches on the device --------------------------------------------------------------------------
 # As for the native back end, one kernel on the consumer's stream writes into the consumer's memory, so every
-# dtype and every ``device_memory`` is possible. DALI's memory, which its pool reuses as soon as it is
+# dtype and every ``Device.memory`` is possible. DALI's memory, which its pool reuses as soon as it is
 # released, and pinned rows that are being copied are kept until the event after that kernel has passed.
 
 _CLOSING_SECONDS = 10.0  # limit for the consumer's work that is still under way
@@ -256,7 +257,7 @@ class DeviceAssembly:
         self._shape = shape
         self._labels = labels
         self._converter = Converter(plan, gpu.device, from_unit=augmenter is not None and augmenter.jitters)
-        self._outputs = Outputs(gpu, replace(shape, dtype=self._converter.dtype), options.device_memory)
+        self._outputs = Outputs(gpu, replace(shape, dtype=self._converter.dtype), options.device.memory)
         self._kept: deque[tuple[Any, Any]] = deque()
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
@@ -469,7 +470,7 @@ class Assembly(Protocol):
 def share_threads(threads: ThreadPlan, options: Options, gpu: Gpu | None) -> tuple[int, ThreadPlan]:
     """Return DALI's threads and the native decoder's. They divide the rank's cores if both use the CPU and
     the share is known."""
-    share, total = options.decode_share, threads.threads
+    share, total = (options.dali or Dali()).decode_share, threads.threads
     if gpu is not None or isinstance(share, str) or not 0 < share < 1 or total == 1:
         return total, threads
     own = min(total - 1, max(1, round(total * share)))
@@ -532,7 +533,7 @@ class DaliBackend:
             dataset, sampler, own, host_options, native_threads, host_memory(form, host_options)
         )
         self._feed = _make_feed(self._host.cached, sampler, plan, options, size)
-        self._share = DecodeShare(options.decode_share)
+        self._share = DecodeShare((options.dali or Dali()).decode_share)
         self._queue = Queue(
             self._feed,
             self._graph,
@@ -544,7 +545,7 @@ class DaliBackend:
             decoded_bytes(shape, options, dali_threads) if gpu is not None else 1 << 62,
         )
         self._recovery = Recovery(
-            self._host, self._graph, self._feed, self._queue, self._share, options.on_error != "raise"
+            self._host, self._graph, self._feed, self._queue, self._share, options.errors.action != "raise"
         )
         self._assembly: Assembly
         if gpu is None:
@@ -676,7 +677,7 @@ def _make_feed(
         out_height=size[0],
         out_width=size[1],
         seed=options.seed,
-        max_pixels=options.max_pixels,
+        max_pixels=options.errors.max_pixels,
         read_ahead=ahead.buffer_bytes,
         keep=ahead.keep,
     )

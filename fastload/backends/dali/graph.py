@@ -235,7 +235,7 @@ class Graph:
         )
 
 
-# ---- The limit ``gpu_memory_limit`` -----------------------------------------------------------------
+# ---- The limit ``Dali.memory_limit`` -----------------------------------------------------------------
 # DALI itself has no limit. What grows with the pictures is bounded by giving it fewer of them: the native
 # decoder takes samples that would exceed the budget.
 
@@ -243,11 +243,15 @@ _BUDGET_PADDING = 16 << 20  # bytes that DALI's decoder reserves on the device f
 _PADDING_SHARE = 8  # all threads together reserve at most the limit divided by this
 
 
+def _limit(options: Options) -> int | None:
+    """Return the bytes that DALI may use on a GPU; None: no limit."""
+    return None if options.dali is None else options.dali.memory_limit
+
+
 def decoder_padding(options: Options, threads: int) -> int:
     """Return the bytes that DALI's decoder reserves on the device for each thread."""
-    if options.gpu_memory_limit is None:
-        return _BUDGET_PADDING
-    return min(_BUDGET_PADDING, options.gpu_memory_limit // (_PADDING_SHARE * threads))
+    limit = _limit(options)
+    return _BUDGET_PADDING if limit is None else min(_BUDGET_PADDING, limit // (_PADDING_SHARE * threads))
 
 
 def resized_bytes(shape: SlotShape, options: Options) -> int:
@@ -258,7 +262,7 @@ def resized_bytes(shape: SlotShape, options: Options) -> int:
 def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, int]:
     """Plan the memory of a loader that decodes on the device (:meth:`fastload.DataLoader.memory_plan`).
 
-    ``device_bytes`` is ``gpu_memory_limit``; without one it is what does not depend on the pictures.
+    ``device_bytes`` is ``Dali.memory_limit``; without one it is what does not depend on the pictures.
 
     Args:
         shape: of the delivered batches.
@@ -268,7 +272,7 @@ def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, i
     slots = options.prefetch_factor + 2  # the native decoder's, in torch's pinned memory
     slot = 3 * shape.height * shape.width * options.batch_size
     pinned = slots * (1 << (slot - 1).bit_length())  # torch's allocator rounds to powers of two
-    device = options.gpu_memory_limit or resized_bytes(shape, options)
+    device = _limit(options) or resized_bytes(shape, options)
     return {
         "slots": slots,
         "slot_bytes": slot,
@@ -289,14 +293,15 @@ def decoded_bytes(shape: SlotShape, options: Options, threads: int) -> int:
     Raises:
         ValueError: the limit leaves nothing for pictures.
     """
-    if options.gpu_memory_limit is None:
+    limit = _limit(options)
+    if limit is None:
         return 1 << 62
     fixed = resized_bytes(shape, options) + threads * decoder_padding(options, threads)
-    left = (options.gpu_memory_limit - fixed) // (options.prefetch_factor + 1)
+    left = (limit - fixed) // (options.prefetch_factor + 1)
     if left <= 0:
         raise ValueError(
-            f"gpu_memory_limit must be more than {fixed} bytes for batches of {options.batch_size} and a "
-            f"prefetch_factor of {options.prefetch_factor}. Found: {options.gpu_memory_limit}. Raise it, or "
+            f"Dali.memory_limit must be more than {fixed} bytes for batches of {options.batch_size} and a "
+            f"prefetch_factor of {options.prefetch_factor}. Found: {limit}. Raise it, or "
             f"lower one of these."
         )
     return left

@@ -193,7 +193,7 @@ def _floats(subject: LoaderUnderTest) -> list[str]:
     """Return the dtypes to which the core converts uint8; none if it has to, or a device does it."""
     plan, options = subject.plan, subject.options
     python = plan.tail or options.collate_fn is not None or options.batch_transform is not None
-    if plan.scheduled or python or options.backend != "native" or goes_to_gpu(options.device):
+    if plan.scheduled or python or options.dali is not None or goes_to_gpu(options.device.name):
         return []
     views = zip(plan.every, crosses_as(plan).every, strict=True)
     return sorted({own.dtype for own, left in views if own.dtype != left.dtype})

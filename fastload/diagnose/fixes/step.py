@@ -18,7 +18,7 @@ _LEAST_LEFT = 0.1  # share of any step that is not copies
 def pinned_slots(case: Examination) -> Iterator[Fix]:
     """Propose copies that run during the step, for a loader of packed data."""
     options = case.subject.options
-    if not goes_to_gpu(options.device) and not options.pin_memory:
+    if not goes_to_gpu(options.device.name) and not options.pin_memory:
         words = 'device="cuda": batches are decoded into pinned slots and copied while the step runs'
         yield from _without_copies(case, words, hidden=True)
 

@@ -349,7 +349,7 @@ FIXED_SIZE_CROP = Operation(FixedSizeCrop, _add_fixed_size_crop, {})
 class BucketCrop:
     """Resize the picture in proportion until it covers the bucket of the nearest aspect ratio, and crop it
     to that size. With a :class:`fastload.BucketSampler` of the same sizes, each batch has pictures of one
-    size, so that ``sizes="pad"`` pads nothing.
+    size, so that ``collate="pad"`` pads nothing.
 
     Args:
         sizes: ``(height, width)`` of the buckets; ties go to the first.

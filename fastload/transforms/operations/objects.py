@@ -101,7 +101,7 @@ class SanitizeBoundingBoxes:
         if self.labels_getter != _LABELS:
             raise ValueError(
                 "SanitizeBoundingBoxes.labels_getter must be 'default': the dataset ('labels of boxes') or "
-                f"objects= defines which fields follow the boxes. Found: {self.labels_getter!r}."
+                f"Fields.rows_of defines which fields follow the boxes. Found: {self.labels_getter!r}."
             )
 
 
