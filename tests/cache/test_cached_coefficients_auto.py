@@ -15,10 +15,11 @@ from test_cached_coefficients import epochs, fill, loader
 
 import fastload
 import fastload.cache.policy
-from fastload import Cache, CacheSetting, DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset
 from fastload.cache import record_format as cache_format
 from fastload.cache.opening import file_bytes
 from fastload.cache.record_format import Choice, Facts, choose, decide
+from fastload.cache.settings import CacheSetting
 from fastload.cache.tiers import COEFFICIENTS
 from fastload.errors import CacheError
 

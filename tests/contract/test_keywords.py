@@ -12,30 +12,30 @@ import pytest
 from fastload import DataLoader
 
 OLD = {
-    "shuffle_block": "shuffle=Block(",
-    "shuffle_window": "shuffle=Block(",
-    "rank": "ranks=Ranks(",
-    "world_size": "ranks=Ranks(",
-    "process_group": "ranks=Ranks(",
-    "handshake": "ranks=Ranks(",
-    "error_log": "on_error=OnError(",
-    "max_pixels": "on_error=OnError(",
-    "drop_padding": "padding='drop'",
-    "device_memory": "device=Device(",
-    "cache_decoded": "cache=Cache(",
-    "cache_format": "cache=Cache(",
-    "decode_share": "backend=Dali(",
-    "gpu_memory_limit": "backend=Dali(",
-    "masks": "fields=Fields(",
-    "objects": "fields=Fields(",
-    "sizes": "collate=",
-    "text_threads": "text=Tokenizers(",
+    "shuffle_block": "shuffle=fastload.Block(size=...)",
+    "shuffle_window": "shuffle=fastload.Block(window=...)",
+    "rank": "ranks=fastload.Ranks(rank, world_size)",
+    "world_size": "ranks=fastload.Ranks(rank, world_size)",
+    "process_group": "ranks=group",
+    "handshake": "ranks=fastload.Ranks(handshake=...)",
+    "error_log": "on_error=fastload.OnError(log=...)",
+    "max_pixels": "on_error=fastload.OnError(max_pixels=...)",
+    "drop_padding": 'padding="drop"',
+    "device_memory": "device=fastload.Device(memory=...)",
+    "cache_decoded": "cache=fastload.Cache(decoded=...)",
+    "cache_format": "cache=fastload.Cache(format=...)",
+    "decode_share": "backend=fastload.Dali(decode_share=...)",
+    "gpu_memory_limit": "backend=fastload.Dali(memory_limit=...)",
+    "masks": "fields=fastload.Fields(masks=...)",
+    "objects": "fields=fastload.Fields(rows_of=...)",
+    "sizes": 'collate="pad", "ragged" or fastload.Pad(height, width)',
+    "text_threads": "text=fastload.Tokenizers({...}, threads=...)",
 }
 
 
 @pytest.mark.parametrize("old", OLD)
 def test_an_old_name_says_what_to_write(folder: Path, old: str) -> None:
-    with pytest.raises(TypeError, match=rf"'{old}'.*{re.escape(OLD[old])}"):
+    with pytest.raises(TypeError, match=rf"'{old}'\. Pass {re.escape(OLD[old])}\.$"):
         DataLoader(folder, **{old: 4})
 
 

@@ -20,6 +20,8 @@ from fastload import transforms as T
 from fastload._native import _C
 from fastload.backends.dali.graph import DecodeShare, decoded_bytes, decoder_padding, find_dali
 from fastload.backends.options import Options
+from fastload.loader.arguments import Arguments
+from fastload.loader.options import resolve
 from fastload.prefetch.slots import SlotShape
 
 

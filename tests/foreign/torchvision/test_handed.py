@@ -23,7 +23,8 @@ from fastload import Array, Boxes, DataLoader, Fields, Image, Keypoints, Label, 
 from fastload import transforms as T
 from fastload.backends.callable_samples import HandOver
 from fastload.errors import SampleError
-from fastload.sample.planned import Sizes, layout_of
+from fastload.sample.layout import Sizes
+from fastload.sample.planned import layout_of
 from fastload.transforms import compile_plan
 
 FLIP = v2.RandomHorizontalFlip(1.0)
@@ -411,7 +412,7 @@ def test_what_hands_over_can_be_pickled(folder: Path) -> None:
     """As worker processes get it that are spawned."""
     dataset = fastload.PackedDataset(folder)
     plan = compile_plan(v2.Compose([v2.RandomRotation((90, 90), expand=True), FLIP]))
-    layout = layout_of(dataset.schema.fields, "uint8", None, Sizes("ragged"))
+    layout = layout_of(dataset.schema.fields, "uint8", None, Sizes("list"))
     handed = HandOver(dataset.schema, layout, plan, None)
     generator = torch.Generator()
     found = [
