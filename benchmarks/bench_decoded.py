@@ -18,13 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from harness.command_line import pack_folder
 from harness.machine import facts
 from harness.measure import check_repeats, table
 
-from fastload import DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cache.tiers import decoded_bytes
 
@@ -38,7 +38,7 @@ COEFFICIENTS = "coefficients"
 
 
 class Kind(NamedTuple):
-    """A loader to measure: its cache_decoded, or ``COEFFICIENTS``, and whether pictures are ready."""
+    """A loader to measure: the longer side it keeps, or ``COEFFICIENTS``, and whether pictures are ready."""
 
     side: int | str | None
     ready: bool
@@ -68,6 +68,14 @@ def batches(loader: DataLoader, count: int) -> Iterator[int]:
                 return
 
 
+def cache_of(kind: Kind, root: str) -> Cache:
+    """What is kept, in a folder in memory, if anything is kept at all."""
+    place: dict[str, Any] = {"folder": root} if kind.ready else {"size": "off"}
+    if kind.side == COEFFICIENTS:
+        return Cache(**place, format=COEFFICIENTS)
+    return Cache(**place, decoded=kind.side)
+
+
 def run(folder: Path, kind: Kind, root: str, options: argparse.Namespace) -> Rates:
     """One run: an epoch to fill the cache, then ``options.epochs`` that are measured."""
     with DataLoader(
@@ -77,9 +85,7 @@ def run(folder: Path, kind: Kind, root: str, options: argparse.Namespace) -> Rat
         drop_last=True,
         num_workers=options.threads,
         transform=TRANSFORMS[options.transform],
-        cache=root if kind.ready else "off",
-        cache_decoded=None if kind.side == COEFFICIENTS else kind.side,
-        cache_format=COEFFICIENTS if kind.side == COEFFICIENTS else "jpeg",
+        cache=cache_of(kind, root),
     ) as loader:
         sum(batches(loader, len(loader)))
         while kind.side == COEFFICIENTS and loader.stats()["cache"]["waiting_records"]:

@@ -38,9 +38,11 @@ def _ssd(t: Any) -> dict[str, Any]:
 
 
 def _lsj(t: Any) -> dict[str, Any]:
+    from fastload import Fields
+
     geometry = [t.ScaleJitter((1024, 1024)), t.FixedSizeCrop((1024, 1024), fill=GREYS)]
     chain = t.Compose([*geometry, t.RandomHorizontalFlip(), t.SanitizeBoundingBoxes(), _float(t)])
-    return {"transform": chain, "collate": "list", "masks": "dense"}
+    return {"transform": chain, "collate": "list", "fields": Fields(masks="dense")}
 
 
 def _letterbox(t: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def _mosaic(t: Any) -> dict[str, Any]:
 def _frcnn(t: Any) -> dict[str, Any]:
     sides = t.RandomShortestSize(range(480, 801, 32), 1333)
     chain = t.Compose([sides, t.RandomHorizontalFlip(), _float(t)])
-    return {"transform": chain, "sizes": "pad", "fields": ["image", "image_id", "boxes", "labels"]}
+    return {"transform": chain, "collate": "pad", "fields": ["image", "image_id", "boxes", "labels"]}
 
 
 # Job -> the form of the set that it reads, and the loader's options.

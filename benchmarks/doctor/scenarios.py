@@ -184,7 +184,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "decoding limits", ("decode",), "decoded-cache",
         lambda p: p.loader("plain"),
-        lambda p: p.loader("plain", cache="2GB", cache_decoded=512), warm_up=3.0,
+        lambda p: p.loader("plain", cache=fastload.Cache("2GB", decoded=512)), warm_up=3.0,
     ),
     Scenario(
         "floats made on the CPU", ("decode", "transform"), "device-normalise",

@@ -140,17 +140,16 @@ def run_threads(work: Callable[[int], None], count: int) -> None:
 def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Record bytes per second that arrive in batches, in the first epoch with start-up, and in the second."""
     import fastload.backends.native
-    from fastload import DataLoader, PackedDataset
+    from fastload import Block, DataLoader, PackedDataset
     from fastload import transforms as t
     from fastload.prefetch.engine_calls import ReadAheadPlan
 
     if arguments.before:
         fastload.backends.native.plan_read_ahead = lambda *_: ReadAheadPlan(0, 0, 1.0)
     dataset = PackedDataset(folder)
-    shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle]
+    block = Block(arguments.block or None, arguments.window or None)
+    shuffle = {"exact": True, "block": block, "none": False}[arguments.shuffle]
     transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()]) if arguments.crop else None
-    sizes = {"shuffle_window": arguments.window, "shuffle_block": arguments.block}
-    options = {name: size for name, size in sizes.items() if size}
     feed = DataLoader(
         dataset,
         128,
@@ -158,7 +157,6 @@ def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         num_workers=arguments.threads,
         transform=transform,
         cache="off",
-        **options,
     )
     mean, busy, read = dataset.manifest.data_bytes / len(dataset), time.process_time(), bytes_read()
     # Without a limit of memory the second epoch would come from the page cache, at any bandwidth.
@@ -246,7 +244,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=108 << 10)
     parser.add_argument("--sequential", action="store_true")
     parser.add_argument("--shuffle", choices=["exact", "block", "none"], default="exact")
-    parser.add_argument("--window", type=int, default=0, help="of shuffle='block', records")
+    parser.add_argument("--window", type=int, default=0, help="of the blocks, records")
     parser.add_argument("--block", type=int, default=0, help="the same")
     parser.add_argument("--before", action="store_true", help="without reading ahead")
     parser.add_argument("--crop", action="store_true", help="pictures are JPEGs: crop them to 224x224")

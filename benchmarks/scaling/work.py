@@ -72,7 +72,7 @@ def open_job(work: Work) -> tuple[Any, Iterator[int]]:
 
 def loader_of(work: Work) -> Any:
     """fastload.DataLoader for a job."""
-    from fastload import DataLoader
+    from fastload import DataLoader, Ranks
     from fastload import transforms as t
 
     job = JOBS[work.job]
@@ -85,9 +85,7 @@ def loader_of(work: Work) -> Any:
         drop_last=True,
         num_workers=work.threads,
         seed=0,
-        rank=work.rank,
-        world_size=work.ranks,
-        handshake="off",
+        ranks=Ranks(work.rank, work.ranks, handshake="off"),
         cache="off",
         transform=transform_of(job.recipe) if job.recipe else t.Compose(steps),
     )

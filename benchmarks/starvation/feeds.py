@@ -109,7 +109,9 @@ def fastload_dali(work: Work) -> Iterator[Batch]:
 
 def fastload_dali_auto(work: Work) -> Iterator[Batch]:
     """DALI and the native decoder beside each other; who waits gets less of the work."""
-    return endless(fastload_loader(work, backend="dali", decode_share="auto", device=work.device))
+    from fastload import Dali
+
+    return endless(fastload_loader(work, backend=Dali(decode_share="auto"), device=work.device))
 
 
 def torch_pil(work: Work) -> Iterator[Batch]:

@@ -96,7 +96,7 @@ print(*dataset.schema, sep="\n")
 # them. Pictures may differ in size. `masks="dense"` draws the outlines at the delivered size.
 
 # %%
-from fastload import DataLoader, transforms as T
+from fastload import DataLoader, Fields, transforms as T
 
 chain = T.Compose(
     [
@@ -115,7 +115,7 @@ loader = DataLoader(
     seed=1,
     transform=chain,
     collate="list",
-    masks="dense",
+    fields=Fields(masks="dense"),
 )
 images, targets = next(iter(loader))
 print("pictures:", *(tuple(image.shape) for image in images[:3]), "...")

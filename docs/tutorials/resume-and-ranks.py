@@ -13,7 +13,7 @@
 # `imagenet/train` is a packed folder of 24 photographs.
 
 # %%
-from fastload import DataLoader, transforms as T
+from fastload import DataLoader, Ranks, transforms as T
 
 GLOBAL_BATCH = 4  # of all ranks together
 
@@ -26,8 +26,7 @@ def loader_of(rank, world_size):
         shuffle=True,
         seed=0,
         transform=T.Compose([T.RandomResizedCrop(64), T.RandomHorizontalFlip()]),
-        rank=rank,
-        world_size=world_size,
+        ranks=Ranks(rank, world_size),
     )
 
 
@@ -104,8 +103,7 @@ for rank in range(5):
         "imagenet/val",
         batch_size=4,
         transform=T.Resize((64, 64)),
-        rank=rank,
-        world_size=5,
+        ranks=Ranks(rank, 5),
     )
     for images, labels in val:
         real, _ = fastload.valid((images, labels))

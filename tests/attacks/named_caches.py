@@ -25,6 +25,7 @@ from fastload.cache.layout import ENTRY, HEADER
 from fastload.cache.policy import cached_sets
 
 from pack_trees import encoded  # isort: skip
+from cache_folder import cache_of
 
 KIND = "caches"
 FOLDER = Rule("FORMAT.md", "The node cache", "Mode 0700, the user's own, opened without following links")
@@ -57,18 +58,20 @@ def plain(folder: Path) -> Path:
     )
 
 
-def batches(place: Path, cache: Any, **options: Any) -> list[str]:
+def batches(place: Path, cache: Any, decoded: int | None = None) -> list[str]:
     """Two epochs, from shards or caches."""
-    options = {"transform": transforms.Resize((16, 16)), "num_workers": 1, "cache": cache, **options}
-    with DataLoader(place, 8, **options) as loader:
+    if decoded is not None:
+        cache = cache_of(cache, decoded=decoded)
+    small_pictures = transforms.Resize((16, 16))
+    with DataLoader(place, 8, transform=small_pictures, num_workers=1, cache=cache) as loader:
         return [small(images) for _ in range(2) for images, _ in loader]
 
 
-def filled(folder: Path, **options: Any) -> tuple[Path, Path]:
+def filled(folder: Path, decoded: int | None = None) -> tuple[Path, Path]:
     """A set, and its whole cache file in the private folder below folder/memory."""
     place = plain_pack(folder / "set", BLOBS).folder
     (folder / "memory").mkdir(exist_ok=True)
-    batches(place, folder / "memory", **options)
+    batches(place, folder / "memory", decoded)
     [path] = (folder / "memory").glob("fastload-*/*.flc")
     return place, path
 
@@ -81,12 +84,12 @@ def tier(folder: Path) -> tuple[Path, Path]:
     return place, table
 
 
-def same(place: Path, cache: Any, **options: Any) -> Callable[[], Any]:
+def same(place: Path, cache: Any, decoded: int | None = None) -> Callable[[], Any]:
     """Two epochs with the cache give what two epochs without give."""
-    wanted = batches(place, "off", **{name: v for name, v in options.items() if name == "cache_decoded"})
+    wanted = batches(place, "off", decoded)
 
     def use() -> int:
-        found = batches(place, cache, **options)
+        found = batches(place, cache, decoded)
         if found != wanted:
             raise AssertionError("the cache gives other pictures")
         return len(found)
@@ -303,12 +306,12 @@ def cached_records_of_other_samples(folder: Path) -> Callable[[], Any]:
 
 @attack(KIND, WRONG, None)
 def decoded_pictures_with_another_checksum(folder: Path) -> Callable[[], Any]:
-    place, path = filled(folder, cache_decoded=20)
+    place, path = filled(folder, decoded=20)
     data = bytearray(path.read_bytes())
     begin = int(np.frombuffer(data, HEADER, 1)["data_offset"][0])
     data[begin:] = bytes(len(data) - begin)
     path.write_bytes(data)
-    return same(place, folder / "memory", cache_decoded=20)
+    return same(place, folder / "memory", decoded=20)
 
 
 @attack(KIND, WRONG, None)

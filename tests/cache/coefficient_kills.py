@@ -23,7 +23,7 @@ from cache_kills import ANSWERS, cache_files, entries, ready_records
 from cache_sets import whole_file
 from epochs import all_batches, same
 
-from fastload import DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.cli import main as command_line
@@ -33,9 +33,9 @@ ROUNDS = 20  # epochs in which all is there surely
 SECONDS = 100.0
 
 
-def loader(dataset: Path, cache: str) -> DataLoader:
+def loader(dataset: Path, size: str) -> DataLoader:
     settings: dict[str, Any] = {"shuffle": True, "seed": 1, "num_workers": 2, "transform": CROP}
-    return DataLoader(dataset, 8, cache=cache, cache_format="coefficients", **settings)
+    return DataLoader(dataset, 8, cache=Cache(size, format="coefficients"), **settings)
 
 
 def rank(dataset: Path, truth: list[list[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""``DataLoader(cache_format=...)``: coefficient records in the node cache, in place of JPEGs."""
+"""``fastload.Cache(format=...)``: coefficient records in the node cache, in place of JPEGs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cache_folder import cache_of
 from epochs import all_batches, same
 from odd_files import ODD_FILES
 from PIL import Image
@@ -62,7 +63,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loader(data: Any, cache: Any, kept: Any = "coefficients", **options: Any) -> DataLoader:
     settings = {"batch_size": 8, "shuffle": True, "seed": 1, "num_workers": 2, "transform": CROP}
-    return DataLoader(data, cache=cache, cache_format=kept, **{**settings, **options})
+    return DataLoader(data, cache=cache_of(cache, format=kept), **{**settings, **options})
 
 
 def epochs(made: DataLoader, count: int = 3) -> tuple[list[Any], dict[str, Any]]:
@@ -248,7 +249,7 @@ def test_without_room_the_jpegs_that_are_there_are_used(
     assert "a limit leaves" in stats["format_reason"]
     assert stats["tier"] == "encoded"
     assert stats["hits"] >= 3 * COUNT
-    assert "cache_format='coefficients' keeps jpeg: " in caplog.text
+    assert "format='coefficients') keeps jpeg: " in caplog.text
 
 
 def test_warm_fills_what_loaders_use(root: Path, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

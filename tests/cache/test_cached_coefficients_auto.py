@@ -1,4 +1,4 @@
-"""``cache_format="auto"``: the arithmetic, what it looks at, and that it never changes a batch."""
+"""``Cache(format="auto")``: the arithmetic, what it looks at, and that it never changes a batch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from test_cached_coefficients import epochs, fill, loader
 
 import fastload
 import fastload.cache.policy
-from fastload import CacheSetting, DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset
 from fastload.cache import record_format as cache_format
 from fastload.cache.opening import file_bytes
 from fastload.cache.record_format import Choice, Facts, choose, decide
+from fastload.cache.settings import CacheSetting
 from fastload.cache.tiers import COEFFICIENTS
 from fastload.errors import CacheError
 
@@ -124,21 +125,19 @@ def test_too_small_a_cache_keeps_jpegs(root: Path, photos: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "text"),
+    ("cache", "backend", "text"),
     [
-        ({"cache_format": "png"}, ValueError, "cache_format must be one of jpeg, coefficients, auto"),
-        ({"cache_format": "coefficients", "cache": "off"}, ValueError, 'cache="off" keeps nothing'),
-        ({"cache_format": "auto", "cache_decoded": 64}, ValueError, "exclude each other"),
-        ({"cache_format": "coefficients", "backend": "dali"}, ValueError, "is for backend='native'"),
+        ({"format": "png"}, "native", "Cache.format must be one of jpeg, coefficients, auto"),
+        ({"size": "off", "format": "coefficients"}, "native", 'size="off" keeps nothing'),
+        ({"decoded": 64, "format": "auto"}, "native", "exclude each other"),
+        ({"format": "coefficients"}, "dali", "is for backend='native'"),
     ],
 )
-def test_what_does_not_go_together(
-    photos: Path, options: dict[str, Any], error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error, match=text):
-        DataLoader(photos, batch_size=4, **options)
+def test_what_does_not_go_together(photos: Path, cache: dict[str, Any], backend: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        DataLoader(photos, batch_size=4, cache=Cache(**cache), backend=backend)
     with pytest.raises(ValueError, match="is for packed datasets"):
-        DataLoader([1, 2, 3], batch_size=1, cache_format="coefficients")
+        DataLoader([1, 2, 3], batch_size=1, cache=Cache(format="coefficients"))
 
 
 def test_sets_of_coefficients_have_nothing_to_gain(root: Path, photos: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""``cache_decoded`` without a cache: every picture is decoded and scaled on the fly.
+"""``Cache(decoded=...)`` without a cache: every picture is decoded and scaled on the fly.
 
-The reference is what ``fastload pack --raw --max-side`` packs, read without ``cache_decoded``.
+The reference is what ``fastload pack --raw --max-side`` packs, read without it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from epochs import all_batches, same
 from odd_files import ODD_FILES, odd_file, write_files
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, mix
+from fastload import Cache, DataLoader, OnError, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cache.tiers import bounded_sizes, decoded_bytes
 from fastload.errors import SampleError
@@ -76,7 +76,7 @@ def with_dtype(dtype: torch.dtype) -> T.Compose:
 )
 def test_batches_are_those_of_a_raw_pack(packs: Packs, side: Any, transform: Any) -> None:
     expected = epochs(packs.raw[side], transform=transform)
-    assert same(epochs(packs.files, transform=transform, cache_decoded=side), expected)
+    assert same(epochs(packs.files, transform=transform, cache=Cache("off", decoded=side)), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
@@ -84,18 +84,18 @@ def test_all_dtypes(packs: Packs, dtype: torch.dtype) -> None:
     transform = with_dtype(dtype)
     expected = epochs(packs.raw[64], transform=transform)
     assert expected[0][0].dtype == dtype
-    assert same(epochs(packs.files, transform=transform, cache_decoded=64), expected)
+    assert same(epochs(packs.files, transform=transform, cache=Cache("off", decoded=64)), expected)
 
 
 def test_full_is_as_without(packs: Packs) -> None:
-    assert same(epochs(packs.files, cache_decoded="full"), epochs(packs.files))
-    assert not same(epochs(packs.files, cache_decoded=48), epochs(packs.files))
+    assert same(epochs(packs.files, cache=Cache("off", decoded="full")), epochs(packs.files))
+    assert not same(epochs(packs.files, cache=Cache("off", decoded=48)), epochs(packs.files))
 
 
 def test_python_callables_and_pictures_of_different_sizes(packs: Packs) -> None:
     transform = T.Compose([T.Resize(30), T.ToDtype("uint8"), lambda image: image.float().mean(dim=(1, 2))])
     expected = epochs(packs.raw[48], transform=transform)
-    assert same(epochs(packs.files, transform=transform, cache_decoded=48), expected)
+    assert same(epochs(packs.files, transform=transform, cache=Cache("off", decoded=48)), expected)
 
 
 def test_no_transform_and_a_mix(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_no_transform_and_a_mix(tmp_path: Path) -> None:
         plain_pack(tmp_path / "a", [odd_file(80, 60), odd_file(80, 60, "PNG")], [0, 1]),
         plain_pack(tmp_path / "b", [odd_file(80, 60, quality=30)], [2]),
     ]
-    [(images, labels)] = epochs(mix(parts), 1, transform=None, cache_decoded=40, shuffle=False)
+    [(images, labels)] = epochs(mix(parts), 1, transform=None, cache=Cache("off", decoded=40), shuffle=False)
     assert images.shape == (3, 3, 30, 40)
     assert labels.tolist() == [0, 1, 2]
 
 
 def test_counts_name_the_decoder_once(packs: Packs) -> None:
-    with loader(packs.files, cache_decoded=48) as made:
+    with loader(packs.files, cache=Cache("off", decoded=48)) as made:
         all_batches(made)
     stats = made.stats()
     paths = ("jpeg", "jpeg_turbo", "png", "webp", "pil")
@@ -126,13 +126,13 @@ def test_damage_is_the_same_fault(tmp_path: Path) -> None:
     whole = odd_file(200, 150, "PNG")
     data = plain_pack(tmp_path, [whole, cut, whole])
     messages = []
-    for options in ({}, {"cache_decoded": 64}):
+    for options in ({}, {"cache": Cache("off", decoded=64)}):
         with loader(data, transform=T.Resize((20, 20)), shuffle=False, **options) as made:
             with pytest.raises(SampleError) as caught:
                 all_batches(made)
             messages.append(str(caught.value))
     assert messages[0] == messages[1]
-    [(images, labels)] = epochs(data, 1, shuffle=False, cache_decoded=64, on_error="skip")
+    [(images, labels)] = epochs(data, 1, shuffle=False, cache=Cache("off", decoded=64), on_error="skip")
     assert labels[1] == -100
     assert not images[1].any()
 
@@ -144,27 +144,34 @@ def test_damage_beside_the_crop_of_a_picture_that_is_not_scaled(tmp_path: Path) 
     expected = epochs(data, 20, transform=small, on_error="skip")
     assert len({int(labels[0]) for _, labels in expected}) == 2
     for side in ("full", 200):
-        assert same(epochs(data, 20, transform=small, cache_decoded=side, on_error="skip"), expected)
+        assert same(
+            epochs(data, 20, transform=small, cache=Cache("off", decoded=side), on_error="skip"), expected
+        )
 
 
 def test_max_pixels_is_of_the_file(tmp_path: Path) -> None:
     data = plain_pack(tmp_path, [odd_file(100, 100), odd_file(50, 50)], [0, 1])
     [(_, labels)] = epochs(
-        data, 1, max_pixels=5000, cache_decoded=32, on_error="skip", shuffle=False, batch_size=2
+        data,
+        1,
+        cache=Cache("off", decoded=32),
+        on_error=OnError("skip", max_pixels=5000),
+        shuffle=False,
+        batch_size=2,
     )
     assert labels.tolist() == [-100, 1]
 
 
 @pytest.mark.parametrize("side", [0, -1, 65_501, "half", "", 1.5, True])
 def test_sides_that_cannot_be(packs: Packs, side: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="cache_decoded must be"):
-        loader(packs.files, cache_decoded=side)
+    with pytest.raises((TypeError, ValueError), match="Cache.decoded must be"):
+        loader(packs.files, cache=Cache("off", decoded=side))
 
 
 def test_it_is_for_packed_data() -> None:
     data = torch.utils.data.TensorDataset(torch.zeros(4, 3))
-    with pytest.raises(ValueError, match="cache_decoded is for packed datasets"):
-        DataLoader(data, cache_decoded=64)
+    with pytest.raises(ValueError, match="Cache.decoded.* is for packed datasets"):
+        DataLoader(data, cache=Cache(decoded=64))
 
 
 def in_fractions(width: int, height: int, side: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""``DataLoader(cache=..., cache_decoded=...)`` and ``fastload warm --decoded``, together."""
+"""``fastload.Cache(decoded=...)`` and ``fastload warm --decoded``, together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cache_folder import cache_of
 from epochs import all_batches, same
 from odd_files import ODD_FILES, odd_file
 from plain_pack import plain_pack
@@ -33,7 +34,7 @@ def known(folder: Path) -> int:
 
 def loader(data: Any, cache: Any, side: Any = 48, **options: Any) -> DataLoader:
     settings = {"batch_size": 8, "shuffle": True, "seed": 1, "num_workers": 2, "transform": CROP}
-    return DataLoader(data, cache=cache, cache_decoded=side, **{**settings, **options})
+    return DataLoader(data, cache=cache_of(cache, decoded=side), **{**settings, **options})
 
 
 def two_epochs(made: DataLoader) -> tuple[list[Any], dict[str, Any]]:

@@ -22,7 +22,7 @@ from plain_pack import plain_pack
 from torch.utils.data import Subset
 
 import fastload.prefetch.engine_calls
-from fastload import Cache, DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset, Ranks
 from fastload.cache.disk import (
     CLASSES_OFFSET,
     HEADER_BYTES,
@@ -117,7 +117,7 @@ def test_ranks_of_another_node_need_other_records(
 ) -> None:
     """Rank 0 of two, on nodes of their own: what it needs soon takes the place of what it needs late."""
     limit = whole_bytes(np.full(COUNT, LENGTH, np.uint32)) // 3
-    with loader_of(dataset, f"{tmp_path}/disk:{limit}B", rank=0, world_size=2) as loader:
+    with loader_of(dataset, f"{tmp_path}/disk:{limit}B", ranks=Ranks(0, 2)) as loader:
         found = check(loader, blobs, 2)
         end = time.monotonic() + 100
         while found["dropped"] == 0 and time.monotonic() < end:  # until the order is known
@@ -257,7 +257,7 @@ def test_processes_share_it_and_kills_lose_nothing(
     cache, chance = f"{tmp_path}/disk:{limit}B", random.Random(5)
 
     def rank(number: int, sign: Callable[[], Any]) -> None:
-        with loader_of(dataset, cache, rank=number, world_size=4, handshake="off") as loader:
+        with loader_of(dataset, cache, ranks=Ranks(number, 4, handshake="off")) as loader:
             while True:
                 check(loader, blobs)
                 sign()

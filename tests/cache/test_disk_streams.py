@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from cache_folder import cache_of
 from field_sets import RICH, rich_samples, write_field_set
 from torch.utils.data import Subset
 
@@ -25,6 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def epoch(dataset: Any, cache: Any, **options: Any) -> tuple[list[dict[str, torch.Tensor]], dict[str, Any]]:
     """The pictures of an epoch, and the stats of its cache."""
+    if "decoded" in options:
+        cache = cache_of(cache, decoded=options.pop("decoded"))
     settings: dict[str, Any] = {"transform": SMALL, "num_workers": 2, "seed": 3, **options}
     with DataLoader(dataset, 7, cache=cache, **settings) as loader:
         batches = [{name: batch[name].clone() for name in PICTURES if name in batch} for batch in loader]
@@ -39,7 +42,7 @@ def same(found: list[dict[str, torch.Tensor]], wanted: list[dict[str, torch.Tens
 
 
 @pytest.mark.parametrize("kind", ["set", "subset", "mix"])
-@pytest.mark.parametrize("options", [{}, {"cache_decoded": 24}, {"shuffle": True}])
+@pytest.mark.parametrize("options", [{}, {"decoded": 24}, {"shuffle": True}])
 def test_each_stream_has_a_tier(root: Path, folder: Path, tmp_path: Path, kind: str, options: Any) -> None:
     dataset: Any = PackedDataset(folder)
     if kind == "subset":

@@ -15,7 +15,7 @@ from plain_pack import plain_pack
 from torch.utils.data import Subset
 
 import fastload.transforms as T
-from fastload import DataLoader, PackedDataset, mix
+from fastload import Cache, DataLoader, PackedDataset, mix
 from fastload.cache.files import PrivateFolder, folder_path, inspect
 from fastload.cli import main
 from fastload.errors import StateError
@@ -125,7 +125,7 @@ def as_array(image: torch.Tensor) -> Any:
     "options",
     [
         {},
-        {"cache_decoded": 16},
+        {"decoded": 16},
         {"transform": T.Compose([T.CenterCrop(16), T.ToDtype("uint8"), as_array])},
         {"transform": T.Compose([T.Resize(16), T.ToDtype("uint8"), as_array])},
         {"collate_fn": list},
@@ -135,8 +135,9 @@ def as_array(image: torch.Tensor) -> Any:
 def test_a_loader_that_is_dropped_lets_go_too(
     root: Path, dataset: PackedDataset, build: Callable[[PackedDataset], Any], options: dict[str, Any]
 ) -> None:
-    data = build(dataset)
-    loader = DataLoader(data, 16, shuffle=True, num_workers=2, cache=root, **options)
+    data, cache = build(dataset), Cache(folder=root, decoded=options.get("decoded"))
+    options = {name: value for name, value in options.items() if name != "decoded"}
+    loader = DataLoader(data, 16, shuffle=True, num_workers=2, cache=cache, **options)
     batches = iter(loader)
     kept = next(batches)
     assert any(in_use(root))

@@ -20,11 +20,12 @@ from pictures import jpegs
 from plain_pack import plain_pack
 from process import in_child
 
-from fastload import CacheSetting, DataLoader, PackedDataset, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.cache.opening import open_cache
 from fastload.cache.policy import CachedSet, cached_sets
+from fastload.cache.settings import CacheSetting
 from fastload.cache.warming import plan_jobs, run_job
 from fastload.packing.entries import build_entries
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME

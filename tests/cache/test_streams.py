@@ -15,7 +15,7 @@ from field_sets import RICH, SHARD, rich_samples, write_field_set
 from torch.utils.data import Subset
 
 import fastload.transforms as T
-from fastload import DataLoader, PackedDataset, mix
+from fastload import Cache, DataLoader, PackedDataset, mix
 from fastload.cache.files import folder_path
 from fastload.cache.opening import open_cache
 from fastload.cache.settings import CacheSetting
@@ -156,13 +156,13 @@ def test_another_sets_file_is_refused(root: Path, folder: Path) -> None:
 
 
 def test_decoded_pictures_of_the_first_stream_and_records_of_the_others(root: Path, folder: Path) -> None:
-    options = {"cache_decoded": 24, "fields": ["image", "mask"]}
-    with opened(folder, cache="off", **options) as loader:
+    fields, kept = ["image", "mask"], Cache("32MB", decoded=24)
+    with opened(folder, cache=Cache("off", decoded=24), fields=fields) as loader:
         wanted = epoch(loader)
-    with opened(folder, **options) as loader:
+    with opened(folder, cache=kept, fields=fields) as loader:
         assert same(epoch(loader), wanted)
         assert tiers(root, PackedDataset(folder)) == ["decoded-24", "field-02"]
-    with opened(folder, **options) as loader:
+    with opened(folder, cache=kept, fields=fields) as loader:
         assert same(epoch(loader), wanted)
         assert loader.stats()["cache"]["stored"] == 0
 

@@ -17,7 +17,7 @@ from cache_folder import OpenFolder, claim_first_record
 from plain_pack import plain_pack
 
 import fastload.cache.warming
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload._native import _C
 from fastload.cache.files import PrivateFolder, attach, inspect
 from fastload.cli import main
@@ -141,7 +141,7 @@ def test_only_what_some_ranks_read(
     words = (dataset.folder, "--to", root, "--batch-size", 5, "--seed", 7, "--epoch", 2, "--ranks")
     status, found = warm(capsys, *words, "1/7")
     assert (status, found["records"], found["put_records"]) == (0, 10, 10)
-    with DataLoader(dataset.folder, 5, shuffle=True, seed=7, rank=1, world_size=7, num_workers=1) as loader:
+    with DataLoader(dataset.folder, 5, shuffle=True, seed=7, ranks=Ranks(1, 7), num_workers=1) as loader:
         loader.set_epoch(2)
         assert sum(len(labels) for _, labels in loader) == 10
         # The next epoch's are read ahead; they are others.

@@ -15,7 +15,7 @@ from PIL import Image
 from plain_pack import plain_pack
 from torchvision_likes import MEAN, STD
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, OnError, PackedDataset, Ranks, errors
 from fastload import transforms as T
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
@@ -63,7 +63,7 @@ def test_skip_gives_black_pictures_and_marks_them(
     damaged: PackedDataset, workers: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "bad.jsonl"
-    loader = load(damaged, workers, on_error="skip", error_log=log)
+    loader = load(damaged, workers, on_error=OnError("skip", log=log))
     values = torch.cat([images for images, _ in loader])
     labels = torch.cat([labels for _, labels in loader])
     assert labels.tolist() == [-100 if i in BAD else i + 1 for i in range(12)]
@@ -134,7 +134,7 @@ def test_the_engine_s_bad_samples_keep_their_policy(damaged: PackedDataset, work
 def test_padding_is_black(damaged: PackedDataset, workers: int) -> None:
     """Even where the first sample, whose size it has, cannot be decoded."""
     bad_first = torch.utils.data.Subset(damaged, [9, 0, 1])
-    ranks = [load(bad_first, workers, on_error="skip", rank=r, world_size=2) for r in range(2)]  # type: ignore[arg-type]
+    ranks = [load(bad_first, workers, on_error="skip", ranks=Ranks(r, 2)) for r in range(2)]  # type: ignore[arg-type]
     batches = [batch for rank in ranks for batch in rank]
     labels = torch.cat([labels for _, labels in batches]).tolist()
     values = torch.cat([values for values, _ in batches])

@@ -16,7 +16,7 @@ from PIL import Image
 from torchvision_likes import from_torchvision
 
 import fastload
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, Fields, PackedDataset, Pad, errors
 from fastload import transforms as T
 from fastload.transforms import compile_plan
 from fastload.transforms.callables import look, state_behind
@@ -119,7 +119,7 @@ ALONE = {
 @pytest.mark.parametrize("name", list(ALONE))
 @pytest.mark.parametrize("views", [False, True])
 @pytest.mark.parametrize(
-    "options", [{}, {"sizes": "pad"}, {"collate": "list"}, {"batch_size": None}], ids=str
+    "options", [{}, {"collate": "pad"}, {"collate": "list"}, {"batch_size": None}], ids=str
 )
 def test_what_sees_a_picture_alone_is_refused(folder: Path, name: str, views: bool, options: Any) -> None:
     given: dict[str, Any] = {"fields": PLACED, "batch_size": 2, "num_workers": 0, **options}
@@ -169,7 +169,7 @@ def test_several_pictures_need_a_name(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"takes one picture, and samples have several. Found: image, right"):
         DataLoader(folder, 2, transform=T.ImageOnly(seen), fields=fields)
     chain = T.ImageOnly(seen, "right")
-    with DataLoader(folder, 4, transform=chain, fields=fields, sizes="list", num_workers=0) as loader:
+    with DataLoader(folder, 4, transform=chain, fields=fields, collate="ragged", num_workers=0) as loader:
         batch = next(iter(loader))
     assert isinstance(got[0], Image.Image)
     assert np.array_equal(np.asarray(got[0]), batch["right"][0].permute(1, 2, 0).numpy())
@@ -221,11 +221,11 @@ def test_a_picture_function_says_what_would_help(folder: Path) -> None:
 
 
 def test_batches_are_padded_behind_callables(folder: Path) -> None:
-    options: dict[str, Any] = {"fields": [*PLACED, "outlines"], "masks": "dense", "num_workers": 0}
-    for sizes in ("pad", (200, 220)):
-        with DataLoader(folder, 4, sizes=sizes, **options) as loader:
+    options: dict[str, Any] = {"fields": Fields([*PLACED, "outlines"], masks="dense"), "num_workers": 0}
+    for collate in ("pad", Pad(200, 220)):
+        with DataLoader(folder, 4, collate=collate, **options) as loader:
             wanted = next(iter(loader))
-        with DataLoader(folder, 4, sizes=sizes, transform=still, **options) as loader:
+        with DataLoader(folder, 4, collate=collate, transform=still, **options) as loader:
             found = next(iter(loader))
         assert list(found) == list(wanted)
         for name, value in wanted.items():
@@ -237,7 +237,7 @@ def test_batches_are_padded_behind_callables(folder: Path) -> None:
         return {**sample, "image": torch.zeros(3, 300, 300, dtype=torch.uint8)}
 
     with (
-        DataLoader(folder, 4, sizes=(200, 220), transform=larger, **options) as loader,
+        DataLoader(folder, 4, collate=Pad(200, 220), transform=larger, **options) as loader,
         pytest.raises(errors.SampleError, match="has room for less"),
     ):
         next(iter(loader))
@@ -293,12 +293,12 @@ def test_each_step_says_which_fields_it_moves(folder: Path, world: World) -> Non
 def test_a_border_of_its_own_pixels_moves_no_boxes(folder: Path) -> None:
     pad = T.Pad(3, padding_mode="reflect")
     with pytest.raises(ValueError, match=r"padding_mode .*'boxes' \(boxes\).*Pad by fill"):
-        DataLoader(folder, 2, transform=pad, fields=PLACED, sizes="list")
+        DataLoader(folder, 2, transform=pad, fields=PLACED, collate="ragged")
     with DataLoader(
-        folder, 2, transform=pad, fields=["image", "mask"], sizes="list", num_workers=0
+        folder, 2, transform=pad, fields=["image", "mask"], collate="ragged", num_workers=0
     ) as loader:
         batch = next(iter(loader))
-    with DataLoader(folder, 2, fields=["image", "mask"], sizes="list", num_workers=0) as loader:
+    with DataLoader(folder, 2, fields=["image", "mask"], collate="ragged", num_workers=0) as loader:
         plain = next(iter(loader))
     for name in ("image", "mask"):
         sides = [(0, 0)] * (plain[name][0].dim() - 2) + [(3, 3)] * 2
@@ -307,7 +307,7 @@ def test_a_border_of_its_own_pixels_moves_no_boxes(folder: Path) -> None:
 
 def test_formats_and_dtypes_that_the_chain_asks_for(folder: Path) -> None:
     chain = T.Compose([T.ConvertBoundingBoxFormat("CXCYWH"), T.ToDtype(None, masks="int64")])
-    options: dict[str, Any] = {"fields": PLACED, "sizes": "list", "num_workers": 0}
+    options: dict[str, Any] = {"fields": PLACED, "collate": "ragged", "num_workers": 0}
     with DataLoader(folder, 2, **options) as loader:
         plain = next(iter(loader))
     with DataLoader(folder, 2, transform=chain, **options) as loader:

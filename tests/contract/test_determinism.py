@@ -12,7 +12,7 @@ from epochs import all_batches, joined, same
 from pictures import jpegs
 from plain_pack import plain_pack
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, Ranks, errors
 from fastload import transforms as T
 
 TRAIN = T.Compose(
@@ -36,7 +36,7 @@ def test_any_number_of_threads(folder: Path, threads: int) -> None:
 def test_any_number_of_ranks_at_equal_global_batch(folder: Path, world: int) -> None:
     whole = all_batches(train(folder, drop_last=True))
     ranks = [
-        train(folder, drop_last=True, batch_size=8 // world, rank=r, world_size=world) for r in range(world)
+        train(folder, drop_last=True, batch_size=8 // world, ranks=Ranks(r, world)) for r in range(world)
     ]
     assert same(joined(all_batches(rank) for rank in ranks), whole)
 
@@ -98,7 +98,7 @@ GLOBAL_BATCH = 24  # all of them divide it
 
 def rank_of(folder: Path, rank: int, world: int, **options: Any) -> DataLoader:
     size = GLOBAL_BATCH // world
-    return train(folder, batch_size=size, rank=rank, world_size=world, num_workers=1, **options)
+    return train(folder, batch_size=size, ranks=Ranks(rank, world), num_workers=1, **options)
 
 
 @pytest.mark.parametrize("after", WORLDS)
@@ -135,7 +135,7 @@ def test_ranks_come_and_go_within_an_epoch(tmp_path: Path, shuffle: bool) -> Non
     state: dict[str, Any] | None = None
     seen: list[int] = []
     for world in [*WORLDS, *reversed(WORLDS)]:
-        ranks = [train(numbered, rank=rank, world_size=world, **options) for rank in range(world)]
+        ranks = [train(numbered, ranks=Ranks(rank, world), **options) for rank in range(world)]
         for loader in ranks:
             if state is not None:
                 loader.load_state_dict(state)
@@ -144,7 +144,7 @@ def test_ranks_come_and_go_within_an_epoch(tmp_path: Path, shuffle: bool) -> Non
     assert state is not None
     assert len(seen) == 48
     for rank in range(3):
-        loader = train(numbered, rank=rank, world_size=3, **options)
+        loader = train(numbered, ranks=Ranks(rank, 3), **options)
         loader.load_state_dict(state)
         seen += [label for _, labels in all_batches(loader) for label in labels.tolist()]
     assert sorted(seen) == [-100, *range(53)]

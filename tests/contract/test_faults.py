@@ -13,7 +13,7 @@ from epochs import all_batches, joined, same
 from pictures import jpegs
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, OnError, PackedDataset, Ranks, errors
 from fastload import transforms as T
 
 TRAIN = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -74,7 +74,7 @@ def test_replace_is_the_same_for_any_threads_and_ranks(bad: PackedDataset) -> No
     options = {"on_error": "replace", "shuffle": True, "drop_last": True}
     whole = all_batches(load(bad, **options, num_workers=1))
     assert same(whole, all_batches(load(bad, **options, num_workers=4)))
-    ranks = [all_batches(load(bad, **options, batch_size=4, rank=r, world_size=2)) for r in range(2)]
+    ranks = [all_batches(load(bad, **options, batch_size=4, ranks=Ranks(r, 2))) for r in range(2)]
     assert same(joined(ranks), whole)
     labels = torch.cat([labels for _, labels in whole])
     assert len(labels) == 40
@@ -96,7 +96,7 @@ def test_a_set_of_bad_samples_only_ends_with_an_error(bad: PackedDataset) -> Non
 
 def test_report_file(bad: PackedDataset, tmp_path: Path) -> None:
     log = tmp_path / "bad.jsonl"
-    loader = load(bad, on_error="replace", error_log=log)
+    loader = load(bad, on_error=OnError("replace", log=log))
     all_batches(loader)
     reports = [json.loads(line) for line in log.read_text().splitlines()][:3]
     assert [report["sample"] for report in reports] == list(BAD)
@@ -151,5 +151,5 @@ def test_words_advise_what_can_help(tmp_path: Path) -> None:
 def test_a_picture_over_the_pixel_limit_is_a_bad_sample(tmp_path: Path) -> None:
     dataset = plain_pack(tmp_path, jpegs(6), range(6))
     with pytest.raises(errors.SampleError) as caught:
-        all_batches(load(dataset, max_pixels=500))
+        all_batches(load(dataset, on_error=OnError(max_pixels=500)))
     assert isinstance(caught.value.__cause__, errors.LimitError)

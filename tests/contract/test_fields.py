@@ -15,7 +15,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, PackedDataset, Ragged
+from fastload import DataLoader, Device, PackedDataset, Pad, Ragged, Ranks
 from fastload import transforms as T
 from fastload.errors import SlowPathWarning
 
@@ -52,20 +52,20 @@ def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transform", "sizes", "reference"),
+    ("transform", "collate", "reference"),
     [
         (CROP, "stack", Sizes()),
         (None, "pad", Sizes("pad")),
-        (T.RandomHorizontalFlip(), "list", Sizes("list")),
-        (T.Resize(24), (64, 70), Sizes("most", most=(64, 70))),
+        (T.RandomHorizontalFlip(), "ragged", Sizes("ragged")),
+        (T.Resize(24), Pad(64, 70), Sizes("most", most=(64, 70))),
         (FLOATS, "pad", Sizes("pad")),
     ],
 )
 def test_every_field_is_what_the_reference_has(
-    folder: Path, transform: Any, sizes: Any, reference: Sizes
+    folder: Path, transform: Any, collate: Any, reference: Sizes
 ) -> None:
     slow = Reference(RICH, SAMPLES, transform, seed=3, sizes=reference)
-    options = {"shuffle": True, "transform": transform, "sizes": sizes}
+    options = {"shuffle": True, "transform": transform, "collate": collate}
     with DataLoader(folder, 5, seed=3, num_workers=2, **options) as loader:
         for epoch in range(2):
             ids = list(loader.sampler)
@@ -152,18 +152,17 @@ def joined(samples: list[dict[str, Any]]) -> dict[str, Any]:
     return batch
 
 
-@pytest.mark.parametrize("sizes", ["pad", "list"])
+@pytest.mark.parametrize("collate", ["pad", "ragged"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_replaced_sample_brings_all_its_fields(
-    folder: Path, tmp_path: Path, sizes: str, workers: int
+    folder: Path, tmp_path: Path, collate: Any, workers: int
 ) -> None:
     """The substitute's pictures, rows and texts have other sizes than there was room for."""
     own: dict[str, Any] = {} if workers == 1 else {"transform": same_sample}
-    slow = Reference(RICH, SAMPLES, None, sizes=Sizes(sizes))
+    slow = Reference(RICH, SAMPLES, None, sizes=Sizes(collate))
     with pytest.warns(SlowPathWarning) if workers == 2 else nullcontext():
-        loader = DataLoader(
-            damaged(folder, tmp_path), 4, seed=0, on_error="replace", num_workers=workers, sizes=sizes, **own
-        )
+        own |= {"collate": collate, "num_workers": workers}
+        loader = DataLoader(damaged(folder, tmp_path), 4, seed=0, on_error="replace", **own)
     with loader:
         batch = list(loader)[1]
         (report,) = loader.errors
@@ -192,7 +191,7 @@ def test_padding_of_ranks_is_marked_and_left_out(folder: Path) -> None:
     """Of 23 samples four ranks have six each; valid() drops what only fills up."""
     texts: list[str] = []
     for rank in range(4):
-        with DataLoader(folder, 2, transform=CROP, seed=0, rank=rank, world_size=4) as loader:
+        with DataLoader(folder, 2, transform=CROP, seed=0, ranks=Ranks(rank, 4)) as loader:
             batches = list(loader)
         last = batches[-1]
         if not last["valid"].all():
@@ -204,7 +203,7 @@ def test_padding_of_ranks_is_marked_and_left_out(folder: Path) -> None:
 
 
 def test_resuming_goes_on_with_the_same_batches(folder: Path) -> None:
-    options: dict[str, Any] = {"shuffle": True, "transform": CROP, "seed": 4, "sizes": "pad"}
+    options: dict[str, Any] = {"shuffle": True, "transform": CROP, "seed": 4, "collate": "pad"}
     with DataLoader(folder, 5, **options) as loader:
         iterator = iter(loader)
         next(iterator)
@@ -268,9 +267,9 @@ def test_a_target_transform_changes_the_first_label(folder: Path) -> None:
     [
         ({"fields": ["image", "boxs"]}, "no field 'boxs'. It has: image, label"),
         ({"batch_transform": T.RandomErasing()}, "needs one image field. Found: image, second"),
-        ({"device_memory": "reuse"}, "device_memory='reuse' is for pairs"),
+        ({"device": Device(memory="reuse")}, "memory='reuse'.* is for pairs"),
         ({"transform": T.Compose([CROP, T.Normalize((0.5, 0.4, 0.3), (0.5, 0.5, 0.5))])}, "1 channels"),
-        ({"transform": T.Resize(24)}, "cannot be stacked.*sizes='pad'"),
+        ({"transform": T.Resize(24)}, "cannot be stacked.*collate='pad'"),
     ],
 )  # fmt: skip
 def test_what_dicts_cannot_have_is_said(folder: Path, arguments: dict[str, Any], message: str) -> None:
@@ -304,7 +303,7 @@ def test_on_a_device_it_is_the_same(folder: Path, transform: Any, monkeypatch: p
 
 def test_indexing_gives_the_sample(folder: Path) -> None:
     """What a batch of one has, without its first dimension."""
-    slow, dataset = Reference(RICH, SAMPLES, sizes=Sizes("list")), PackedDataset(folder)
+    slow, dataset = Reference(RICH, SAMPLES, sizes=Sizes("ragged")), PackedDataset(folder)
     for number in (0, 4, COUNT - 1):
         wanted, sample = slow.sample(number), dataset[number]
         assert list(sample) == list(RICH.names)

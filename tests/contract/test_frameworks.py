@@ -54,7 +54,7 @@ def test_remainder_of_listed_batches_is_that_of_the_last_round() -> None:
 
 def test_uneven_batches_can_be_had_for_a_while(folder: Path) -> None:
     loaders = [
-        fastload.DataLoader(folder, 5, transform=CROP, seed=3, rank=rank, world_size=2, handshake="off")
+        fastload.DataLoader(folder, 5, transform=CROP, seed=3, ranks=fastload.Ranks(rank, 2, handshake="off"))
         for rank in range(2)
     ]
     last = [[labels.tolist() for _, labels in loader][-1] for loader in loaders]
@@ -62,7 +62,9 @@ def test_uneven_batches_can_be_had_for_a_while(folder: Path) -> None:
     for loader in loaders:
         assert loader.batch_sampler.even_batches
     three = torch.utils.data.Subset(range(13), range(13))
-    pair = [fastload.DataLoader(three, 5, rank=rank, world_size=2, handshake="off") for rank in range(2)]
+    pair = [
+        fastload.DataLoader(three, 5, ranks=fastload.Ranks(rank, 2, handshake="off")) for rank in range(2)
+    ]
     assert [len(list(loader)[-1]) for loader in pair] == [2, 2]
     for loader in pair:
         loader.batch_sampler.even_batches = False

@@ -13,7 +13,7 @@ from damaged_set import damaged
 from PIL import Image as PilImage
 
 import fastload
-from fastload import DataLoader, Image, Mask, errors
+from fastload import DataLoader, Image, Mask, Ranks, errors
 from fastload import transforms as T
 from fastload.backends import fields as kept_pictures
 
@@ -93,7 +93,7 @@ def test_they_change_no_byte(folder: Path, monkeypatch: pytest.MonkeyPatch, job:
 def test_a_rank_finds_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eights of a global batch belong to one rank, so it has decoded most of what it needs."""
     sampler = fastload.SubsetSampler(list(range(COUNT)) * 7)  # long enough for the window
-    options = {"shuffle": None, "sampler": sampler, "rank": 1, "world_size": 2}
+    options = {"shuffle": None, "sampler": sampler, "ranks": Ranks(1, 2)}
     found, again = delivered(load(folder, JOBS["four"], **options), 1)
     assert again > len(sampler) // 2
     monkeypatch.setattr(kept_pictures, "MOST_KEPT", 0)

@@ -18,7 +18,7 @@ from pictures import encoded, jpegs, picture
 from plain_pack import plain_pack
 from process import left_over, settled, tasks
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, PackedDataset, Ranks, errors
 from fastload import transforms as T
 from fastload.backends import options
 
@@ -47,7 +47,7 @@ def test_shapes_dtypes_and_layout(folder: Path) -> None:
 def test_length_is_batches_of_this_rank(folder: Path) -> None:
     assert len(DataLoader(folder, 8, transform=CROP)) == 7
     assert len(DataLoader(folder, 8, drop_last=True, transform=CROP)) == 6
-    assert len(DataLoader(folder, 8, transform=CROP, rank=0, world_size=3)) == 3
+    assert len(DataLoader(folder, 8, transform=CROP, ranks=Ranks(0, 3))) == 3
     assert len(all_batches(DataLoader(folder, 8, transform=CROP))) == 7
 
 
@@ -84,7 +84,7 @@ def test_a_new_iteration_leaves_the_one_before_as_it_is(folder: Path) -> None:
 
 def test_exact_evaluation_marks_padding(folder: Path) -> None:
     """Every sample exactly once over three ranks, batches of equal size, padding has label -100."""
-    ranks = [all_batches(DataLoader(folder, 8, transform=EVAL, rank=r, world_size=3)) for r in range(3)]
+    ranks = [all_batches(DataLoader(folder, 8, transform=EVAL, ranks=Ranks(r, 3))) for r in range(3)]
     for step in zip(*ranks, strict=True):
         assert len({images.shape for images, _ in step}) == 1
     labels = torch.cat([labels for rank in ranks for _, labels in rank])
@@ -104,8 +104,7 @@ def test_exact_evaluation_marks_padding(folder: Path) -> None:
 
 def test_training_pads_with_real_samples(folder: Path) -> None:
     ranks = [
-        all_batches(DataLoader(folder, 8, True, transform=CROP, rank=r, world_size=3, seed=0))
-        for r in range(3)
+        all_batches(DataLoader(folder, 8, True, transform=CROP, ranks=Ranks(r, 3), seed=0)) for r in range(3)
     ]
     labels = torch.cat([labels for rank in ranks for _, labels in rank])
     assert len(labels) == 54
@@ -161,8 +160,7 @@ def test_a_python_callable_may_do_all_of_the_geometry(folder: Path) -> None:
     assert [images.shape[1:] for images, _ in batches] == [(3, 20, 20)] * 7
     assert torch.cat([labels for _, labels in batches]).tolist() == [i % 5 for i in range(52)]
     ranks = [
-        all_batches(DataLoader(folder, 8, transform=transform, rank=r, world_size=3, seed=0))
-        for r in range(3)
+        all_batches(DataLoader(folder, 8, transform=transform, ranks=Ranks(r, 3), seed=0)) for r in range(3)
     ]
     assert sum(int((labels == -100).sum()) for rank in ranks for _, labels in rank) == 2
 

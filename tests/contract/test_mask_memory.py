@@ -10,7 +10,7 @@ import pytest
 from PIL import Image as PilImage
 
 import fastload
-from fastload import Boxes, DataLoader, Image, Of, Polygons
+from fastload import Boxes, DataLoader, Fields, Image, Of, Polygons
 from fastload import transforms as T
 
 WIDTH, HEIGHT, OBJECTS, SIZE = 4000, 3000, 50, 128
@@ -53,7 +53,9 @@ def test_memory_is_that_of_the_sample(folder: Path, chain: object) -> None:
     at_full_size = OBJECTS * WIDTH * HEIGHT
     clear_peak()
     before = peak()
-    with DataLoader(folder, batch_size=1, seed=1, transform=chain, num_workers=1, masks="dense") as loader:
+    with DataLoader(
+        folder, batch_size=1, seed=1, transform=chain, num_workers=1, fields=Fields(masks="dense")
+    ) as loader:
         drawn = sum(int(batch["masks"].values.sum()) for batch in loader)
         grown = peak() - before
     assert drawn > SIZE * SIZE  # they are there

@@ -10,7 +10,7 @@ from field_sets import RICH, rich_samples, write_field_set
 
 import fastload
 import fastload.transforms as T
-from fastload import DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset, Pad
 from fastload._native import _C
 from fastload.prefetch.slots import in_steps
 from fastload.sample.schema import Schema
@@ -25,14 +25,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "whole": {"sizes": "list"},
-    "padded": {"sizes": "pad"},
-    "to a size": {"sizes": (64, 64)},
-    "resized": {"sizes": "pad", "transform": T.Compose([T.Resize(20)]), "fields": UNCUT},
+    "whole": {"collate": "ragged"},
+    "padded": {"collate": "pad"},
+    "to a size": {"collate": Pad(64, 64)},
+    "resized": {"collate": "pad", "transform": T.Compose([T.Resize(20)]), "fields": UNCUT},
     "cut": {"transform": T.Compose([T.RandomResizedCrop(16)]), "fields": UNCUT},
-    "decoded": {"sizes": "list", "cache_decoded": 30, "fields": ["image", "mask"]},
+    "decoded": {"collate": "ragged", "cache": Cache("off", decoded=30), "fields": ["image", "mask"]},
     "views": {
-        "sizes": "list",
+        "collate": "ragged",
         "fields": ["image", "mask", "boxes", "caption"],
         "transform": T.Views(a=T.Resize(12), b=None),
     },
@@ -41,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_batch_needs_more(folder: Path, leased: list[int], case: str) -> None:
-    with DataLoader(folder, 4, shuffle=True, seed=1, cache="off", **CASES[case]) as loader:
+    with DataLoader(folder, 4, shuffle=True, seed=1, **{"cache": "off", **CASES[case]}) as loader:
         planned = loader.memory_plan()
         assert leased == []
         for _ in range(3):
@@ -56,7 +56,7 @@ def test_no_batch_needs_more(folder: Path, leased: list[int], case: str) -> None
 def test_a_batch_of_the_largest_samples_reaches_it(tmp_path: Path, leased: list[int], case: str) -> None:
     one = next(sample for sample in rich_samples(COUNT) if len(sample["caption"]) > 0)
     folder = write_field_set(tmp_path / "set", RICH, [one] * 4)
-    with DataLoader(folder, 4, seed=1, cache="off", **CASES[case]) as loader:
+    with DataLoader(folder, 4, seed=1, **{"cache": "off", **CASES[case]}) as loader:
         planned = loader.memory_plan()["slot_bytes"]
         assert len(list(loader)) == 1
     assert in_steps(max(leased)) == planned
@@ -67,7 +67,7 @@ def test_several_sets_have_the_larger_ones_bound(folder: Path, tmp_path: Path) -
     other = write_field_set(tmp_path / "long", RICH, long)
 
     def planned(dataset: Any) -> int:
-        with DataLoader(dataset, 4, sizes="list", fields=["caption", "label"], cache="off") as loader:
+        with DataLoader(dataset, 4, collate="ragged", fields=["caption", "label"], cache="off") as loader:
             return loader.memory_plan()["slot_bytes"]
 
     assert planned(fastload.mix([folder, other])) == planned(other) > planned(folder)
@@ -87,7 +87,7 @@ def test_what_has_no_bound_says_so(folder: Path, tmp_path: Path) -> None:
     unknown = write_field_set(tmp_path / "unknown", schema, [{"image": sample}, {"image": b"not a picture"}])
     assert PackedDataset(unknown).records[1]["width"] == 0
     with (
-        DataLoader(unknown, 2, sizes="pad", cache="off") as loader,
+        DataLoader(unknown, 2, collate="pad", cache="off") as loader,
         pytest.raises(ValueError, match="the index has no sizes of some pictures"),
     ):
         loader.memory_plan()
@@ -115,7 +115,7 @@ def test_whole_pictures_before_the_crop_are_counted(folder: Path) -> None:
     assert planned(views)["source_bytes"] == 3 * 3 * 3 * largest
     late = T.ByEpoch({0: crop, 2: T.Compose([T.RandomInvert(), crop])})
     assert planned(late)["source_bytes"] > 0
-    small = planned(T.Compose([T.RandomInvert(), crop]), cache_decoded=20)["source_bytes"]
+    small = planned(T.Compose([T.RandomInvert(), crop]), cache=Cache("off", decoded=20))["source_bytes"]
     assert 0 < small <= 3 * 2 * 3 * 20 * 20 < before["source_bytes"]
     assert planned(T.Compose([T.TimmAugment("augmix-m5-w3"), crop]))["source_bytes"] == 3 * 7 * 3 * largest
     turned = planned(T.Compose([T.RandomRotation(9), crop]), fields=["image", "mask"])

@@ -13,7 +13,7 @@ from pictures import encoded, jpegs, picture
 from plain_pack import plain_pack
 
 import fastload
-from fastload import DataLoader, MixedDataset, PackedDataset, errors
+from fastload import DataLoader, MixedDataset, PackedDataset, Ranks, errors
 from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(24)
@@ -103,7 +103,7 @@ def test_resume_from_every_step_on_any_number_of_ranks(
     assert {tuple(state) for state in states} == {tuple(states[0])}
     for step, state in enumerate(states):
         ranks = [
-            load(mixed, batch_size=8 // world, rank=rank, world_size=world, num_workers=threads)
+            load(mixed, batch_size=8 // world, ranks=Ranks(rank, world), num_workers=threads)
             for rank in range(world)
         ]
         for rank in ranks:

@@ -13,7 +13,7 @@ from PIL import Image as PilImage
 from transform_reference import Draws
 
 import fastload
-from fastload import Array, Boxes, DataLoader, Image, Keypoints, Labels, Of
+from fastload import Array, Boxes, DataLoader, Fields, Image, Keypoints, Labels, Of, Ranks
 from fastload import transforms as T
 from fastload.sampler import BatchIds
 from fastload.sampler.partners import Partnering, partners
@@ -142,7 +142,7 @@ def test_threads_and_ranks_change_nothing(tmp_path: Path) -> None:
     whole = rows()
     assert sum(len(boxes) for batch in whole for boxes in batch) > 10
     assert rows(num_workers=4) == whole
-    halves = [rows(batch_size=4, rank=r, world_size=2) for r in range(2)]
+    halves = [rows(batch_size=4, ranks=Ranks(r, 2)) for r in range(2)]
     assert [one + other for one, other in zip(*halves, strict=True)] == whole
 
 
@@ -153,6 +153,6 @@ def test_outlines_of_no_boxes_are_refused(tmp_path: Path) -> None:
     fastload.pack([sample], tmp_path / "set", schema=schema)
     with pytest.raises(ValueError, match="nothing says which fields have a row"):
         DataLoader(tmp_path / "set", transform=T.Mosaic(SIZE))
-    for more in ({"fields": ["image", "boxes"]}, {"objects": {"boxes": ["outlines"]}}):
+    for more in ({"fields": ["image", "boxes"]}, {"fields": Fields(rows_of={"boxes": ["outlines"]})}):
         with DataLoader(tmp_path / "set", transform=T.Mosaic(SIZE), **more) as loader:
             assert next(iter(loader))["image"].shape == (1, 3, SIZE, SIZE)

@@ -17,7 +17,7 @@ from shapes_reference import coco_mask, random_area, random_outlines
 from transform_reference import Draws
 
 import fastload
-from fastload import Array, Boxes, DataLoader, Image, Of, Polygons
+from fastload import Array, Boxes, DataLoader, Fields, Image, Of, Polygons
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.sampler import BatchIds
@@ -201,7 +201,9 @@ CASES = [
 @pytest.mark.parametrize(("spec", "behind"), CASES, ids=range(len(CASES)))
 def test_masks_are_those_of_the_stored_pictures_moved(folder: Path, spec: Spec, behind: Behind) -> None:
     seen = pixels = 0
-    for ids, mates, batch in batches(folder, spec, behind, masks="dense", fields=["image", "row", "masks"]):
+    for ids, mates, batch in batches(
+        folder, spec, behind, fields=Fields(["image", "row", "masks"], masks="dense")
+    ):
         for i, (sample, others) in enumerate(zip(ids, mates, strict=True)):
             wanted = list(expected(spec, sample, others, behind))
             assert batch["row"][i].tolist() == [one.row for one in wanted]
@@ -239,17 +241,19 @@ def test_outlines_move_as_boxes_and_areas_as_masks(folder: Path, case: int) -> N
     assert areas > 3
 
 
-@pytest.mark.parametrize("sizes", ["list", "pad"])
-def test_masks_of_differing_sizes(folder: Path, sizes: str) -> None:
+@pytest.mark.parametrize("collate", ["ragged", "pad"])
+def test_masks_of_differing_sizes(folder: Path, collate: str) -> None:
     """Behind a mosaic that is resized at random; each mask is of its picture's size."""
     chain = T.Compose([T.Mosaic(SIZE), T.RandomShortestSize((24, 31, 40))])
     seen = set()
-    with DataLoader(folder, batch_size=5, seed=SEED, transform=chain, masks="dense", sizes=sizes) as loader:
+    with DataLoader(
+        folder, batch_size=5, seed=SEED, transform=chain, fields=Fields(masks="dense"), collate=collate
+    ) as loader:
         for batch in loader:
             for i, masks in enumerate(batch["masks"]):
                 assert masks.shape[1:] == batch["image"][i].shape[1:]
                 assert len(masks) == len(batch["row"][i])
-                height, width = masks.shape[1:] if sizes == "list" else batch["image_sizes"][i].tolist()
+                height, width = masks.shape[1:] if collate == "ragged" else batch["image_sizes"][i].tolist()
                 assert height == width
                 assert not masks[:, height:].any()
                 assert not masks[:, :, width:].any()

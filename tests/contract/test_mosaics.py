@@ -15,7 +15,7 @@ from mosaic_reference import Spec, picture
 from PIL import Image as PilImage
 
 import fastload
-from fastload import DataLoader, Image, Label, Mask, errors
+from fastload import Cache, DataLoader, Image, Label, Mask, Ranks, errors
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.sampler import BatchIds
@@ -222,9 +222,7 @@ def test_any_number_of_threads(folder: Path, threads: int) -> None:
 @pytest.mark.parametrize("world", [2, 3])
 def test_any_number_of_ranks(folder: Path, world: int) -> None:
     whole = batches(load(folder, MIXED))
-    ranks = [
-        batches(load(folder, MIXED, batch_size=6 // world, rank=r, world_size=world)) for r in range(world)
-    ]
+    ranks = [batches(load(folder, MIXED, batch_size=6 // world, ranks=Ranks(r, world))) for r in range(world)]
     together = [
         {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         for parts in zip(*ranks, strict=True)
@@ -317,7 +315,7 @@ def test_a_bad_partner_is_its_samples_fault(folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cache_decoded": "full"}, "Mosaic and cache_decoded exclude each other"),
+        ({"cache": Cache(decoded="full")}, "Mosaic and Cache.decoded.* exclude each other"),
         ({"backend": "dali"}, "backend='dali' .*; Mosaic"),
     ],
 )

@@ -12,7 +12,7 @@ from fastload.machine.memory import available_memory, memory_rooms
 NO_PROC = "mount -t tmpfs tmpfs /proc"
 LOADS = """
     import sys
-    from fastload import DataLoader, transforms as T
+    from fastload import Cache, DataLoader, transforms as T
 
     def same(image): return image
 
@@ -21,7 +21,7 @@ LOADS = """
         "default": {},
         "cache off": {"cache": "off"},
         "memory": {"cache": "10MB"},
-        "decoded": {"cache": "10MB", "cache_decoded": 40},
+        "decoded": {"cache": Cache("10MB", decoded=40)},
         "callables": {"transform": T.Compose([T.RandomResizedCrop(16), T.ToDtype("uint8"), same])},
         "autotune": {"autotune": True},
         "disk tier": {"cache": ["10MB", place + "/tier:30MB"]},

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import fastload
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.backends import choice as backends
 from fastload.transforms.batch import MixUp
@@ -20,17 +20,17 @@ EVAL = T.Compose([T.Resize(28), T.CenterCrop(24)])
 
 def ranks(dataset: Any, world: int, batch_size: int = 8, **options: Any) -> list[list[Any]]:
     return [
-        list(DataLoader(dataset, batch_size, rank=rank, world_size=world, seed=0, **options))
+        list(DataLoader(dataset, batch_size, ranks=Ranks(rank, world), seed=0, **options))
         for rank in range(world)
     ]
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5, 7])
 @pytest.mark.parametrize("batch_size", [3, 8])
-def test_drop_padding_gives_each_sample_once_in_equally_many_batches(
+def test_padding_dropped_gives_each_sample_once_in_equally_many_batches(
     packed: PackedDataset, world: int, batch_size: int
 ) -> None:
-    found = ranks(packed, world, batch_size, transform=EVAL, drop_padding=True)
+    found = ranks(packed, world, batch_size, transform=EVAL, padding="drop")
     assert len({len(batches) for batches in found}) == 1
     labels = torch.cat([labels for batches in found for _, labels in batches])
     assert sorted(labels.tolist()) == sorted(packed.targets)
@@ -44,26 +44,26 @@ def test_drop_padding_gives_each_sample_once_in_equally_many_batches(
 
 
 def test_a_rank_without_samples_gets_an_empty_batch(packed: PackedDataset) -> None:
-    found = ranks(packed, 3, 17, transform=EVAL, drop_padding=True)  # 52 = 3 * 17 + 1
+    found = ranks(packed, 3, 17, transform=EVAL, padding="drop")  # 52 = 3 * 17 + 1
     last = [batches[-1] for batches in found]
     assert sorted(len(images) for images, _ in last) == [0, 0, 1]
     assert all(images.shape[1:] == (3, 24, 24) and len(images) == len(labels) for images, labels in last)
 
 
-def test_drop_padding_with_shuffle_gives_each_sample_once(packed: PackedDataset) -> None:
+def test_padding_dropped_with_shuffle_gives_each_sample_once(packed: PackedDataset) -> None:
     for options in ({"transform": EVAL}, {"transform": T.Compose([EVAL, T.ToDtype("float32")])}):
-        found = ranks(packed, 3, shuffle=True, drop_padding=True, **options)
+        found = ranks(packed, 3, shuffle=True, padding="drop", **options)
         labels = torch.cat([labels for batches in found for _, labels in batches])
         assert sorted(labels.tolist()) == sorted(packed.targets)
 
 
-def test_drop_padding_for_a_torch_dataset(packed: PackedDataset) -> None:
+def test_padding_dropped_for_a_torch_dataset(packed: PackedDataset) -> None:
     data = TensorDataset(torch.arange(29))
-    found = ranks(data, 3, 4, drop_padding=True)
+    found = ranks(data, 3, 4, padding="drop")
     assert sorted(torch.cat([x for batches in found for (x,) in batches]).tolist()) == list(range(29))
     assert [len(batches) for batches in found] == [3, 3, 3]
-    loader = DataLoader(data, 4, rank=0, world_size=7, seed=0, drop_padding=True)  # 29 = 7 * 4 + 1
-    with pytest.raises(ValueError, match="drop_padding leaves 1 samples for the last batch of 7 ranks"):
+    loader = DataLoader(data, 4, ranks=Ranks(0, 7), seed=0, padding="drop")  # 29 = 7 * 4 + 1
+    with pytest.raises(ValueError, match="padding='drop' leaves 1 samples for the last batch of 7 ranks"):
         next(iter(loader))
 
 
@@ -83,15 +83,15 @@ def test_batches_of_no_samples_are_refused_where_nobody_makes_them(
 ) -> None:
     """Before the epoch's first batch, not at its end."""
     monkeypatch.setattr(backends, "goes_to_gpu", lambda device: device is not None)
-    ranks_given = {"rank": 0, "world_size": 3, "seed": 0, "drop_padding": True}  # 52 = 3 * 17 + 1
+    ranks_given = {"ranks": Ranks(0, 3), "seed": 0, "padding": "drop"}  # 52 = 3 * 17 + 1
     loader = DataLoader(packed, **{"batch_size": 17, "transform": EVAL, **ranks_given, **options})
-    with pytest.raises(ValueError, match="drop_padding leaves 1 samples for the last batch of 3 ranks"):
+    with pytest.raises(ValueError, match="padding='drop' leaves 1 samples for the last batch of 3 ranks"):
         next(iter(loader))
 
 
-def test_drop_padding_does_not_go_with_a_batch_sampler(packed: PackedDataset) -> None:
-    with pytest.raises(ValueError, match="batch_sampler excludes drop_padding"):
-        DataLoader(packed, batch_sampler=[[0, 1]], drop_padding=True)
+def test_padding_dropped_does_not_go_with_a_batch_sampler(packed: PackedDataset) -> None:
+    with pytest.raises(ValueError, match="batch_sampler excludes padding='drop'"):
+        DataLoader(packed, batch_sampler=[[0, 1]], padding="drop")
 
 
 def test_end_lies_behind_all_samples_of_all_ranks(packed: PackedDataset) -> None:

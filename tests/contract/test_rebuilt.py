@@ -16,7 +16,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, Ranks, errors
 from fastload import transforms as T
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -69,7 +69,7 @@ def test_it_is_a_torch_loader(folder: Path) -> None:
 
 
 def test_the_sampler_has_a_distributed_samplers_attributes(folder: Path) -> None:
-    sampler = loader_of(folder, rank=1, world_size=3).sampler
+    sampler = loader_of(folder, ranks=Ranks(1, 3)).sampler
     assert (sampler.rank, sampler.num_replicas, sampler.num_samples) == (1, 3, 18)
     assert (sampler.total_size, sampler.drop_last, sampler.shuffle, sampler.seed) == (54, False, True, 4)
     assert len(list(sampler)) == len(sampler) == 18

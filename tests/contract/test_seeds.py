@@ -11,7 +11,7 @@ import pytest
 import torch
 from epochs import same
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, Ranks, errors
 from fastload import transforms as T
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -95,11 +95,11 @@ def test_a_state_of_before_the_first_batch_leaves_the_seed_to_be_drawn(folder: P
 
 
 def test_ranks_without_a_process_group_say_which_seed_they_take(folder: Path) -> None:
-    loaders = [DataLoader(folder, 8, True, transform=CROP, rank=r, world_size=2) for r in range(2)]
+    loaders = [DataLoader(folder, 8, True, transform=CROP, ranks=Ranks(r, 2)) for r in range(2)]
     for loader in loaders:
         with pytest.warns(UserWarning, match=r"no process group in which to agree.*seed is 0.*Pass seed="):
             next(iter(loader))
-    for loader in (DataLoader(folder, 8, transform=T.CenterCrop(8), rank=0, world_size=2),):
+    for loader in (DataLoader(folder, 8, transform=T.CenterCrop(8), ranks=Ranks(0, 2)),):
         next(iter(loader))  # nothing random: nothing to say
 
 

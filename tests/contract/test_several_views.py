@@ -17,7 +17,7 @@ from pictures import encoded, picture
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.cli import main
@@ -76,17 +76,18 @@ def wanted_batch(ids: list[int], views: T.Views, sizes: Sizes, seed: int, epoch:
 
 
 @pytest.mark.parametrize(
-    ("views", "sizes", "reference"),
+    ("views", "collate", "reference"),
     [
         (VIEWS, "stack", Sizes()),
         (T.Views(whole=None, crop=GLOBAL), "pad", Sizes("pad")),
-        (T.Views(whole=T.RandomHorizontalFlip(), small=(2, T.Resize(16))), "list", Sizes("list")),
+        (T.Views(whole=T.RandomHorizontalFlip(), small=(2, T.Resize(16))), "ragged", Sizes("ragged")),
     ],
 )
 def test_each_view_is_what_a_loader_of_it_alone_makes(
-    folder: Path, views: T.Views, sizes: Any, reference: Sizes
+    folder: Path, views: T.Views, collate: Any, reference: Sizes
 ) -> None:
-    with DataLoader(folder, 5, shuffle=True, seed=3, num_workers=2, transform=views, sizes=sizes) as loader:
+    options: dict[str, Any] = {"shuffle": True, "seed": 3, "num_workers": 2, "collate": collate}
+    with DataLoader(folder, 5, transform=views, **options) as loader:
         for epoch in range(2):
             ids = list(loader.sampler)
             for number, batch in enumerate(loader):
@@ -184,7 +185,7 @@ def test_resuming_and_ranks_change_nothing(folder: Path) -> None:
     shown = {float(w): batch["local_2"][i] for batch in batches for i, w in enumerate(batch["weight"])}
     met = 0
     for rank in range(2):
-        with DataLoader(folder, 2, **options, rank=rank, world_size=2) as loader:
+        with DataLoader(folder, 2, **options, ranks=Ranks(rank, 2)) as loader:
             for batch in map(fastload.valid, loader):
                 met += len(batch["weight"])
                 weights = batch["weight"].tolist()
@@ -259,7 +260,7 @@ def test_a_dataset_with_views_of_its_own(plain: Path) -> None:
 
 def test_views_of_bounded_pictures(folder: Path, plain: Path) -> None:
     """Each view is cut from the kept picture, as a loader of one view cuts it."""
-    options: dict[str, Any] = {"batch_size": COUNT, "seed": 0, "cache_decoded": 32, "cache": "off"}
+    options: dict[str, Any] = {"batch_size": COUNT, "seed": 0, "cache": Cache("off", decoded=32)}
     with DataLoader(plain, transform=GLOBAL, **options) as loader:
         images, _ = next(iter(loader))
     with DataLoader(plain, transform=T.Views(a=GLOBAL, b=GLOBAL), **options) as loader:
@@ -350,11 +351,11 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return damaged
 
 
-@pytest.mark.parametrize("cache_decoded", [None, 64])
+@pytest.mark.parametrize("side", [None, 64])
 def test_one_decode_gives_the_same_pixels(
-    odd: Path, monkeypatch: pytest.MonkeyPatch, cache_decoded: int | None
+    odd: Path, monkeypatch: pytest.MonkeyPatch, side: int | None
 ) -> None:
-    options: dict[str, Any] = {"cache_decoded": cache_decoded, "cache": "off"}
+    options: dict[str, Any] = {"cache": Cache("off", decoded=side)}
     apart, decodes_apart, failed = decoded(monkeypatch, "never", odd, CROPS, **options)
     together, decodes_together, failed_together = decoded(monkeypatch, "always", odd, CROPS, **options)
     cheaper, decodes, _ = decoded(monkeypatch, "cheaper", odd, CROPS, **options)

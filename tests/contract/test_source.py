@@ -14,7 +14,7 @@ from plain_pack import plain_pack
 from source_reference import shown
 from transform_reference import Draws
 
-from fastload import DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.cli import main
@@ -55,7 +55,9 @@ def same(found: Any, wanted: Any) -> bool:
     return torch.equal(found, wanted)
 
 
-@pytest.mark.parametrize("options", [{"num_workers": 1}, {"cache_decoded": "full"}, {"shuffle": "block"}])
+@pytest.mark.parametrize(
+    "options", [{"num_workers": 1}, {"cache": Cache(decoded="full")}, {"shuffle": "block"}]
+)
 def test_how_it_is_read_changes_nothing(packed: PackedDataset, options: dict[str, Any]) -> None:
     wanted = batches(packed, shuffle=options.get("shuffle", True))
     assert same(batches(packed, **options), wanted)
@@ -77,11 +79,11 @@ def test_ranks_and_resumption(packed: PackedDataset) -> None:
             whole.update(zip(labels.tolist(), images, strict=True))
     found: dict[int, torch.Tensor] = {}
     for rank in range(2):
-        with DataLoader(packed, 3, rank=rank, world_size=2, **options) as loader:
+        with DataLoader(packed, 3, ranks=Ranks(rank, 2), **options) as loader:
             iterator = iter(loader)
             first = next(iterator)
             state = loader.state_dict()
-        with DataLoader(packed, 3, rank=rank, world_size=2, **options) as loader:
+        with DataLoader(packed, 3, ranks=Ranks(rank, 2), **options) as loader:
             loader.load_state_dict(state)
             for images, labels in [first, *loader]:
                 found.update(zip(labels.tolist(), images, strict=True))
@@ -134,10 +136,14 @@ def stacked(samples: list[Any]) -> Any:
 @pytest.mark.parametrize("side", [None, 40])
 def test_pictures_for_callables_are_the_same(packed: PackedDataset, side: int | None) -> None:
     """One by one, where the engine does not make the batch."""
-    wanted = batches(packed, cache_decoded=side)
+    wanted = batches(packed, cache=Cache(decoded=side))
     with pytest.warns(SlowPathWarning, match="unchanged"):
         found = batches(
-            packed, T.Compose([CHAIN, unchanged]), collate_fn=stacked, num_workers=0, cache_decoded=side
+            packed,
+            T.Compose([CHAIN, unchanged]),
+            collate_fn=stacked,
+            num_workers=0,
+            cache=Cache(decoded=side),
         )
     assert same([list(batch) for batch in found], [list(batch) for batch in wanted])
 

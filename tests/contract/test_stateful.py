@@ -21,7 +21,7 @@ from plain_pack import plain_pack
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, RandomSampler, WeightedRandomSampler
 
 import fastload
-from fastload import DataLoader, PackedDataset, SubsetSampler, WeightedSampler
+from fastload import DataLoader, PackedDataset, Ranks, SubsetSampler, WeightedSampler
 from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(16)
@@ -209,7 +209,7 @@ def test_another_number_of_ranks_at_the_same_global_batch(
     batches, states = run(make(kind, sets))
     whole = [labels.tolist() for _, labels in batches]
     for step in (0, 2):
-        ranks = [make(kind, sets, batch_size=4 // world, rank=r, world_size=world) for r in range(world)]
+        ranks = [make(kind, sets, batch_size=4 // world, ranks=Ranks(r, world)) for r in range(world)]
         for rank in ranks:
             rank.load_state_dict(states[step])
         found = [

@@ -18,7 +18,7 @@ from pictures import jpegs
 from plain_pack import plain_pack
 from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, Subset, TensorDataset
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, PackedDataset, Ranks, errors
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import batch as batch_transforms
@@ -180,7 +180,7 @@ def test_a_samplers_owner_sees_it_on_the_loader(numbered: Path) -> None:
     assert isinstance(DataLoader(dataset).sampler, SequentialSampler)
     assert not isinstance(DataLoader(dataset).sampler, DistributedSampler)
     assert isinstance(DataLoader(numbered, transform=CROP).sampler, DistributedSampler)
-    assert isinstance(DataLoader(dataset, rank=0, world_size=2).sampler, DistributedSampler)
+    assert isinstance(DataLoader(dataset, ranks=Ranks(0, 2)).sampler, DistributedSampler)
 
 
 def test_an_infinite_sampler_in_a_loader(numbered: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_collate_function_gets_what_the_dataset_gives(numbered: Path) -> None:
 
 
 def test_batches_of_nothing_but_padding_are_announced(numbered: Path) -> None:
-    loader = DataLoader(numbered, 4, transform=T.CenterCrop(8), rank=0, world_size=5, handshake="off")
+    loader = DataLoader(numbered, 4, transform=T.CenterCrop(8), ranks=Ranks(0, 5, handshake="off"))
     with pytest.warns(UserWarning, match=r"has 1 samples for 5 ranks: on 4 of them .* mean of it is nan"):
         list(loader)
 

@@ -11,7 +11,7 @@ from epochs import all_batches, joined
 from torch.utils.data import Subset
 
 import fastload
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, PackedDataset, Ranks, errors
 from fastload import transforms as T
 
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])
@@ -68,14 +68,14 @@ def test_a_collate_function_gets_transformed_labels(folder: Path) -> None:
 
 def test_padding_and_skipped_samples_stay_marked(folder: Path) -> None:
     dataset = PackedDataset(folder, target_transform=even)
-    ranks = [all_batches(load(dataset, batch_size=10, rank=rank, world_size=3)) for rank in range(3)]
+    ranks = [all_batches(load(dataset, batch_size=10, ranks=Ranks(rank, 3))) for rank in range(3)]
     labels = torch.cat([labels for _, labels in joined(ranks)]).tolist()
     assert labels.count(-100) == 2
     assert sorted(label for label in labels if label != -100) == sorted(label % 2 for label in LABELS)
     hot = PackedDataset(folder, target_transform=one_hot)
-    with pytest.raises(Exception, match=r"target_transform makes Tensor of labels.*Pass drop_padding=True"):
-        [all_batches(load(hot, batch_size=10, rank=rank, world_size=3)) for rank in range(3)]
-    whole = [all_batches(load(hot, batch_size=10, rank=r, world_size=3, drop_padding=True)) for r in range(3)]
+    with pytest.raises(Exception, match=r"target_transform makes Tensor of labels.*Pass padding='drop'"):
+        [all_batches(load(hot, batch_size=10, ranks=Ranks(rank, 3))) for rank in range(3)]
+    whole = [all_batches(load(hot, batch_size=10, ranks=Ranks(r, 3), padding="drop")) for r in range(3)]
     assert sum(len(labels) for rank in whole for _, labels in rank) == 52
 
 

@@ -15,7 +15,7 @@ from torch.utils.data.dataloader import DataLoader as TorchLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator
 from torch.utils.data.datapipes.iter import IterableWrapper
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, Ranks, errors
 
 
 class Squares(Dataset[tuple[torch.Tensor, int]]):
@@ -52,7 +52,7 @@ def test_resume_from_every_step_and_on_other_ranks() -> None:
         resumed = load(drop_last=True)
         resumed.load_state_dict(state)
         assert same(all_batches(resumed), batches[step:])
-        ranks = [load(drop_last=True, batch_size=2, rank=r, world_size=2) for r in range(2)]
+        ranks = [load(drop_last=True, batch_size=2, ranks=Ranks(r, 2)) for r in range(2)]
         for rank in ranks:
             rank.load_state_dict(state)
         assert same(joined([all_batches(rank) for rank in ranks]), batches[step:])
@@ -176,7 +176,7 @@ def test_without_batches_states_and_ranks_hold() -> None:
         resumed = DataLoader(Squares(), **options)
         resumed.load_state_dict(states[step])
         assert [label for _, label in resumed] == samples[step:]
-    ranks = [[label for _, label in DataLoader(Squares(), **options, rank=r, world_size=2)] for r in range(2)]
+    ranks = [[label for _, label in DataLoader(Squares(), **options, ranks=Ranks(r, 2))] for r in range(2)]
     assert [label for pair in zip(*ranks, strict=True) for label in pair][:37] == samples
     with pytest.raises(ValueError, match="mutually exclusive with drop_last"):
         DataLoader(Squares(), batch_size=None, drop_last=True)

@@ -26,8 +26,8 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, random_split
 from typing_extensions import assert_type
 
 import fastload
-from fastload import Block, Cache, Dali, DataLoader, MixedDataset, PackedDataset
-from fastload import SubsetSampler, WeightedSampler, mix
+from fastload import Block, Cache, Dali, DataLoader, Device, Fields, MixedDataset, OnError, PackedDataset, Pad, Ranks
+from fastload import SubsetSampler, Tokenizers, WeightedSampler, mix
 from fastload import transforms as T
 from fastload.errors import DecodeError, FastloadError
 
@@ -38,7 +38,10 @@ def loaders(folder: str) -> tuple[DataLoader[Batch], DataLoader[int]]:
     steps = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize((0.5,), (0.5,))])
     train: DataLoader[Batch] = DataLoader(folder, 256, shuffle=True, drop_last=True, transform=steps, seed=0)
     DataLoader(folder, shuffle=Block(1000), cache=Cache("64GB", decoded=256), on_error="replace")
-    DataLoader(folder, backend=Dali("auto", memory_limit=1 << 30), device_memory="reuse")
+    DataLoader(folder, backend=Dali("auto", memory_limit=1 << 30), device=Device(memory="reuse"))
+    DataLoader(folder, ranks=Ranks(0, 2, handshake="off"), on_error=OnError("skip", max_pixels=10**6))
+    DataLoader(folder, fields=Fields(["image"], masks="dense"), collate=Pad(64, 64), padding="drop")
+    DataLoader(folder, text=Tokenizers({"caption": len}, threads=2), collate=Pad(then=list))
     return train, DataLoader([1, 2, 3], batch_size=2)
 
 

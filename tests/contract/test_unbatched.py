@@ -10,7 +10,7 @@ import torch
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(16)
@@ -66,7 +66,7 @@ def test_state_and_ranks(folder: Path) -> None:
     resumed = load(folder, **options)
     resumed.load_state_dict(states[19])
     assert [label for _, label in resumed] == labels[20:]
-    ranks = [[label for _, label in load(folder, **options, rank=r, world_size=3)] for r in range(3)]
+    ranks = [[label for _, label in load(folder, **options, ranks=Ranks(r, 3))] for r in range(3)]
     assert [label for step in zip(*ranks, strict=True) for label in step if label >= 0] == labels
     assert [rank.count(-100) for rank in ranks] == [0, 1, 1] or sum(rank.count(-100) for rank in ranks) == 2
 

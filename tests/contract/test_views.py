@@ -17,7 +17,7 @@ from plain_pack import plain_pack
 from torch.utils.data import ConcatDataset, Subset, random_split
 
 import fastload
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, PackedDataset, Ranks, errors
 from fastload import transforms as T
 from fastload.dataset import views
 from fastload.dataset.views import SourceKind, kind_of
@@ -173,7 +173,7 @@ def test_ranks_and_resuming(packed: PackedDataset, other: PackedDataset, world: 
     expected = all_batches(load(nest, shuffle=True, batch_size=12))
     for step in range(3):
         loaders = [
-            load(nest, shuffle=True, batch_size=12 // world, rank=rank, world_size=world)
+            load(nest, shuffle=True, batch_size=12 // world, ranks=Ranks(rank, world))
             for rank in range(world)
         ]
         state = load(nest, shuffle=True, batch_size=12)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -76,7 +75,7 @@ def test_the_loader_uses_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_loader_from_before_the_process_group_has_its_rank(packed: PackedDataset, tmp_path: Path) -> None:
     """As in mp.spawn and Lightning's ddp_spawn: the loader comes with the arguments."""
     labels = plain_pack(tmp_path / "numbered", jpegs(21), range(21)).folder
-    loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), drop_padding=True)
+    loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), padding="drop")
     assert len(loader) == 6
     arguments = (loader, str(tmp_path / "store"), str(tmp_path / "found"))
     torch.multiprocessing.spawn(rank_with_loader, arguments, nprocs=2)
@@ -112,9 +111,3 @@ def test_half_set_variables_do_not_matter_where_a_group_or_arguments_say_it(
         assert len(list(loader)) == 7
     finally:
         dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("wrong", [{"rank": 0.5, "world_size": 2}, {"rank": True, "world_size": 2}])
-def test_ranks_are_integers(folder: Path, wrong: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="rank must be an integer"):
-        DataLoader(folder, **wrong)

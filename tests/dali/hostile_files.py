@@ -62,10 +62,11 @@ def by_loader(blobs: list[bytes], device: str, work: Path) -> dict[str, int]:
     """One epoch of a loader; what went to which decoder, how often DALI failed, and with what it ended."""
     from two_backends import TRAIN, with_dali
 
+    from fastload import OnError
     from fastload.errors import FastloadError
 
     dataset = plain_pack(work, blobs, range(len(blobs)), probe=False)
-    options: dict[str, Any] = {"on_error": "skip", "max_pixels": 10**7, "transform": TRAIN}
+    options: dict[str, Any] = {"on_error": OnError("skip", max_pixels=10**7), "transform": TRAIN}
     if device == "cuda":
         options["device"] = "cuda"
     ended: dict[str, int] = {}

@@ -10,7 +10,7 @@ from odd_images import odd_images
 from plain_pack import plain_pack
 from two_backends import TRAIN, apart, with_dali
 
-from fastload import DataLoader, PackedDataset
+from fastload import Dali, DataLoader, OnError, PackedDataset
 from fastload import transforms as T
 
 pytestmark = [pytest.mark.cuda, pytest.mark.dali, pytest.mark.timeout(300)]
@@ -21,9 +21,7 @@ NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 def check_same(dataset: Any, unit: float = 1.0, **options: Any) -> dict[str, Any]:
     """Labels equal, pixels near: nvJPEG's inverse DCT and upsampling are its own."""
     settings = {"batch_size": 8, "transform": TRAIN, "shuffle": True, "seed": 0, **options}
-    own = {
-        name: value for name, value in settings.items() if name not in ("decode_share", "gpu_memory_limit")
-    }
+    own = {name: value for name, value in settings.items() if name != "backend"}
     with DataLoader(dataset, **own) as native:
         wanted = [(images.clone(), labels) for _ in range(2) for images, labels in native]
     with with_dali(dataset, device="cuda", **settings) as dali:
@@ -44,7 +42,9 @@ def check_same(dataset: Any, unit: float = 1.0, **options: Any) -> dict[str, Any
 def test_equals_the_native_back_end(photos: PackedDataset, dtype: str, share: float) -> None:
     steps = [] if dtype == "uint8" else [NORMALIZE, T.ToDtype(dtype)]
     unit = 1.0 if dtype == "uint8" else 2 / 255 / 0.22
-    stats = check_same(photos, unit, transform=T.Compose([*TRAIN.transforms, *steps]), decode_share=share)
+    stats = check_same(
+        photos, unit, transform=T.Compose([*TRAIN.transforms, *steps]), backend=Dali(decode_share=share)
+    )
     assert stats["samples"]["dali"] > 0
     assert stats["failures"] == 0
 
@@ -59,8 +59,7 @@ def test_odd_images_get_the_same_verdicts(tmp_path: Any) -> None:
     options = {
         "seed": 0,
         "transform": T.Resize((48, 48)),
-        "on_error": "skip",
-        "max_pixels": 10**7,
+        "on_error": OnError("skip", max_pixels=10**7),
         "batch_size": 8,
     }
     with DataLoader(dataset, **options) as native, with_dali(dataset, device="cuda", **options) as dali:
@@ -73,7 +72,7 @@ def test_a_memory_limit_moves_pictures_to_our_own_decoder(photos: PackedDataset)
     free = check_same(photos)["samples"]
     output = 4 * 8 * 3 * 48 * 48
     limit = output + 3 * 8 * 20_000  # some five pictures of a batch, three batches in work
-    bounded = check_same(photos, gpu_memory_limit=limit * 8 // 7, prefetch_factor=2)["samples"]
+    bounded = check_same(photos, backend=Dali(memory_limit=limit * 8 // 7), prefetch_factor=2)["samples"]
     assert free["native"] == 0
     assert bounded["native"] > 0
 

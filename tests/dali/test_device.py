@@ -11,7 +11,7 @@ from epochs import all_batches
 from simulated_gpu import SimulatedGpu
 from two_backends import TRAIN, with_dali
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import Dali, DataLoader, Device, PackedDataset, errors
 from fastload import transforms as T
 from fastload.backends import choice as backends
 from fastload.transforms.batch import ColorJitter, RandomErasing
@@ -37,7 +37,7 @@ def load(monkeypatch: pytest.MonkeyPatch, photos: PackedDataset) -> Any:
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_batches_arrive_whole(load: Any, dtype: str, mode: str, share: float) -> None:
     transform = TRAIN if dtype == "uint8" else T.Compose([*TRAIN.transforms, NORMALIZE])
-    options = {"transform": transform, "decode_share": share}
+    options = {"transform": transform, "backend": Dali(decode_share=share)}
     with load(None, **options) as loader:
         wanted = [all_batches(loader) for _ in range(2)]
     for seed in range(2):
@@ -45,7 +45,7 @@ def test_batches_arrive_whole(load: Any, dtype: str, mode: str, share: float) ->
         step = Step(gpu)
         if mode == "reuse":
             step.kept = Forgetful()
-        with load(gpu, device_memory=mode, **options) as loader:
+        with load(gpu, device=Device(memory=mode), **options) as loader:
             for batches in wanted:
                 for (images, labels), batch in zip(loader, batches, strict=True):
                     step(images, labels, batch)
@@ -55,7 +55,7 @@ def test_batches_arrive_whole(load: Any, dtype: str, mode: str, share: float) ->
 
 
 class Forgetful(list[Any]):
-    """A training step with device_memory="reuse" keeps nothing."""
+    """A training step with ``Device(memory="reuse")`` keeps nothing."""
 
     def append(self, item: Any) -> None:
         """Nothing."""
@@ -64,7 +64,7 @@ class Forgetful(list[Any]):
 def test_memory_is_kept_until_the_device_has_read_it(load: Any) -> None:
     """DALI's pool and torch's pinned one hand out memory again as soon as nobody holds it."""
     gpu = SimulatedGpu(0, eagerness=0.0)  # nothing runs by itself
-    with load(gpu, decode_share=0.5) as loader:
+    with load(gpu, backend=Dali(decode_share=0.5)) as loader:
         iterator = iter(loader)
         for _ in range(3):
             next(iterator)
@@ -95,10 +95,10 @@ def test_batch_transforms_are_those_of_the_host(load: Any) -> None:
 
 def test_memory_plan(load: Any) -> None:
     batch = 8 * 3 * 48 * 48
-    plan = load(SimulatedGpu(0), gpu_memory_limit=1 << 30, prefetch_factor=2).memory_plan()
+    plan = load(SimulatedGpu(0), backend=Dali(memory_limit=1 << 30), prefetch_factor=2).memory_plan()
     assert plan["device_bytes"] == 1 << 30
     assert plan["pinned_bytes"] >= 4 * batch
-    plan = load(SimulatedGpu(0), device_memory="reuse", prefetch_factor=2).memory_plan()
+    plan = load(SimulatedGpu(0), device=Device(memory="reuse"), prefetch_factor=2).memory_plan()
     assert plan["device_bytes"] == 4 * batch + batch + 8 * 8
 
 

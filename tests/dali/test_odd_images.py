@@ -12,7 +12,7 @@ from odd_images import odd_images
 from plain_pack import plain_pack
 from two_backends import EDGE_APART, MEAN_APART, TRAIN, WITHIN_APART, apart, with_dali
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import Dali, DataLoader, OnError, PackedDataset, errors
 from fastload import transforms as T
 
 pytestmark = pytest.mark.dali
@@ -39,10 +39,12 @@ def test_the_same_pixels_and_reports(odd: PackedDataset, policy: str, share: flo
         "seed": 0,
         "batch_size": 8,
         "transform": T.Resize((48, 48)),
-        "on_error": policy,
-        "max_pixels": 10**7,
+        "on_error": OnError(policy, max_pixels=10**7),
     }
-    with DataLoader(odd, **options) as native, with_dali(odd, decode_share=share, **options) as dali:
+    with (
+        DataLoader(odd, **options) as native,
+        with_dali(odd, backend=Dali(decode_share=share), **options) as dali,
+    ):
         for _ in range(2):
             wanted, found = all_batches(native), all_batches(dali)
             for (images, labels), (pixels, same) in zip(found, wanted, strict=True):
@@ -65,7 +67,7 @@ def test_raise_names_the_same_sample(odd: PackedDataset, sample: str) -> None:
         "seed": 0,
         "batch_size": 4,
         "transform": TRAIN,
-        "max_pixels": 10**7,
+        "on_error": OnError(max_pixels=10**7),
         "sampler": [0, 1, number, 2],
     }
     messages = []

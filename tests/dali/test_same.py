@@ -12,7 +12,7 @@ from plain_pack import plain_pack
 from two_backends import TRAIN, apart, same_but_for_rounding, with_dali
 
 import fastload
-from fastload import DataLoader, PackedDataset
+from fastload import Dali, DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.transforms.batch import ColorJitter, RandomErasing
 
@@ -76,7 +76,7 @@ def test_dtypes(photos: PackedDataset, steps: list[Any], unit: float, share: flo
     transform = T.Compose([*TRAIN.transforms, *steps])
     with native(photos, transform=transform) as one:
         wanted = all_batches(one)
-    with with_dali(photos, transform=transform, decode_share=share) as other:
+    with with_dali(photos, transform=transform, backend=Dali(decode_share=share)) as other:
         assert same_but_for_rounding(all_batches(other), wanted, unit)
         parts = other.stats()["decoders"]["samples"]
     assert (parts["dali"] > 0, parts["native"] > 0) == (share < 1, share > 0)
@@ -93,10 +93,10 @@ def test_conversion_is_the_same_line(photos: PackedDataset) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_ranks_and_threads_change_no_bit(photos: PackedDataset, share: float) -> None:
-    options = {"shuffle": True, "seed": 3, "decode_share": share}
+    options = {"shuffle": True, "seed": 3, "backend": Dali(decode_share=share)}
     whole = all_batches(with_dali(photos, num_workers=1, **options))
     ranks = [
-        all_batches(with_dali(photos, batch_size=4, rank=rank, world_size=2, **options)) for rank in range(2)
+        all_batches(with_dali(photos, batch_size=4, ranks=Ranks(rank, 2), **options)) for rank in range(2)
     ]
     assert same(joined(ranks), whole)
     assert sorted(torch.cat([labels for _, labels in whole]).tolist()) == list(range(40))
@@ -124,8 +124,8 @@ def test_state_goes_from_one_back_end_to_the_other(photos: PackedDataset) -> Non
     [
         {"batch_size": 16, "drop_last": True},
         {"batch_size": 16},
-        {"batch_size": 12, "rank": 1, "world_size": 3, "padding": "mark"},
-        {"batch_size": 12, "rank": 2, "world_size": 3, "padding": "repeat"},
+        {"batch_size": 12, "ranks": Ranks(1, 3), "padding": "mark"},
+        {"batch_size": 12, "ranks": Ranks(2, 3), "padding": "repeat"},
         {"batch_size": 64},
         {"batch_size": 1, "sampler": [3, 3, 7, 0]},
         {"batch_size": 1, "batch_sampler": [[1, 2, 3], [4], [5, 6]]},
@@ -158,7 +158,10 @@ def test_batch_transforms(photos: PackedDataset) -> None:
 
 
 def test_auto_share_moves_and_nothing_else_does(photos: PackedDataset) -> None:
-    with native(photos, shuffle=True) as one, with_dali(photos, decode_share="auto", shuffle=True) as other:
+    with (
+        native(photos, shuffle=True) as one,
+        with_dali(photos, backend=Dali(decode_share="auto"), shuffle=True) as other,
+    ):
         for _ in range(4):
             assert same_but_for_rounding(all_batches(other), all_batches(one))
         stats = other.stats()["decoders"]

@@ -22,7 +22,7 @@ from mutated_sets import COUNT, ERROR, Kind, crc, facts, packed, small
 from pictures import encoded, picture
 from tar_reference import write_tar
 
-from fastload import DataLoader, transforms
+from fastload import Cache, DataLoader, transforms
 from fastload._native import _C
 from fastload.cache.layout import ENTRY, HEADER
 from fastload.packing.foreign import IndexOptions, index_files
@@ -130,9 +130,9 @@ def _epochs(folder: Path, cache: Any, **options: Any) -> list[str]:
     return found
 
 
-def _cached(**options: Any) -> tuple[Callable[[Path], None], Callable[[Path], list[Any]]]:
+def _cached(**settings: Any) -> tuple[Callable[[Path], None], Callable[[Path], list[Any]]]:
     def read(folder: Path) -> list[Any]:
-        return _epochs(folder, folder / "memory", **options)
+        return _epochs(folder, Cache(folder=folder / "memory", **settings))
 
     def make(folder: Path) -> None:
         packed()(folder / "set")
@@ -207,8 +207,8 @@ def _resumed(folder: Path) -> list[Any]:
 
 
 CACHED, ENCODED = _cached()
-PIXELS, DECODED = _cached(cache_decoded=20)
-KEPT, COEFFICIENTS = _cached(cache_format="coefficients")
+PIXELS, DECODED = _cached(decoded=20)
+KEPT, COEFFICIENTS = _cached(format="coefficients")
 KINDS: Sequence[Kind] = (
     foreign("others' tar", _tar, "a.tar"),
     foreign("others' Arrow", _arrow, "a.arrow"),

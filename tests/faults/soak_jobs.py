@@ -26,7 +26,8 @@ TORN = ("distributed", "gloo", "Connection", "Broken pipe", "Timed out", "timed 
 
 
 def cache_options(chance: random.Random, name: str, disk: Path) -> dict[str, Any]:
-    """How a job keeps records: not, in memory (all or a part, in three forms), on disk."""
+    """How a job keeps records: not, in memory (all or a part, in three forms), on disk. A dict is for
+    ``fastload.Cache``: jobs are written down."""
     jpegs = name in ("arrow", "lmdb", "hdf5")
     choices: list[dict[str, Any]] = [
         {"cache": "off"},
@@ -37,10 +38,10 @@ def cache_options(chance: random.Random, name: str, disk: Path) -> dict[str, Any
         {"cache": ["200KB", f"{disk}:1MB"]},
     ]
     if name != FIELDS:
-        choices += [{"cache": "8MB", "cache_decoded": "full"}]
+        choices += [{"cache": {"size": "8MB", "decoded": "full"}}]
     if jpegs:
-        choices += [{"cache": "4MB", "cache_format": "coefficients"}] * 2
-        choices += [{"cache": "4MB", "cache_format": "auto"}]
+        choices += [{"cache": {"size": "4MB", "format": "coefficients"}}] * 2
+        choices += [{"cache": {"size": "4MB", "format": "auto"}}]
     return chance.choice(choices)
 
 
@@ -53,13 +54,13 @@ def draw(
     kind = FIELDS if name == FIELDS else chance.choice(kinds)
     shuffle = chance.choice([True, True, True, False, "block"])
     options = {"num_workers": chance.choice([1, 2]), **cache_options(chance, name, disk)}
-    if kind == "callable":
-        options.pop("cache_decoded", None)
+    if kind == "callable" and isinstance(options["cache"], dict) and "decoded" in options["cache"]:
+        options["cache"] = options["cache"]["size"]
     if chance.random() < 0.3:
         options["prefetch_factor"] = chance.choice([2, 5])
     ending = chance.choice([{}, {}, {"drop_last": True}, {"padding": "mark"}, {"padding": "end"}])
     if chance.random() < 0.15 and not ending:
-        ending = {"drop_padding": True}
+        ending = {"padding": "drop"}
     return {
         "set": name,
         "data": f"{url}/{name}" if url else str(sets[name]),
@@ -92,7 +93,7 @@ def away(error: str) -> bool:
 
 def new_ledger(job: dict[str, Any]) -> Ledger:
     options = job["options"]
-    repeat = bool(job["shuffle"]) and not options.keys() & {"padding", "drop_last", "drop_padding"}
+    repeat = bool(job["shuffle"]) and not options.keys() & {"padding", "drop_last"}
     return Ledger(COUNT, job["size"], bool(options.get("drop_last")), repeat)
 
 

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from soak_check import TRANSFORMS, Checker
 from soak_sets import Truth
 
-from fastload import Block, DataLoader
+from fastload import Block, Cache, DataLoader, Ranks
 
 PATIENCE = 240  # seconds that a process group waits for a rank, on a crowded machine
 FAILED = 3  # exit status after an error that the log tells
@@ -42,7 +42,10 @@ class Log:
 def loader_of(job: dict[str, Any], rank: int | None = None, world: int | None = None) -> Any:
     """The loader that a job's settings (``soak_jobs.draw``) describe."""
     shares = 1 if world is None else world
-    own = {} if job["group"] or world is None else {"rank": rank, "world_size": world}
+    own = {} if job["group"] or world is None else {"ranks": Ranks(rank, world)}
+    options = dict(job["options"])
+    if isinstance(options["cache"], dict):
+        options["cache"] = Cache(**options["cache"])
     order = Block(40, 80) if job["shuffle"] == "block" else job["shuffle"]
     return DataLoader(
         job["data"],
@@ -50,7 +53,7 @@ def loader_of(job: dict[str, Any], rank: int | None = None, world: int | None = 
         shuffle=order,
         transform=TRANSFORMS[job["kind"]],
         seed=job["seed"],
-        **job["options"],
+        **options,
         **own,
     )
 

@@ -67,7 +67,8 @@ class Vandal:
         kind = FIELDS if self.name == FIELDS else self.chance.choice(["crop", "fixed"])
         options: dict[str, Any] = {"num_workers": 1, "cache": self.chance.choice(["off", "off", "4MB"])}
         if options["cache"] != "off" and self.name in ("arrow", "lmdb", "hdf5"):
-            options["cache_format"] = self.chance.choice(["jpeg", "coefficients"])
+            form = self.chance.choice(["jpeg", "coefficients"])
+            options["cache"] = {"size": options["cache"], "format": form}
         if self.chance.random() < 0.3:
             options["on_error"] = "skip"
         self.job = {"set": self.name, "data": str(self.copy), "kind": kind, "shuffle": True, "size": 12}

@@ -123,7 +123,7 @@ def test_raw_pixels_of_all_images(tmp_path: Path, format_name: str) -> None:
         assert dataset.value_bytes("image", i) == decoded.tobytes()
         mask = Image.open(io.BytesIO(dataset.value_bytes("mask", i)))  # masks stay files
         assert np.array_equal(np.asarray(mask), given["mask"])
-    with fastload.DataLoader(dataset.folder, batch_size=3, sizes="list") as loader:
+    with fastload.DataLoader(dataset.folder, batch_size=3, collate="ragged") as loader:
         batch = next(iter(loader))
         assert np.array_equal(batch["depth"][1].numpy()[0], sample(1)["depth"])
     done = run_cli("unpack", tmp_path / "set", tmp_path / "files")

@@ -1,4 +1,4 @@
-"""Options at their ends: a huge prefetch_factor, a tiny timeout, too many threads, a bad error_log."""
+"""Options at their ends: a huge prefetch_factor, a tiny timeout, too many threads, a log that cannot be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, OnError, errors
 from fastload import transforms as T
 from fastload.backends import native as engines
 from fastload.prefetch import feeder
@@ -57,15 +57,15 @@ def test_too_many_threads_are_named_once(folder: Path) -> None:
         next(iter(loader))
 
 
-def test_an_error_log_that_cannot_be_written_is_an_error_before_the_first_batch(
+def test_a_log_that_cannot_be_written_is_an_error_before_the_first_batch(
     folder: Path, tmp_path: Path
 ) -> None:
     for path in (tmp_path / "missing" / "log.jsonl", tmp_path):
-        loader = DataLoader(folder, 4, transform=CROP, on_error="skip", error_log=path)
-        with pytest.raises(OSError, match="error_log cannot be appended to"):
+        loader = DataLoader(folder, 4, transform=CROP, on_error=OnError("skip", log=path))
+        with pytest.raises(OSError, match="OnError.log cannot be appended to"):
             next(iter(loader))
         loader.close()
     log = tmp_path / "log.jsonl"
-    with DataLoader(folder, 4, transform=CROP, on_error="skip", error_log=log) as loader:
+    with DataLoader(folder, 4, transform=CROP, on_error=OnError("skip", log=log)) as loader:
         next(iter(loader))
     assert log.read_text() == ""

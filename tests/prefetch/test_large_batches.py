@@ -16,7 +16,7 @@ from fastload.loader import assembly as arrangement
 from fastload.prefetch.slots import in_steps
 
 COUNT, BATCH = 40, 4
-LISTS: dict[str, Any] = {"sizes": "list", "fields": ["image", "boxes", "caption"], "cache": "off"}
+LISTS: dict[str, Any] = {"collate": "ragged", "fields": ["image", "boxes", "caption"], "cache": "off"}
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 import fastload
-from fastload import DataLoader, errors
+from fastload import DataLoader, Ranks, errors
 from fastload import transforms as T
 from fastload.ranks import handshake
 from fastload.ranks import handshake as exchange
@@ -133,7 +133,7 @@ def handshakes(data: str, copy: str, other: str, folder: str) -> None:
     """Loaders that are equal, and that differ on the last rank, one after the other."""
     rank = join()
     last = rank == dist.get_world_size() - 1
-    divided = {"process_group": dist.group.WORLD}  # which torch's rule does not do
+    divided = {"ranks": dist.group.WORLD}  # which torch's rule does not do
     found = {
         "equal": first_batch(data, num_workers=1 + rank, prefetch_factor=1 + rank),
         "copy": first_batch(copy if last else data),
@@ -182,7 +182,7 @@ def absent(data: str, folder: str, policy: str) -> None:
     handshake.Handshake._wait = wait_longer  # type: ignore[method-assign]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        error = first_batch(data, handshake=policy, seed=0)
+        error = first_batch(data, ranks=Ranks(handshake=policy), seed=0)
     write(folder, rank, {"error": error, "warnings": [str(warning.message) for warning in caught]})
     if rank == 0:  # the store's host
         wait_for(*(Path(folder, f"rank{other}.json") for other in range(last)))
@@ -228,16 +228,16 @@ def groups(data: str, folder: str) -> None:
     rank = join()
     pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]  # data parallel: the same half of each model
     own = pairs[rank % 2]
-    loader = DataLoader(data, 3, shuffle=True, num_workers=1, transform=CROP, process_group=own)
+    loader = DataLoader(data, 3, shuffle=True, num_workers=1, transform=CROP, ranks=own)
     labels = labels_of(loader)
     refused = ""
     try:
-        next(iter(DataLoader(data, 3, num_workers=1, transform=CROP, process_group=pairs[1 - rank % 2])))
+        next(iter(DataLoader(data, 3, num_workers=1, transform=CROP, ranks=pairs[1 - rank % 2])))
     except errors.WorldError as error:
         refused = str(error)
     alone = -1
     if rank == 1:  # a loader that only one rank makes, and gives it a world of its own
-        alone = len(labels_of(DataLoader(data, 3, num_workers=1, transform=CROP, rank=0, world_size=1)))
+        alone = len(labels_of(DataLoader(data, 3, num_workers=1, transform=CROP, ranks=Ranks(0, 1))))
     value = torch.ones(1)
     dist.all_reduce(value)
     write(folder, rank, {"labels": labels, "refused": refused, "alone": alone})
@@ -276,10 +276,8 @@ def own_rows(data: str) -> dict[str, Any]:
     }
     if dist.is_initialized():
         group = dist.group.WORLD
-        made["told of a group"] = DataLoader(packed, **options, process_group=group)
-        made["sampler, told of a group"] = DataLoader(
-            packed, **options, process_group=group, sampler=sequential
-        )
+        made["told of a group"] = DataLoader(packed, **options, ranks=group)
+        made["sampler, told of a group"] = DataLoader(packed, **options, ranks=group, sampler=sequential)
     return {name: flat(labels_of(loader)) for name, loader in made.items()}
 
 
@@ -304,9 +302,9 @@ def meshes(data: str, folder: str) -> None:
         "found": {},
         "a generator of each rank": {"generator": generator},
         "a seed": {"seed": 7},
-        "group": {"process_group": mine},
-        "mesh of one dimension": {"process_group": mesh["dp"]},
-        "whole mesh": {"process_group": mesh},
+        "group": {"ranks": mine},
+        "mesh of one dimension": {"ranks": mesh["dp"]},
+        "whole mesh": {"ranks": mesh},
     }
     for name, given in ways.items():
         torch.manual_seed(rank)  # as many programs do, for dropout
@@ -328,7 +326,7 @@ def meshes(data: str, folder: str) -> None:
 
 def rows_left(data: str, state: Any, batch_size: int, options: Any, mesh: Any) -> list[list[int]]:
     """The labels of what is left of an epoch, on the ranks of ``mesh``."""
-    resumed = DataLoader(data, batch_size, **options, seed=3, process_group=mesh)
+    resumed = DataLoader(data, batch_size, **options, seed=3, ranks=mesh)
     resumed.load_state_dict(state)
     return labels_of(resumed)
 
@@ -339,8 +337,8 @@ def odd_meshes(data: str, folder: str) -> None:
 
     rank = join()
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
-    found = {"nothing said": first_batch(data), "mesh": first_batch(data, process_group=mesh)}
-    told = DataLoader(data, 4, num_workers=1, transform=CROP, process_group=mesh.get_group("a"))
+    found = {"nothing said": first_batch(data), "mesh": first_batch(data, ranks=mesh)}
+    told = DataLoader(data, 4, num_workers=1, transform=CROP, ranks=mesh.get_group("a"))
     whole = DataLoader(fastload.PackedDataset(data), 4, num_workers=1, transform=CROP)
     warnings.simplefilter("ignore")
     found["told"], found["a Dataset"] = labels_of(told), labels_of(whole)
@@ -358,9 +356,9 @@ def validates_alone(data: str, folder: str) -> None:
         for name, dataset, given in (
             ("a Dataset", fastload.PackedDataset(data), {}),
             ("a path", data, {}),
-            ("a path, no handshake", data, {"handshake": "off"}),
+            ("a path, no handshake", data, {"ranks": Ranks(handshake="off")}),
             ("a path, drawn", data, {"shuffle": True}),
-            ("a world of its own", data, {"rank": 0, "world_size": 1, "shuffle": True}),
+            ("a world of its own", data, {"ranks": Ranks(0, 1), "shuffle": True}),
         ):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -400,7 +398,7 @@ def meet_when_told(data: str, folder: str) -> None:
     rank = join(patience=4)
     Path(folder, f"joined{rank}").touch()
     wait_for(Path(folder, "go"))
-    write(folder, rank, first_batch(data, handshake="raise", seed=0))
+    write(folder, rank, first_batch(data, ranks=Ranks(handshake="raise"), seed=0))
     os._exit(0)
 
 

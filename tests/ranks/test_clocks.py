@@ -16,7 +16,7 @@ from launch import finish, forked, results, started
 from page_checks import CHARTS
 from verdicts import step_limits
 
-from fastload import DataLoader
+from fastload import DataLoader, Ranks
 from fastload import transforms as T
 from fastload.diagnose import ranks as gathered
 from fastload.diagnose.facts import Fix, Sentence, Verdict
@@ -217,14 +217,14 @@ def test_ranks_that_wait_alike_change_no_verdict() -> None:
 def test_one_rank_has_nobody_to_ask(numbered: Path) -> None:
     with DataLoader(numbered, batch_size=4, transform=CHAIN, num_workers=1) as loader:
         assert gathered_of(loader) is None
-    with DataLoader(numbered, batch_size=4, transform=CHAIN, rank=1, world_size=3, num_workers=1) as loader:
+    with DataLoader(numbered, batch_size=4, transform=CHAIN, ranks=Ranks(1, 3), num_workers=1) as loader:
         assert gathered_of(loader) is None  # no process group
     assert gathered_of(torch.utils.data.DataLoader([1, 2])) is None  # type: ignore[arg-type]
 
 
 def test_without_a_group_a_folder_is_asked_for(numbered: Path, tmp_path: Path) -> None:
     with DataLoader(
-        numbered, batch_size=4, seed=0, transform=CHAIN, rank=1, world_size=3, num_workers=1
+        numbered, batch_size=4, seed=0, transform=CHAIN, ranks=Ranks(1, 3), num_workers=1
     ) as loader:
         for _ in loader:
             pass
@@ -243,9 +243,9 @@ def test_without_a_group_a_folder_is_asked_for(numbered: Path, tmp_path: Path) -
 
 def test_what_is_old_is_not_of_now(numbered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with DataLoader(
-        numbered, batch_size=4, seed=0, transform=CHAIN, rank=0, world_size=2, num_workers=1
+        numbered, batch_size=4, seed=0, transform=CHAIN, ranks=Ranks(0, 2), num_workers=1
     ) as loader:
-        other = DataLoader(numbered, batch_size=4, seed=0, rank=1, world_size=2, num_workers=1)
+        other = DataLoader(numbered, batch_size=4, seed=0, ranks=Ranks(1, 2), num_workers=1)
         gathered_stats(other, folder=tmp_path)
         assert gathered_stats(loader, folder=tmp_path).missing == ()
         now = time.time()
@@ -263,7 +263,7 @@ def test_a_store_that_hangs_is_left(numbered: Path, monkeypatch: pytest.MonkeyPa
             answered.wait(60)
 
     monkeypatch.setattr(gathered, "membership", lambda world, group: (Hanging(), [0, 1], 0))
-    with DataLoader(numbered, batch_size=4, seed=0, rank=0, world_size=2, num_workers=1) as loader:
+    with DataLoader(numbered, batch_size=4, seed=0, ranks=Ranks(0, 2), num_workers=1) as loader:
         found = gathered_stats(loader)
     answered.set()
     assert found.silent

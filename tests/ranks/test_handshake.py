@@ -78,7 +78,7 @@ def test_a_rank_that_never_comes_is_named(numbered: Path, tmp_path: Path, policy
     for found in results(tmp_path, 2):
         if policy == "warn":
             assert found["error"] == ""
-            assert any(text in warning and "process_group=" in warning for warning in found["warnings"])
+            assert any(text in warning and "ranks=" in warning for warning in found["warnings"])
         else:
             assert not any("first batch" in warning for warning in found["warnings"])
             assert (text in found["error"]) == (policy == "raise")

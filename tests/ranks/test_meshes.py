@@ -48,7 +48,7 @@ def test_a_mesh_that_says_nothing_is_an_error_with_the_line_to_write(numbered: P
     for rank in results(tmp_path, 4):
         for way in ("nothing said", "mesh"):
             assert "a DeviceMesh of 2 x 2 ranks with the dimensions ('a', 'b')" in rank[way]
-            assert "DataLoader(..., process_group=mesh.get_group('a'))" in rank[way]
+            assert "DataLoader(..., ranks=mesh.get_group('a'))" in rank[way]
         assert len(rank["told"]) == 7
         assert [row for batch in rank["a Dataset"] for row in batch] == list(range(COUNT))
 
@@ -65,9 +65,9 @@ def test_validation_on_one_rank(numbered: Path, tmp_path: Path) -> None:
     assert "reads all 53 samples of its PackedDataset on each of 2 ranks" in told[0]
     rows, told = found["a path"]
     assert len([row for row in rows if row >= 0]) in (26, 27)
-    assert any("one of 2" in one and "rank=0, world_size=1: it gets all samples" in one for one in told)
+    assert any("one of 2" in one and "ranks=Ranks(0, 1): it gets all samples" in one for one in told)
     assert found["a path, no handshake"][1] == []
-    assert "rank=0, world_size=1: it gets all samples then" in found["a path, drawn"][0]
+    assert "ranks=Ranks(0, 1): it gets all samples then" in found["a path, drawn"][0]
     rows, told = found["a world of its own"]
     assert sorted(rows) == everything
     assert told == []

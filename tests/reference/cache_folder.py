@@ -10,10 +10,25 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["OpenFolder", "claim_first_record", "memory_folder"]
+from fastload import Cache
+
+__all__ = ["OpenFolder", "cache_of", "claim_first_record", "memory_folder"]
 
 MEMORY = Path("/dev/shm")
+
+
+def cache_of(short: Any, **settings: Any) -> Cache:
+    """The value for a cache in its short form, with settings that have no short form."""
+    if isinstance(short, list):
+        size, disk = short
+        return cache_of(size, disk=disk, **settings)
+    if short == "auto":
+        return Cache(**settings)
+    if os.fspath(short).startswith("/"):
+        return Cache(folder=short, **settings)
+    return Cache(short, **settings)
 
 
 class OpenFolder:

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastload import Detection, Ragged
+from fastload import Detection, Fields, Pad, Ragged
 from fastload import transforms as T
 
 __all__ = ["COLLATED", "parts", "same"]
 
 ONE_SIZE = T.Compose([T.Resize((24, 32)), T.ToDtype("float32", scale=True)])
 COLLATED: dict[str, dict[str, Any]] = {
-    "list": {"collate": "list", "masks": "dense"},
+    "list": {"collate": "list", "fields": Fields(masks="dense")},
     "list of floats": {"collate": "list", "transform": T.ToDtype("float32", scale=True)},
-    "detr": {"collate": "detr", "masks": "dense"},
-    "detr of one size": {"collate": Detection("detr"), "sizes": (64, 96)},
-    "yolo": {"collate": "yolo", "transform": T.Resize((24, 32)), "masks": "dense"},
+    "detr": {"collate": "detr", "fields": Fields(masks="dense")},
+    "detr of one size": {"collate": Pad(64, 96, then=Detection("detr"))},
+    "yolo": {"collate": "yolo", "transform": T.Resize((24, 32)), "fields": Fields(masks="dense")},
     "yolo of floats": {"collate": "yolo", "transform": ONE_SIZE},
     "stack": {"collate": "stack", "transform": ONE_SIZE},
-    "pad": {"collate": "pad", "masks": "dense"},
+    "pad": {"collate": "pad", "fields": Fields(masks="dense")},
     "callable": {"collate": lambda batch: batch["boxes"].to_list(), "transform": ONE_SIZE},
     "Python": {"collate": "list", "transform": T.Compose([T.Resize((9, 8)), lambda sample: dict(sample)])},
 }

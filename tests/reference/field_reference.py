@@ -32,9 +32,9 @@ BLANK_LABEL = -100
 
 @dataclass(frozen=True)
 class Sizes:
-    """What becomes of pictures of several sizes; see ``DataLoader(sizes=...)``."""
+    """What becomes of pictures of several sizes; see ``DataLoader(collate=...)``."""
 
-    mode: str = "stack"  # "pad", "list", "most"
+    mode: str = "stack"  # "pad", "ragged", "most"
     multiple: int = 32
     most: tuple[int, int] = (0, 0)
 
@@ -152,7 +152,7 @@ class Reference:
         if mode == "stack":
             return torch.stack([torch.full_like(first, blank) if v is None else v for v in values])
         found = [first[..., :0, :0] if value is None else value for value in values]
-        if mode == "list":
+        if mode == "ragged":
             return found
         sides = torch.tensor([value.shape[-2:] for value in found], dtype=torch.int64)
         unit = self.sizes.multiple

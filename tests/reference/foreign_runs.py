@@ -57,7 +57,7 @@ class Recorded(Dataset):  # type: ignore[type-arg]
     """The samples of one rank in the order of its epochs: (3, 32, 32) float32 pictures and labels."""
 
     def __init__(self, folder: Path, rank: int, world: int, epochs: int = EPOCHS, **more: Any) -> None:
-        loader = our_loader(folder, rank=rank, world_size=world, handshake="off", **more)
+        loader = our_loader(folder, ranks=fastload.Ranks(rank, world, handshake="off"), **more)
         self.samples: list[tuple[torch.Tensor, int]] = []
         self.ends = [0]
         for _ in range(epochs):

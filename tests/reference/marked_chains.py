@@ -16,7 +16,20 @@ import numpy as np
 import torch
 
 import fastload
-from fastload import Array, Boxes, Image, Keypoints, Label, Labels, Mask, Of, PackedDataset, Polygons
+from fastload import (
+    Array,
+    Boxes,
+    Fields,
+    Image,
+    Keypoints,
+    Label,
+    Labels,
+    Mask,
+    Of,
+    PackedDataset,
+    Pad,
+    Polygons,
+)
 
 __all__ = [
     "COLOURS",
@@ -417,17 +430,17 @@ def options_of(form: str) -> dict[str, Any]:
     several = [*PLACED[:1], "right", *PLACED[1:]]
     return {
         "stack": {"fields": PLACED},
-        "pad": {"fields": PLACED, "sizes": "pad"},
-        "list": {"fields": PLACED, "sizes": "list"},
-        "to": {"fields": PLACED, "sizes": (420, 420)},
+        "pad": {"fields": PLACED, "collate": "pad"},
+        "list": {"fields": PLACED, "collate": "ragged"},
+        "to": {"fields": PLACED, "collate": Pad(420, 420)},
         "one": {"fields": PLACED, "batch_size": None},
-        "dense": {"fields": [*PLACED, "outlines"], "sizes": "list", "masks": "dense"},
-        "dense pad": {"fields": [*PLACED, "outlines"], "sizes": "pad", "masks": "dense"},
-        "listed": {"collate": fastload.Detection("list", image="image"), "masks": "dense"},
-        "views": {"fields": PLACED, "sizes": "list"},
-        "workers": {"fields": PLACED, "sizes": "list", "num_workers": 2},
-        "mix": {"fields": PLACED, "sizes": "list"},
-        "rich": {"fields": [*several, "outlines"], "sizes": "list"},
+        "dense": {"fields": Fields([*PLACED, "outlines"], masks="dense"), "collate": "ragged"},
+        "dense pad": {"fields": Fields([*PLACED, "outlines"], masks="dense"), "collate": "pad"},
+        "listed": {"collate": fastload.Detection("list", image="image"), "fields": Fields(masks="dense")},
+        "views": {"fields": PLACED, "collate": "ragged"},
+        "workers": {"fields": PLACED, "collate": "ragged", "num_workers": 2},
+        "mix": {"fields": PLACED, "collate": "ragged"},
+        "rich": {"fields": [*several, "outlines"], "collate": "ragged"},
     }[form]
 
 

@@ -15,7 +15,7 @@ from pictures import encoded
 from PIL import Image
 from plain_pack import plain_pack
 
-from fastload import Boxes, DataLoader, PackedDataset, pack
+from fastload import Boxes, Cache, DataLoader, PackedDataset, pack
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import SampleError
@@ -220,7 +220,7 @@ def test_a_cache_of_coefficients_keeps_whole_records(
 ) -> None:
     """What has no room there is read in parts."""
     wanted, _ = epochs(large.folder, 4)
-    found, stats = epochs(f"{server.url}/a", 4, cache=cache, cache_format="coefficients")
+    found, stats = epochs(f"{server.url}/a", 4, cache=Cache(cache, format="coefficients"))
     assert same(found, wanted)
     assert (stats["read_ahead"]["parts"] == 0) == whole
     assert stats["read_ahead"]["parts_whole"] == 0

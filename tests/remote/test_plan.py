@@ -13,7 +13,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from object_server import ObjectServer
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
@@ -89,7 +89,7 @@ def test_memory_is_that_of_the_jobs_own_loader(
     given = {"transform": T.Compose([T.RandomResizedCrop(224), T.Normalize((0.5,) * 3, (0.5,) * 3)])}
     for shuffle, word in ((True, "exact"), ("block", "block")):
         found = planned(capsys, str(packed.folder), "--ranks", "2", "--batch-size", "8", "--shuffle", word)
-        with DataLoader(packed, 8, shuffle, cache=None, rank=1, world_size=2, **given) as loader:
+        with DataLoader(packed, 8, shuffle, cache=None, ranks=Ranks(1, 2), **given) as loader:
             assert found["memory_bytes"] == loader.memory_plan()["total"]
 
 
@@ -165,7 +165,7 @@ def test_of_a_set_in_a_store(
         ),
         (
             ("--shuffle", "block", "--block", "3", "--window", "2"),
-            "fastload plan: shuffle_block must be at least 1 and shuffle_window at least",
+            "fastload plan: Block.size must be at least 1 and Block.window at least",
         ),
         (("--price-gb", "-1"), "must be a number, at least 0. Found: -1."),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from field_sets import RICH, rich_samples, write_field_set
 
 import fastload
-from fastload import DataLoader
+from fastload import DataLoader, Fields, Pad
 from fastload import transforms as T
 
 COUNT = 11
@@ -26,8 +27,8 @@ def batches(folder: Any, **options: Any) -> list[Any]:
         return list(loader)
 
 
-def test_pad_is_the_word_for_these_sizes(folder: Path) -> None:
-    found, wanted = batches(folder, collate="pad"), batches(folder, sizes="pad")
+def test_pad_is_the_word_for_a_plain_pad(folder: Path) -> None:
+    found, wanted = batches(folder, collate="pad"), batches(folder, collate=Pad())
     assert len(found) == len(wanted) == 3
     for one, other in zip(found, wanted, strict=True):
         assert torch.equal(one["image"], other["image"])
@@ -41,15 +42,26 @@ def test_stack_of_an_image_and_a_label_stays_a_pair(packed: fastload.PackedDatas
 
 
 def test_a_callable_gets_whole_batches_and_its_result_is_delivered(folder: Path) -> None:
-    wanted = batches(folder, sizes="list", shuffle=True)
+    wanted = batches(folder, collate="ragged", shuffle=True)
     with DataLoader(
-        folder, batch_size=4, seed=1, shuffle=True, sizes="list", collate=lambda batch: batch["boxes"].values
+        folder, batch_size=4, seed=1, shuffle=True, collate=lambda batch: (batch["boxes"], batch["image"])
     ) as loader:
         found = list(loader)
         assert loader.stats()["data_wait"]["count"] == 3
-    assert [torch.equal(one, two["boxes"].values) for one, two in zip(found, wanted, strict=True)] == [
-        True
-    ] * 3
+    assert len(found) == len(wanted) == 3
+    for (boxes, images), batch in zip(found, wanted, strict=True):
+        assert torch.equal(boxes.values, batch["boxes"].values)
+        assert all(map(torch.equal, images, batch["image"]))
+
+
+def test_a_callable_gets_padded_pictures_if_it_asks_for_them(folder: Path) -> None:
+    for pad in (Pad(), Pad(96, 80)):
+        wanted = batches(folder, collate=pad)
+        found = batches(folder, collate=replace(pad, then=lambda batch: (batch["image"], batch["valid"])))
+        assert len(found) == len(wanted) == 3
+        for (images, valid), batch in zip(found, wanted, strict=True):
+            assert torch.equal(images, batch["image"])
+            assert torch.equal(valid, batch["valid"])
 
 
 def test_a_callable_behind_python_callables(folder: Path) -> None:
@@ -91,20 +103,20 @@ def test_the_steps_name_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"masks": "dense", "fields": ["weight"]}, "masks='dense' draws outlines"),
-        ({"objects": {"boxes": ["lengths"]}}, "no field 'lengths'"),
+        ({"fields": Fields(["weight"], masks="dense")}, "masks='dense' draws outlines"),
+        ({"fields": Fields(rows_of={"boxes": ["lengths"]})}, "no field 'lengths'"),
     ],
 )
 def test_what_names_fields_that_are_not_there_is_refused(
     folder: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        DataLoader(folder, **{"sizes": "list", **options})
+        DataLoader(folder, **{"collate": "ragged", **options})
 
 
 def test_a_set_of_pairs_has_no_rows(packed: fastload.PackedDataset) -> None:
     with pytest.raises(ValueError, match="is for sets of other fields"):
-        DataLoader(packed, masks="dense", transform=T.CenterCrop(8))
+        DataLoader(packed, fields=Fields(masks="dense"), transform=T.CenterCrop(8))
 
 
 def test_a_torch_dataset_has_samples_of_its_own() -> None:

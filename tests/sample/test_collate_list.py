@@ -12,7 +12,7 @@ from field_sets import write_field_set
 from object_sets import object_schema, object_set
 
 import fastload
-from fastload import DataLoader, Detection
+from fastload import DataLoader, Detection, Pad, Ranks
 from fastload import transforms as T
 
 COUNT = 13
@@ -103,7 +103,7 @@ def test_padding_and_skipped_samples_are_left_out(objects: tuple[Path, list[dict
     found: list[int] = []
     counted = 0
     for rank in range(2):
-        with DataLoader(folder, batch_size=4, rank=rank, world_size=2, collate="list") as loader:
+        with DataLoader(folder, batch_size=4, ranks=Ranks(rank, 2), collate="list") as loader:
             for images, targets in loader:
                 assert len(images) == len(targets) == len([t["boxes"] for t in targets])
                 found += [target["image_id"] for target in targets]
@@ -135,7 +135,7 @@ def test_fields_of_other_names_are_named(tmp_path: Path) -> None:
         ({"labels": None}, {}, "a field that is the labels; of those that batches have, none is"),
         ({"boxes": None}, {}, "a field that is the boxes; of those that batches have, none is"),
         ({}, {"fields": ["image", "labels"]}, "a field that is the boxes"),
-        ({}, {"sizes": "pad"}, "collate='list' goes with sizes='list' or 'stack'. Found: sizes='pad'"),
+        ({}, {"collate": Pad(then=Detection("list"))}, "'list'.* pictures as they are"),
         ({}, {"collate": Detection("list", boxes="bbox")}, "boxes='bbox'.: batches have no such field"),
     ],
 )

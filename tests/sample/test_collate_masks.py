@@ -12,7 +12,7 @@ from object_sets import object_set
 from pycocotools import mask as coco_masks
 
 import fastload
-from fastload import BucketSampler, DataLoader
+from fastload import BucketSampler, DataLoader, Fields
 from fastload import transforms as T
 
 COUNT = 11
@@ -33,7 +33,9 @@ def drawn(sample: dict[str, Any], number: int) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("options", [{"masks": "dense"}, {"fields": ["image", "boxes", "labels", "masks"]}])
+@pytest.mark.parametrize(
+    "options", [{"fields": Fields(masks="dense")}, {"fields": ["image", "boxes", "labels", "masks"]}]
+)
 def test_targets_have_masks_where_they_are_asked_for(
     objects: tuple[Path, list[dict[str, Any]]], options: dict[str, Any]
 ) -> None:
@@ -48,7 +50,11 @@ def test_targets_have_masks_where_they_are_asked_for(
 
 def test_pictures_of_one_size_have_masks_of_it(objects: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, samples = objects
-    options: dict[str, Any] = {"transform": T.Resize((24, 36)), "masks": "dense", "batch_size": COUNT}
+    options: dict[str, Any] = {
+        "transform": T.Resize((24, 36)),
+        "fields": Fields(masks="dense"),
+        "batch_size": COUNT,
+    }
     with DataLoader(folder, collate="list", **options) as loader:
         _, targets = next(iter(loader))
     assert [tuple(one["masks"].shape) for one in targets] == [(len(one["labels"]), 24, 36) for one in samples]
@@ -63,7 +69,7 @@ def test_pictures_of_one_size_have_masks_of_it(objects: tuple[Path, list[dict[st
 
 def test_detrs_masks_are_padded_with_the_pictures(objects: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, samples = objects
-    with DataLoader(folder, batch_size=COUNT, collate="detr", masks="dense") as loader:
+    with DataLoader(folder, batch_size=COUNT, collate="detr", fields=Fields(masks="dense")) as loader:
         batch = next(iter(loader))
     size = batch["pixel_values"].shape[-2:]
     seen = 0

@@ -12,7 +12,7 @@ from field_sets import write_field_set
 from object_sets import object_samples, object_schema, object_set
 
 import fastload
-from fastload import DataLoader, Detection
+from fastload import DataLoader, Detection, Pad, Ranks
 from fastload import transforms as T
 from fastload.collate.detection import _with_maps
 
@@ -44,16 +44,17 @@ def kept_of(sample: dict[str, Any], height: int, width: int) -> list[tuple[int, 
     return found
 
 
-@pytest.mark.parametrize("sizes", ["stack", (64, 96)])
-def test_detr_pads_masks_and_normalises(objects: tuple[Path, list[dict[str, Any]]], sizes: Any) -> None:
+@pytest.mark.parametrize("size", [None, (64, 96)])
+def test_detr_pads_masks_and_normalises(objects: tuple[Path, list[dict[str, Any]]], size: Any) -> None:
     folder, samples = objects
+    collate = "detr" if size is None else Pad(*size, then=Detection("detr"))
     dataset, seen, beyond = fastload.PackedDataset(folder), [], 0
-    with DataLoader(folder, batch_size=4, shuffle=True, seed=5, collate="detr", sizes=sizes) as loader:
+    with DataLoader(folder, batch_size=4, shuffle=True, seed=5, collate=collate) as loader:
         for batch in loader:
             assert list(batch) == ["pixel_values", "pixel_mask", "labels"]
             extents = [tuple(labels["size"].tolist()) for labels in batch["labels"]]
             largest = tuple(max(size[side] for size in extents) for side in range(2))
-            assert tuple(batch["pixel_values"].shape[-2:]) == (largest if sizes == "stack" else sizes)
+            assert tuple(batch["pixel_values"].shape[-2:]) == (size or largest)
             assert batch["pixel_mask"].dtype == torch.int64
             for place, labels in enumerate(batch["labels"]):
                 number = (int(labels["image_id"]) - 1000) // 7
@@ -168,7 +169,7 @@ def test_padding_is_left_out_of_both(objects: tuple[Path, list[dict[str, Any]]])
     for collate, options in (("detr", {}), ("yolo", {"transform": T.Resize((16, 16))})):
         found = counted = 0
         for rank in range(2):
-            own = {"batch_size": 7, "rank": rank, "world_size": 2, "collate": collate, **options}
+            own = {"batch_size": 7, "ranks": Ranks(rank, 2), "collate": collate, **options}
             with DataLoader(folder, **own) as loader:
                 for batch in loader:
                     found += len(batch["labels"]) if collate == "detr" else len(batch["img"])
@@ -180,8 +181,7 @@ def test_padding_is_left_out_of_both(objects: tuple[Path, list[dict[str, Any]]])
     ("options", "message"),
     [
         ({"collate": "yolo", "transform": T.Resize(20)}, "leaves them at different sizes"),
-        ({"collate": "yolo", "sizes": "pad"}, "collate='yolo' goes with sizes='stack'"),
-        ({"collate": "detr", "sizes": "list"}, "goes with sizes='pad' or 'stack'. Found: sizes='list'"),
+        ({"collate": Pad(then=Detection("yolo"))}, "'yolo'.* pictures of one size"),
     ],
 )
 def test_what_does_not_go_is_refused(

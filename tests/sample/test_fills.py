@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 from transform_reference import Draws
 
 import fastload
-from fastload import DataLoader
+from fastload import Cache, DataLoader
 from fastload import transforms as T
 from fastload.sample.fields import Image, Label, Mask
 from fastload.transforms import compile_plan
@@ -72,7 +72,7 @@ CHAINS = {
 @pytest.mark.parametrize("name", list(CHAINS))
 def test_images_and_masks_are_torchvisions(folder: Path, name: str) -> None:
     with DataLoader(
-        folder, 8, transform=T.Compose(CHAINS[name]), seed=SEED, fields=["image", "mask"], sizes="list"
+        folder, 8, transform=T.Compose(CHAINS[name]), seed=SEED, fields=["image", "mask"], collate="ragged"
     ) as loader:
         found = [
             (image, mask)
@@ -90,7 +90,7 @@ def test_images_and_masks_are_torchvisions(folder: Path, name: str) -> None:
 def test_pairs_of_image_and_label_too_and_decoded_ones(folder: Path) -> None:
     chain = CHAINS["zoom"]
     scenes = wanted(chain)
-    for options in ({}, {"cache_decoded": "full"}):
+    for options in ({}, {"cache": Cache(decoded="full")}):
         with DataLoader(
             folder, 8, transform=T.Compose(chain), seed=SEED, fields=["image", "label"], **options
         ) as loader:
@@ -145,7 +145,7 @@ def test_batches_of_a_bucket_have_one_size(folder: Path) -> None:
     sampler = fastload.BucketSampler(fastload.PackedDataset(folder), sizes)
     chain = T.Compose([T.BucketCrop(sizes), T.RandomHorizontalFlip()])
     with DataLoader(
-        folder, 3, sampler=sampler, transform=chain, fields=["image"], sizes="list", seed=SEED
+        folder, 3, sampler=sampler, transform=chain, fields=["image"], collate="ragged", seed=SEED
     ) as loader:
         found = [{tuple(image.shape[1:]) for image in batch["image"]} for batch in loader]
     assert all(len(one) == 1 for one in found)

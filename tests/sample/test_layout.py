@@ -178,7 +178,7 @@ def test_a_picture_larger_than_its_room() -> None:
     field = next(field for field in FIELDS if field.name == "gray")
     sizes = np.array([sample["gray"].shape[-2:] for sample in samples], np.int64)
     with pytest.raises(
-        ValueError, match=r"'gray': the picture at position 1 .* has 17 x 3 pixels .* sizes=\(16, 16\)"
+        ValueError, match=r"'gray': the picture at position 1 .* has 17 x 3 pixels .* Pad\(16, 16\)"
     ):
         SampleLayout((field,)).of(3, [sizes])
 

@@ -15,7 +15,7 @@ from pictures import encoded, picture
 from PIL import Image as PilImage
 from shapes_reference import random_area, random_outlines
 
-from fastload import DataLoader, Of, PackedDataset
+from fastload import DataLoader, Fields, Of, PackedDataset, Pad
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import FormatError
@@ -143,6 +143,7 @@ KINDS = {
     "points": Keypoints(1),
 }
 FIELDS = ["image", "boxes", *KINDS, "apart"]
+DENSE = Fields(FIELDS, masks="dense")
 
 
 def schema_of(form: str, says: bool) -> dict[str, Any]:
@@ -175,7 +176,7 @@ CHAINS = {
 
 
 def batches(dataset: PackedDataset, chain: list[Any], **more: Any) -> list[dict[str, Any]]:
-    options: dict[str, Any] = {"fields": FIELDS, "sizes": "list", "seed": 3, "num_workers": 2, **more}
+    options: dict[str, Any] = {"fields": FIELDS, "collate": "ragged", "seed": 3, "num_workers": 2, **more}
     return list(DataLoader(dataset, 7, transform=T.Compose(chain) if chain else None, **options))
 
 
@@ -188,9 +189,13 @@ def joined(all: list[dict[str, Any]], name: str) -> list[Any]:
 @pytest.mark.parametrize("chain", CHAINS)
 def test_whatever_is_said_of_an_object_goes_with_it(dataset: PackedDataset, chain: str, masks: str) -> None:
     """Against the same loader that drops nothing, of which rows are then taken by number."""
-    every = batches(dataset, [*CHAINS[chain], T.ClampBoundingBoxes()], masks=masks)
+    every = batches(dataset, [*CHAINS[chain], T.ClampBoundingBoxes()], fields=Fields(FIELDS, masks=masks))
     least = T.SanitizeBoundingBoxes(3, 20)
-    some = batches(dataset, [*CHAINS[chain], T.DropCrowds(), T.ClampBoundingBoxes(), least], masks=masks)
+    some = batches(
+        dataset,
+        [*CHAINS[chain], T.DropCrowds(), T.ClampBoundingBoxes(), least],
+        fields=Fields(FIELDS, masks=masks),
+    )
     columns = {name: (joined(every, name), joined(some, name)) for name in FIELDS}
     corners = 0 if dataset.schema["boxes"].kind.format == "xywh" else columns["boxes"][0]
     gone = 0
@@ -239,13 +244,15 @@ def test_boxes_of_a_loader(dataset: PackedDataset, chain: str) -> None:
         assert np.allclose(boxes[number].numpy(), values, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", ["stack", "pad", (64, 96), "list"], ids=str)
-def test_masks_of_every_form_are_the_same(dataset: PackedDataset, sizes: Any) -> None:
+@pytest.mark.parametrize("collate", ["stack", "pad", Pad(64, 96), "ragged"], ids=str)
+def test_masks_of_every_form_are_the_same(dataset: PackedDataset, collate: Any) -> None:
     last = [T.ClampBoundingBoxes(), T.SanitizeBoundingBoxes(2)]
     chain = [T.Resize((40, 56)), T.RandomHorizontalFlip(), *last]
-    listed = joined(batches(dataset, chain, masks="dense"), "outlines")
+    listed = joined(batches(dataset, chain, fields=DENSE), "outlines")
     assert sum(len(masks) for masks in listed) > 10
-    for number, masks in enumerate(joined(batches(dataset, chain, masks="dense", sizes=sizes), "outlines")):
+    for number, masks in enumerate(
+        joined(batches(dataset, chain, fields=DENSE, collate=collate), "outlines")
+    ):
         assert masks.dtype == torch.uint8
         assert torch.equal(masks[:, :40, :56], listed[number])
         assert not masks[:, 40:].any()
@@ -254,9 +261,9 @@ def test_masks_of_every_form_are_the_same(dataset: PackedDataset, sizes: Any) ->
 
 def test_masks_of_pictures_that_differ(dataset: PackedDataset) -> None:
     chain = [T.SanitizeBoundingBoxes(2)]
-    listed = batches(dataset, chain, masks="dense")
+    listed = batches(dataset, chain, fields=DENSE)
     assert sum(len(batch["valid"]) for batch in listed) == COUNT
-    for batch, padded in zip(listed, batches(dataset, chain, masks="dense", sizes="pad"), strict=True):
+    for batch, padded in zip(listed, batches(dataset, chain, fields=DENSE, collate="pad"), strict=True):
         assert torch.equal(padded["image_sizes"], padded["outlines_sizes"])
         for number, masks in enumerate(padded["outlines"]):
             height, width = padded["image_sizes"][number].tolist()
@@ -276,7 +283,7 @@ def test_views_that_drop_have_rows_of_their_own(dataset: PackedDataset) -> None:
     small = T.Compose([T.RandomResizedCrop(24, (0.05, 0.3)), T.SanitizeBoundingBoxes(2)])
     views = T.Views({"small": small, "whole": T.Resize(20)})
     names = ["image", "boxes", "labels", "ids", "apart"]
-    found = list(DataLoader(dataset, 6, transform=views, fields=names, sizes="list", seed=1))
+    found = list(DataLoader(dataset, 6, transform=views, fields=names, collate="ragged", seed=1))
     assert len(found) == COUNT // 6
     for batch in found:
         assert set(batch) == {
@@ -328,11 +335,11 @@ def test_sets_that_do_not_say_what_goes_together(tmp_path: Path) -> None:
     silent = packed(tmp_path / "silent", "xyxy", says=False)
     chain = [T.Resize((32, 32)), T.SanitizeBoundingBoxes(3)]
     with pytest.raises(
-        ValueError, match=r"nothing says which fields .* Found: labels, ids, .*objects=\{'boxes'"
+        ValueError, match=r"nothing says which fields .* Found: labels, ids, .*rows_of=\{'boxes'"
     ):
         batches(silent, chain)
     told = packed(tmp_path / "told", "xyxy")
-    said = batches(silent, chain, objects={"boxes": list(KINDS)})
+    said = batches(silent, chain, fields=Fields(FIELDS, rows_of={"boxes": list(KINDS)}))
     for one, other in zip(joined(said, "ids"), joined(batches(told, chain), "ids"), strict=True):
         assert torch.equal(one, other)
     alone = batches(silent, chain, fields=["image", "boxes"])
@@ -354,7 +361,7 @@ def test_transforms_that_ask_for_what_there_is_not(dataset: PackedDataset, tmp_p
         next(iter(DataLoader(images, 1, transform=T.SanitizeBoundingBoxes())))
     assert next(iter(DataLoader(images, 1, transform=T.ClampBoundingBoxes())))["n"].lengths.tolist() == [2]
     found = next(
-        iter(DataLoader(dataset, 4, transform=T.SanitizeBoundingBoxes(), fields=["image"], sizes="list"))
+        iter(DataLoader(dataset, 4, transform=T.SanitizeBoundingBoxes(), fields=["image"], collate="ragged"))
     )
     assert len(found["image"]) == 4
 

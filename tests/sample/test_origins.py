@@ -12,7 +12,7 @@ from field_sets import write_field_set
 from object_sets import object_samples, object_schema
 
 import fastload
-from fastload import DataLoader
+from fastload import DataLoader, Fields
 from fastload import transforms as T
 
 COUNT, BAD = 13, (2, 9)
@@ -118,7 +118,11 @@ def test_ratio_and_pad_bring_stored_pixels_to_the_view(damaged: Path, chain: lis
 
 @pytest.mark.parametrize("collate", ["list", "detr", "yolo"])
 def test_a_batch_of_bad_samples_has_none(damaged: Path, collate: str) -> None:
-    options: dict[str, Any] = {"batch_sampler": [list(BAD)], "on_error": "skip", "masks": "dense"}
+    options: dict[str, Any] = {
+        "batch_sampler": [list(BAD)],
+        "on_error": "skip",
+        "fields": Fields(masks="dense"),
+    }
     with DataLoader(damaged, collate=collate, transform=T.Resize((16, 24)), **options) as loader:
         (batch,) = list(loader)
     if collate == "list":

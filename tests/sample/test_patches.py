@@ -13,7 +13,7 @@ from pictures import encoded, picture
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Patches
+from fastload import DataLoader, Pad, Patches, Ranks
 from fastload import transforms as T
 
 COUNT = 11
@@ -58,7 +58,7 @@ def test_each_patch_is_where_it_was(
 ) -> None:
     chain = T.Compose([T.ResizeToPatches(patch, most), *(FLOATS if floats else ())])
     options: dict[str, Any] = {"batch_size": 4, "transform": chain, "shuffle": True, "seed": 4}
-    with DataLoader(folder, sizes="list", **options) as loader:
+    with DataLoader(folder, collate="ragged", **options) as loader:
         wanted = list(loader)
     with DataLoader(folder, collate=Patches("naflex", patch, length), **options) as loader:
         found = list(loader)
@@ -86,10 +86,10 @@ def test_each_patch_is_where_it_was(
 
 
 def test_padding_of_ranks_has_no_patches(folder: Path) -> None:
-    options: dict[str, Any] = {"transform": T.ResizeToPatches(8, 9), "world_size": 2}
+    options: dict[str, Any] = {"transform": T.ResizeToPatches(8, 9), "collate": Patches(patch=8, length=9)}
     there: list[bool] = []
     for rank in range(2):
-        with DataLoader(folder, 6, collate=Patches(patch=8, length=9), rank=rank, **options) as loader:
+        with DataLoader(folder, 6, ranks=Ranks(rank, 2), **options) as loader:
             (batch,) = list(loader)
         there += batch["valid"].tolist()
         assert batch["patch_valid"].any(1).tolist() == batch["valid"].tolist()
@@ -103,7 +103,7 @@ def test_half_precision_and_texts(folder: Path) -> None:
     options: dict[str, Any] = {"transform": chain, "text": text, "collate": Patches(patch=8)}
     with DataLoader(folder, COUNT, **options) as loader:
         (batch,) = list(loader)
-    with DataLoader(folder, COUNT, transform=chain, sizes="list") as loader:
+    with DataLoader(folder, COUNT, transform=chain, collate="ragged") as loader:
         (plain,) = list(loader)
     pictures = [one.float() for one in plain["image"]]
     patches, _, _ = slow(pictures, 8, batch["patches"].shape[1])
@@ -140,7 +140,7 @@ def test_on_a_device_they_are_the_same(folder: Path, monkeypatch: pytest.MonkeyP
             {"collate": Patches(length=3), "transform": T.ResizeToPatches(16, 9)},
             "of a batch has [4-9] patches",
         ),
-        ({"sizes": "pad"}, "pads patches, not pictures. Found: sizes='pad'"),
+        ({"collate": Pad(then=Patches())}, "pads patches, not pictures. Found: .*Pad"),
         ({"collate": Patches(image="other")}, "needs one image field. Found: 0 of"),
         ({"transform": T.Views(a=T.CenterCrop(16), b=T.CenterCrop(32))}, "Found: Views of a, b"),
     ],

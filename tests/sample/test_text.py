@@ -16,7 +16,7 @@ from simulated_gpu import SimulatedGpu
 from transform_reference import Draws
 
 import fastload
-from fastload import Captions, DataLoader, Ragged
+from fastload import Captions, DataLoader, Ragged, Ranks, Tokenizers
 from fastload import transforms as T
 
 COUNT = 17
@@ -56,8 +56,8 @@ def drawn(seed: int, epoch: int, sample: int) -> str:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_one_of_several_is_drawn_and_tokenised_in_order(folder: Path, threads: int) -> None:
-    text = {"captions": lengths, "title": Captions()}
-    options = {"batch_size": 5, "shuffle": True, "seed": 11, "transform": CROP, "text_threads": threads}
+    text = Tokenizers({"captions": lengths, "title": Captions()}, threads=threads)
+    options: dict[str, Any] = {"batch_size": 5, "shuffle": True, "seed": 11, "transform": CROP}
     with DataLoader(folder, text=text, **options) as loader, DataLoader(folder, **options) as plain:
         for epoch in range(3):
             seen = []
@@ -107,7 +107,7 @@ def test_a_batchs_texts_wait_for_those_before_them(folder: Path) -> None:
         return texts
 
     options: dict[str, Any] = {"batch_size": 5, "transform": CROP, "prefetch_factor": 2}
-    with DataLoader(folder, text={"title": late}, text_threads=2, **options) as loader:
+    with DataLoader(folder, text=Tokenizers({"title": late}, threads=2), **options) as loader:
         found = [title for batch in loader for title in batch["title"]]
     assert found == [f"title {number}" for number in range(COUNT)]
 
@@ -153,7 +153,7 @@ def test_as_many_rows_as_texts(folder: Path, made: Any) -> None:
 
 
 def test_padding_has_no_text(folder: Path) -> None:
-    options: dict[str, Any] = {"batch_size": 9, "transform": CROP, "rank": 0, "world_size": 2}
+    options: dict[str, Any] = {"batch_size": 9, "transform": CROP, "ranks": Ranks(0, 2)}
     with DataLoader(folder, text={"title": Captions()}, **options) as loader:
         batch = next(iter(loader))
     assert batch["valid"].tolist() == [True] * 8 + [False]

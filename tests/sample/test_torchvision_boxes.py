@@ -46,7 +46,7 @@ def packed(folder: Path, kinds: dict[str, Any], rows: list[dict[str, Any]]) -> P
 
 
 def boxes_of(dataset: PackedDataset, chain: list[Any], name: str = "boxes", **more: Any) -> torch.Tensor:
-    options: dict[str, Any] = {"seed": 5, "sizes": "list", "num_workers": 2, **more}
+    options: dict[str, Any] = {"seed": 5, "collate": "ragged", "num_workers": 2, **more}
     rows = [batch[name].values for batch in DataLoader(dataset, 4, transform=T.Compose(chain), **options)]
     return torch.cat(rows)
 
@@ -123,7 +123,7 @@ def test_points_without_pairs_are_said_once_where_a_chain_mirrors(tmp_path: Path
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DataLoader(silent, 2, transform=T.Compose([T.RandomHorizontalFlip(0.0), T.Resize(9)]))
-        DataLoader(silent, 2, transform=flip, fields=["image"], sizes="list")
+        DataLoader(silent, 2, transform=flip, fields=["image"], collate="ragged")
         DataLoader(told, 2, transform=flip)
         DataLoader(one, 2, transform=flip)
 

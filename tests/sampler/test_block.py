@@ -113,7 +113,7 @@ def test_default_blocks_are_about_a_mebibyte_and_a_quarter_gibibyte() -> None:
     assert default_blocks(60_000, 60_000 * 784, 64, 1000) == (64, 1024)
     assert default_blocks(60_000, 60_000 * 784, None, 1000) == (1000, 1000)
     for block, window in ((0, None), (5, 4), (1, 0)):
-        with pytest.raises(ValueError, match="shuffle_block must be at least 1"):
+        with pytest.raises(ValueError, match="Block.size must be at least 1"):
             default_blocks(100, 100_000, block, window)
 
 

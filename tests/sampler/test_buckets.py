@@ -12,7 +12,7 @@ import pytest
 from object_sets import object_set
 
 import fastload
-from fastload import BucketSampler, DataLoader
+from fastload import BucketSampler, DataLoader, Ranks
 from fastload.errors import StateError
 from fastload.sampler import Partition, Sampler, make_sampler, order_name
 from fastload.sampler.buckets import buckets_of
@@ -129,7 +129,7 @@ def test_a_state_is_of_one_size_of_global_batches(tmp_path: Path) -> None:
     with DataLoader(packed, batch_size=4, **options) as loader:
         loader.load_state_dict(state)
         assert [[int(one["image_id"]) for one in batch["labels"]] for batch in loader] == wanted[3:]
-    with DataLoader(packed, batch_size=2, rank=1, world_size=2, **options) as loader:
+    with DataLoader(packed, batch_size=2, ranks=Ranks(1, 2), **options) as loader:
         loader.load_state_dict(state)
     with (
         DataLoader(packed, batch_size=5, **options) as loader,
@@ -156,6 +156,6 @@ def test_arrays_of_other_shapes_and_lengths_are_refused() -> None:
         BucketSampler([1, 2, 3], SIZES)
     with pytest.raises(ValueError, match="the size of 5 pictures, those of the dataset. Found: 103"):
         make_sampler(5, Partition(2), shuffle=False, seed=0, sampler=BucketSampler(pictures(), SIZES))
-    with pytest.raises(ValueError, match="drop_padding and BucketSampler exclude each other"):
+    with pytest.raises(ValueError, match="padding='drop' and BucketSampler exclude each other"):
         sampler(padding="drop")
     assert order_name(sampler().order, False) == "buckets:4:6:True"

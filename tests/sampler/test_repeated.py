@@ -12,7 +12,7 @@ import torch
 from plain_pack import plain_pack
 
 import fastload
-from fastload import DataLoader, RepeatedSampler
+from fastload import DataLoader, Ranks, RepeatedSampler
 from fastload import transforms as T
 from fastload.sampler import Partition, Sampler, make_sampler
 
@@ -104,7 +104,7 @@ def test_a_loaders_copies_are_cropped_anew(tmp_path: Path) -> None:
     halves = []
     for rank in (0, 1):
         with DataLoader(
-            data, 5, sampler=RepeatedSampler(2), rank=rank, world_size=2, handshake="off", **options
+            data, 5, sampler=RepeatedSampler(2), ranks=Ranks(rank, 2, handshake="off"), **options
         ) as loader:
             halves.append([(images.clone(), labels.clone()) for images, labels in loader])
     for step, (images, labels) in enumerate(found):

@@ -12,7 +12,7 @@ import torch
 from simulated_gpu import SimulatedGpu
 from torch.utils.data import Subset
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, Device, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.sampler import BatchIds
 from fastload.transfer import draws
@@ -139,7 +139,7 @@ def test_cutmix(tiny: PackedDataset, transform: Any) -> None:
 
 def test_mixing_gives_padding_no_weight(tiny: PackedDataset) -> None:
     with DataLoader(
-        tiny, 8, rank=0, world_size=3, transform=FLOAT, batch_transform=MixUp(100), seed=0
+        tiny, 8, ranks=Ranks(0, 3), transform=FLOAT, batch_transform=MixUp(100), seed=0
     ) as loader:
         *_, (_, labels) = loader
     hard = batches_of_rank(tiny, 0)[-1][1]
@@ -148,7 +148,7 @@ def test_mixing_gives_padding_no_weight(tiny: PackedDataset) -> None:
 
 
 def batches_of_rank(dataset: PackedDataset, rank: int) -> list[Any]:
-    with DataLoader(dataset, 8, rank=rank, world_size=3, transform=FLOAT, seed=0) as loader:
+    with DataLoader(dataset, 8, ranks=Ranks(rank, 3), transform=FLOAT, seed=0) as loader:
         return [(i.clone(), y.clone()) for i, y in loader]
 
 
@@ -172,7 +172,7 @@ def test_per_sample_draws_do_not_depend_on_ranks_batches_or_restarts(tiny: Packe
     whole = by_label(DataLoader(tiny, 10, **options))
     assert len(whole) == 100
     for rank in range(2):
-        part = by_label(DataLoader(tiny, 5, rank=rank, world_size=2, num_workers=3, **options))
+        part = by_label(DataLoader(tiny, 5, ranks=Ranks(rank, 2), num_workers=3, **options))
         assert all(torch.equal(whole[label], image) for label, image in part.items())
     part = by_label(DataLoader(Subset(tiny, range(90, 20, -3)), 7, **options))
     assert len(part) == 24
@@ -278,9 +278,8 @@ def test_for_torch_datasets_too() -> None:
             {"batch_transform": JITTER, "transform": torch.abs},
             "neither callables in transform nor a collate_fn",
         ),
-        ({"batch_transform": CutMix(3), "device_memory": "reuse"}, "exclude each other"),
-        ({"device_memory": "reuse", "collate_fn": list}, "is for batches that the core alone makes"),
-        ({"device_memory": "old"}, "device_memory must be one of fresh, reuse, poison. Found: 'old'"),
+        ({"batch_transform": CutMix(3), "device": Device(memory="reuse")}, "exclude each other"),
+        ({"device": Device(memory="reuse"), "collate_fn": list}, "is for batches that the core alone makes"),
         ({"device": "mps"}, 'device must be None, "cpu" or "cuda\\[:index\\]". Found: \'mps\''),
         ({"device": "graphics"}, "device must be .*Found: 'graphics'"),
     ],

@@ -9,7 +9,7 @@ import pytest
 import torch
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, Device, PackedDataset
 from fastload import transforms as T
 from fastload.transforms import compile_plan
 
@@ -141,8 +141,8 @@ def test_what_cannot_be(make: Any, kind: type[Exception], message: str) -> None:
 
 
 def test_reused_memory_has_one_size(tiny: PackedDataset) -> None:
-    with pytest.raises(ValueError, match="device_memory='reuse' and ByEpoch exclude each other"):
-        DataLoader(tiny, 8, transform=GROWING, device="cuda", device_memory="reuse")
+    with pytest.raises(ValueError, match="memory='reuse'.* and ByEpoch exclude each other"):
+        DataLoader(tiny, 8, transform=GROWING, device=Device("cuda", memory="reuse"))
 
 
 def test_a_picture_alone_has_no_epoch(tiny: PackedDataset) -> None:

@@ -13,7 +13,7 @@ from object_sets import object_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Ragged
+from fastload import DataLoader, Fields, Ragged, Ranks
 from fastload import transforms as T
 from fastload.collate.detection import Names, Roles, for_detr, for_yolo, listed
 from fastload.collate.planned import Collated
@@ -36,7 +36,7 @@ def test_batches_on_a_device_are_those_of_the_host(
     case: str,
     eagerness: float,
 ) -> None:
-    options: dict[str, Any] = {"shuffle": True, "rank": 1, "world_size": 2, **COLLATED[case]}
+    options: dict[str, Any] = {"shuffle": True, "ranks": Ranks(1, 2), **COLLATED[case]}
     with DataLoader(folder, 3, seed=0, **options) as loader:
         wanted = list(loader)
     assert len(wanted) == 3  # the last one has a position without a sample
@@ -77,15 +77,15 @@ def keys(samples: Sequence[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("make", [listed, for_detr, for_yolo])
-@pytest.mark.parametrize("sizes", ["pad", "list"])
+@pytest.mark.parametrize("collate", ["pad", "ragged"])
 @pytest.mark.parametrize("missing", [0, 1])
 def test_nothing_is_read_back_from_a_device(
-    folder: Path, make: Callable[..., Any], sizes: str, missing: int
+    folder: Path, make: Callable[..., Any], collate: str, missing: int
 ) -> None:
-    if (make is not listed) and sizes == "list":
-        sizes = "stack"
-    options: dict[str, Any] = {"transform": T.Resize((24, 32))} if sizes == "stack" else {}
-    with DataLoader(folder, 4, masks="dense", sizes=sizes, **options) as loader:
+    if (make is not listed) and collate == "ragged":
+        collate = "stack"
+    options: dict[str, Any] = {"transform": T.Resize((24, 32))} if collate == "stack" else {}
+    with DataLoader(folder, 4, fields=Fields(masks="dense"), collate=collate, **options) as loader:
         batch = next(iter(loader))
     batch["valid"][2] = not missing
     batch[IDS], batch[VIEW] = torch.arange(4), torch.arange(32.0).view(4, 8)

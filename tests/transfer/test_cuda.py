@@ -10,7 +10,7 @@ import pytest
 import torch
 from cuda_steps import DeviceStep, batches_of
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, Device, PackedDataset, errors
 from fastload import transforms as T
 from fastload.transforms.batch import ColorJitter, CutMix, MixUp, RandomErasing
 
@@ -61,7 +61,7 @@ def test_random_delays_on_random_streams(packed: PackedDataset, dtype: str, mode
     wanted = batches_of(loader_of(packed, dtype), epochs=2)  # right, as the test above shows
     for seed in range(6):
         step = DeviceStep(random.Random(seed), keeps=mode == "fresh")
-        loader = loader_of(packed, dtype, device_memory=mode, prefetch_factor=1 + seed % 3)
+        loader = loader_of(packed, dtype, device=Device(memory=mode), prefetch_factor=1 + seed % 3)
         number = 0
         for _ in range(2):
             iterator = iter(loader)
@@ -90,7 +90,7 @@ def test_kept_tensors_survive_everything(packed: PackedDataset) -> None:
 
 
 def test_poison_shows_a_kept_batch(packed: PackedDataset) -> None:
-    iterator = iter(loader_of(packed, "float16", device_memory="poison"))
+    iterator = iter(loader_of(packed, "float16", device=Device(memory="poison")))
     images, labels = next(iterator)
     assert not images.isnan().any()
     next(iterator)
@@ -108,7 +108,7 @@ def model_of() -> torch.nn.Module:
 def test_a_captured_step_replays_on_every_batch(packed: PackedDataset, mode: str) -> None:
     """Captured while the loader's threads decode and its copies run; "reuse" needs no copy to an input."""
     model = model_of()
-    loader = loader_of(packed, "float16", drop_last=True, device_memory=mode)
+    loader = loader_of(packed, "float16", drop_last=True, device=Device(memory=mode))
     iterator = iter(loader)
     images, _ = next(iterator)
     static = images if mode == "reuse" else images.clone()
@@ -230,10 +230,10 @@ def test_a_callables_random_numbers_are_the_batchs(packed: PackedDataset) -> Non
     assert torch.equal(torch.rand(3), wanted[1])
 
 
-@pytest.mark.parametrize("sizes", ["stack", "list"])
-def test_dicts_of_fields_equal_the_cpus(packed: PackedDataset, sizes: str) -> None:
+@pytest.mark.parametrize("collate", ["stack", "ragged"])
+def test_dicts_of_fields_equal_the_cpus(packed: PackedDataset, collate: str) -> None:
     """Through the ring, and through torch's pinned memory."""
-    options: dict[str, Any] = {"fields": ["label", "image"], "sizes": sizes, "dtype": "float32"}
+    options: dict[str, Any] = {"fields": ["label", "image"], "collate": collate, "dtype": "float32"}
     with loader_of(packed, device=None, **options) as loader:
         wanted = list(loader)
     with loader_of(packed, **options) as loader:

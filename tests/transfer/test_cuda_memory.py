@@ -15,7 +15,7 @@ import pytest
 import torch
 from process import resident, threads
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, Device, PackedDataset
 from fastload import transforms as T
 from fastload.backends.device import DeviceBackend
 from fastload.transfer.cuda import CudaGpu, find_gpu
@@ -194,7 +194,7 @@ def test_a_lost_device_is_an_error_not_a_hang(folder: Path) -> None:
 def test_two_hundred_breaks_leave_nothing(packed: PackedDataset, mode: str) -> None:
     gc.collect()
     before = threads()
-    loader = loader_of(packed, device_memory=mode)
+    loader = loader_of(packed, device=Device(memory=mode))
     sizes = []
     for turn in range(200):
         for step, _ in enumerate(loader):

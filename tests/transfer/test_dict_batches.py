@@ -12,7 +12,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.transforms.batch import (
     ColorJitter,
@@ -156,7 +156,7 @@ def test_one_of_several_views(tiny: PackedDataset) -> None:
 
 
 def test_where_there_is_no_sample_a_jitter_leaves_zeros(tiny: PackedDataset, on: Make) -> None:
-    options: dict[str, Any] = {"rank": 0, "world_size": 3, "transform": NORMALIZE, "batch_transform": JITTER}
+    options: dict[str, Any] = {"ranks": Ranks(0, 3), "transform": NORMALIZE, "batch_transform": JITTER}
     gpu = SimulatedGpu(2, 0.2)
     for device in (False, True):
         fields: dict[str, Any] = {"fields": ["image", "label"], "seed": 0, **options}
@@ -175,7 +175,7 @@ def test_per_sample_draws_are_the_same_for_any_number_of_ranks(tiny: PackedDatas
         whole.update(zip(batch["label"].tolist(), batch["image"], strict=True))
     seen = set()
     for rank in range(3):
-        for batch in as_dicts(tiny, batch_transform=parts, rank=rank, world_size=3):
+        for batch in as_dicts(tiny, batch_transform=parts, ranks=Ranks(rank, 3)):
             for label, image in zip(batch["label"].tolist(), batch["image"], strict=True):
                 assert torch.equal(image, whole[label])
                 seen.add(label)
@@ -306,8 +306,8 @@ BOTH = ["image", "second", "label"]
         ({"fields": ["label", "weight"], "batch_transform": RandomErasing()}, "needs one image.*Found: none"),
         ({"fields": ["image", "label"], "batch_transform": OfFields(MixUp(4), image="photo")},
          "OfFields.image: batches have no field 'photo'. Fields of that kind: image"),
-        ({"fields": ["image", "label"], "sizes": "pad", "batch_transform": RandomErasing()},
-         "needs pictures of one size. Found: sizes='pad'"),
+        ({"fields": ["image", "label"], "collate": "pad", "batch_transform": RandomErasing()},
+         "needs pictures of one size. Found: collate='pad'"),
         ({"fields": ["second"], "batch_transform": RandomErasing()}, "RGB pictures of 8 bits. Found: second"),
         ({"fields": BOTH, "batch_transform": OfFields(ColorJitter(0.1), image="image")},
          "can be one image field then. Found: image, second"),

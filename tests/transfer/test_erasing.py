@@ -14,7 +14,7 @@ import torch
 from simulated_gpu import SimulatedGpu
 from torchvision_likes import from_torchvision
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, Device, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import compile_plan
@@ -204,7 +204,7 @@ def test_explain_says_where(tiny: PackedDataset, monkeypatch: pytest.MonkeyPatch
     ("options", "message"),
     [
         ({"batch_transform": ONE}, "stands in transform and in batch_transform"),
-        ({"device": "cuda", "device_memory": "reuse"}, "RandomErasing in transform exclude each other"),
+        ({"device": Device("cuda", memory="reuse")}, "RandomErasing in transform exclude each other"),
     ],
 )
 def test_what_it_excludes(tiny: PackedDataset, options: dict[str, Any], message: str) -> None:

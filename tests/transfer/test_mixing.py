@@ -11,7 +11,7 @@ import pytest
 import torch
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.sampler import BatchIds
 from fastload.transfer.draws import BatchKeyed
@@ -159,9 +159,7 @@ def test_labels_alone_are_smoothed(tiny: PackedDataset) -> None:
 
 def test_padding_has_no_weight(tiny: PackedDataset) -> None:
     for spec in (LabelSmoothing(100), TimmMixup(num_classes=100), CutMix(100, label_smoothing=0.3)):
-        with DataLoader(
-            tiny, 8, rank=0, world_size=3, transform=FLOAT, batch_transform=spec, seed=0
-        ) as loader:
+        with DataLoader(tiny, 8, ranks=Ranks(0, 3), transform=FLOAT, batch_transform=spec, seed=0) as loader:
             *_, (_, labels) = loader
         assert labels.sum().item() == pytest.approx(len(labels) - 1)
 

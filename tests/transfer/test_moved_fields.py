@@ -38,10 +38,10 @@ CASES: dict[str, dict[str, Any]] = {
     "equal": EQUAL,
     "uint8": {**EQUAL, "transform": T.Compose([T.RandomResizedCrop(16)])},
     "rows": {**MEASURED, "transform": FLOATS},
-    "padded": {**MEASURED, "sizes": "pad"},
-    "padded floats": {**MEASURED, "sizes": "pad", "transform": T.Compose([T.Resize(14), *NORMALIZED])},
-    "listed": {**MEASURED, "sizes": "list"},
-    "listed floats": {**MEASURED, "sizes": "list", "transform": T.Compose([*NORMALIZED])},
+    "padded": {**MEASURED, "collate": "pad"},
+    "padded floats": {**MEASURED, "collate": "pad", "transform": T.Compose([T.Resize(14), *NORMALIZED])},
+    "listed": {**MEASURED, "collate": "ragged"},
+    "listed floats": {**MEASURED, "collate": "ragged", "transform": T.Compose([*NORMALIZED])},
     "no pictures": {"fields": ["label", "weight", "boxes", "caption"]},
 }
 

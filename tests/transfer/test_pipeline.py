@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, Device, PackedDataset
 from fastload import transforms as T
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -99,7 +99,7 @@ def test_reused_memory_is_right_until_the_next_batch(
     wanted = expected(tiny, **options)
     for seed in range(10):
         gpu = SimulatedGpu(seed, 0.3)
-        loader = on(gpu, tiny, device_memory=mode, **options)
+        loader = on(gpu, tiny, device=Device(memory=mode), **options)
         step, addresses = Step(gpu), set()
         for batches in wanted:
             iterator = iter(loader)
@@ -116,7 +116,7 @@ def test_reused_memory_is_right_until_the_next_batch(
 
 def test_poison_shows_a_kept_batch(tiny: PackedDataset, on: Make) -> None:
     gpu = SimulatedGpu(0)
-    iterator = iter(on(gpu, tiny, device_memory="poison", transform=NORMALIZE))
+    iterator = iter(on(gpu, tiny, device=Device(memory="poison"), transform=NORMALIZE))
     images, labels = next(iterator)
     gpu.synchronize()
     assert not images.isnan().any()

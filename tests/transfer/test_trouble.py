@@ -15,7 +15,7 @@ from pictures import jpegs
 from plain_pack import plain_pack
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, PackedDataset, errors
+from fastload import DataLoader, Device, PackedDataset, errors
 from fastload import transforms as T
 from fastload.transfer.streams import guarded
 
@@ -83,7 +83,7 @@ def test_inference_mode_may_begin_and_end_anywhere(
     wanted = expected(tiny, NORMALIZE)[0]
     assert len(wanted) > 4
     gpu = SimulatedGpu(0, eagerness)
-    iterator = iter(on(gpu, tiny, transform=NORMALIZE, device_memory=mode))
+    iterator = iter(on(gpu, tiny, transform=NORMALIZE, device=Device(memory=mode)))
     for number, batch in enumerate(wanted):
         with torch.inference_mode(number % 4 in (0, 3)):
             images, labels = next(iterator)

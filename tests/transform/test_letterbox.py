@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from object_sets import object_samples, object_schema
 from PIL import Image, ImageOps
 
-from fastload import DataLoader
+from fastload import DataLoader, Fields
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import compile_plan
@@ -73,9 +73,11 @@ def test_batches_for_yolo(
     folder, samples = objects
     chain = T.Compose([spec, T.SanitizeBoundingBoxes(LEAST)]) if sanitized else spec
     groups = {"boxes": ["labels", "area", "iscrowd", "keypoints"]}
-    with DataLoader(folder, batch_size=COUNT, collate="yolo", transform=chain, objects=groups) as loader:
+    with DataLoader(
+        folder, batch_size=COUNT, collate="yolo", transform=chain, fields=Fields(rows_of=groups)
+    ) as loader:
         (batch,) = loader
-    with DataLoader(folder, batch_size=1, fields=["image"], sizes="list") as loader:
+    with DataLoader(folder, batch_size=1, fields=["image"], collate="ragged") as loader:
         stored = [one["image"][0].permute(1, 2, 0).numpy() for one in loader]
     wanted: dict[str, list[Any]] = {"cls": [], "bboxes": [], "batch_idx": []}
     dropped = 0

@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pictures(folder: Path, chain: list[Any], **options: Any) -> list[tuple[np.ndarray, np.ndarray]]:
     """Each sample's picture (height, width, 3) and mask."""
-    options = {"sizes": "list", "seed": SEED, "num_workers": 2, **options}
+    options = {"collate": "ragged", "seed": SEED, "num_workers": 2, **options}
     with DataLoader(folder, 8, transform=T.Compose(chain), **options) as loader:
         return [
             (image.permute(1, 2, 0).numpy(), mask.numpy())
@@ -145,7 +145,7 @@ def test_the_eight_symmetries_of_a_square(folder: Path) -> None:
 def test_padded_batches_have_the_turned_sizes(folder: Path) -> None:
     listed = pictures(folder, [T.RandomQuarterTurn()])
     with DataLoader(
-        folder, COUNT, transform=T.RandomQuarterTurn(), sizes="pad", seed=SEED, num_workers=2
+        folder, COUNT, transform=T.RandomQuarterTurn(), collate="pad", seed=SEED, num_workers=2
     ) as loader:
         (batch,) = [dict(batch) for batch in loader]
     assert batch["image_sizes"].tolist() == [list(mask.shape) for _, mask in listed]

@@ -14,7 +14,7 @@ from source_reference import shown
 from torchvision_likes import from_torchvision, tv_crop
 from transform_reference import Draws
 
-from fastload import DataLoader, PackedDataset
+from fastload import Cache, DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.transforms import compile_plan
 
@@ -115,7 +115,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 @pytest.mark.parametrize("chain", CHAINS, ids=range(len(CHAINS)))
 def test_batches_equal_pillow(odd: PackedDataset, chain: Any, side: int | None) -> None:
     plan, seen, worked = compile_plan(chain), 0, 0
-    loader = DataLoader(odd, 9, shuffle=True, seed=11, num_workers=2, transform=chain, cache_decoded=side)
+    loader = DataLoader(
+        odd, 9, shuffle=True, seed=11, num_workers=2, transform=chain, cache=Cache(decoded=side)
+    )
     for epoch in range(2):
         for images, labels in loader:
             for image, sample in zip(images, labels.tolist(), strict=True):

@@ -17,6 +17,7 @@ from open_clip.model import CLIP
 from open_clip_train.data import DataInfo
 from open_clip_train.train import evaluate, train_one_epoch
 
+from fastload import Ranks
 from fastload.integrations.open_clip import CaptionTokens, data_info
 
 ENGINE = EngineBatches()
@@ -92,7 +93,7 @@ def train(given: dict[str, Any]) -> dict[str, Any]:
         torch.save(kept, state)
     found = {"engine": ENGINE.count - before, "labels": labels, "steps": steps[0], "weights": digest(plain)}
     if given.get("evaluate"):
-        whole = {"rank": 0, "world_size": 1, "handshake": "off", "shuffle": False}
+        whole = {"ranks": Ranks(0, 1, handshake="off"), "shuffle": False}
         data["val"] = data_info(our_loader(given["set"], batch_transform=CaptionTokens(TOKENS), **whole))
         alone = Namespace(**{**vars(arguments_of(given)), "distributed": False})
         found["val"] = evaluate(plain, data, EPOCHS, alone).get("num_samples")

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_patches_are_timms(folder: Path) -> None:
     chain = T.Compose([T.ResizeToPatches(PATCH, MOST), T.ToDtype("float32", scale=True)])
-    with DataLoader(folder, COUNT, transform=chain, sizes="list") as loader:
+    with DataLoader(folder, COUNT, transform=chain, collate="ragged") as loader:
         plain = next(iter(loader))
     with DataLoader(folder, COUNT, transform=chain, collate=Patches("naflex", PATCH, MOST)) as loader:
         found = next(iter(loader))

@@ -23,7 +23,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return run_program(PROGRAM, folder / "out", packed, ranks=request.param)
 
 
-@pytest.mark.parametrize("way", ["ignore_index", "drop_padding", "valid"])
+@pytest.mark.parametrize("way", ["ignore_index", "padding", "valid"])
 def test_a_perfect_model_is_perfect(ranks: list[Any], way: str) -> None:
     assert ranks
     for rank in ranks:
@@ -35,5 +35,5 @@ def test_a_perfect_model_is_perfect(ranks: list[Any], way: str) -> None:
 
 
 def test_all_ranks_have_as_many_batches(ranks: list[Any]) -> None:
-    for way in ("ignore_index", "drop_padding", "valid"):
+    for way in ("ignore_index", "padding", "valid"):
         assert len({rank[way]["seen"] for rank in ranks}) == 1

@@ -436,7 +436,6 @@ REFUSALS = (
     "stands behind",
     "drops objects, and",
     "stacks pictures",
-    "goes with sizes",
     "of places",
 )
 # At the first batch: pictures that a chain has drawn too small for a crop or a border, or too large.
@@ -444,7 +443,7 @@ ERRORS = (
     "RandomCrop of",
     "Required crop size",
     "Padding size should be less",
-    "sizes=(420, 420) has room for less",
+    "Pad(420, 420) has room for less",
 )
 
 

@@ -19,11 +19,12 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 import fastload
-from fastload import Array, Boxes, DataLoader, Image, Keypoints, Label, Labels, Mask, Of, Polygons
+from fastload import Array, Boxes, DataLoader, Fields, Image, Keypoints, Label, Labels, Mask, Of, Polygons
 from fastload import transforms as T
 from fastload.backends.callable_samples import HandOver
 from fastload.errors import SampleError
-from fastload.sample.planned import Sizes, layout_of
+from fastload.sample.layout import Sizes
+from fastload.sample.planned import layout_of
 from fastload.transforms import compile_plan
 
 FLIP = v2.RandomHorizontalFlip(1.0)
@@ -120,7 +121,7 @@ def test_all_fields_move_with_the_picture(folder: Path, name: str, views: bool) 
         with pytest.raises(ValueError, match="still gets the picture of the view 'a' alone"):
             first(folder, T.Views(a=chain))
         return
-    batch = first(folder, T.Views(a=chain) if views else chain, sizes="list")
+    batch = first(folder, T.Views(a=chain) if views else chain, collate="ragged")
     seen = 0
     for i in range(3):
         image, mask = (batch["a"], batch["a_mask"]) if views else (batch["image"], batch["mask"])
@@ -160,7 +161,7 @@ JUDGED = [v2.RandomIoUCrop(), v2.SanitizeBoundingBoxes()]
     ],
 )
 def test_orders_of_the_tutorial_and_the_references_are_native(folder: Path, order: list[Any]) -> None:
-    with DataLoader(folder, 4, transform=v2.Compose(order), sizes="list", num_workers=0) as loader:
+    with DataLoader(folder, 4, transform=v2.Compose(order), collate="ragged", num_workers=0) as loader:
         assert not loader.explain().slow, order
         assert len(list(loader)) == 1
 
@@ -289,7 +290,7 @@ def test_labels_of_another_name_are_found(tmp_path: Path) -> None:
     dataset = write(tmp_path / "set")
     chain = v2.Compose([still, NESTED])
     for objects, name in ((None, "area"), ({"boxes": ["area"]}, "area")):
-        batch = first(dataset, chain, fields=["image", "boxes", name], objects=objects)
+        batch = first(dataset, chain, fields=Fields(["image", "boxes", name], rows_of=objects))
         assert [one.tolist() for one in batch[name]] == [[200.0]] * 3 + [[]]
 
 
@@ -330,7 +331,7 @@ def test_outlines_are_refused_or_drawn(tmp_path: Path) -> None:
         ValueError, match=r"RandomHorizontalFlip would leave 'outlines' behind.*masks='dense'"
     ):
         first(dataset, v2.Compose([still, FLIP]))
-    batch = first(dataset, v2.Compose([still, FLIP]), masks="dense")
+    batch = first(dataset, v2.Compose([still, FLIP]), fields=Fields(masks="dense"))
     assert extent(batch["outlines"][0][0].float()) == [WIDTH - right, top, WIDTH - left, bottom]
     colours = first(dataset, v2.Compose([still, v2.ColorJitter(0.1)]))
     assert np.asarray(colours["outlines"][0][0]).reshape(-1).tolist() == outlines[0][0]
@@ -364,7 +365,7 @@ def test_what_would_be_left_behind_is_refused_when_the_loader_is_made(folder: Pa
     with pytest.raises(ValueError, match=words):
         DataLoader(folder, 4, transform=v2.Compose(chain))
     if name in ("v1", "functional", "in a container", "policy", "crops"):
-        plain = {"fields": ["image", "labels"], "sizes": "list"}
+        plain = {"fields": ["image", "labels"], "collate": "ragged"}
         DataLoader(folder, 4, transform=v2.Compose(chain), **plain).close()
 
 
@@ -563,11 +564,11 @@ def test_a_collate_function_that_calls_v2_gets_what_it_moves(folder: Path, chain
     def collate(samples: list[Any]) -> Any:
         return [KEPT(sample) for sample in samples]
 
-    found = first(folder, chain, collate_fn=collate, num_workers=workers, sizes="list")
+    found = first(folder, chain, collate_fn=collate, num_workers=workers)
     steps = v2.Compose(
         [*([] if chain is None else getattr(chain, "transforms", [chain])), still, *KEPT.transforms]
     )
-    wanted = first(folder, steps, sizes="list")
+    wanted = first(folder, steps, collate="ragged")
     for i in range(4):
         for field in ("image", "mask", "boxes"):
             assert torch.equal(torch.as_tensor(found[i][field]), wanted[field][i])

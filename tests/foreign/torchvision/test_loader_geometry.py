@@ -26,7 +26,7 @@ from torchvision.transforms.v2 import functional as F
 from torchvision_scenes import Objects
 from transform_reference import Draws
 
-from fastload import DataLoader, Of, PackedDataset
+from fastload import DataLoader, Fields, Of, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Mask, Polygons
@@ -224,7 +224,9 @@ def test_all_fields_are_where_torchvision_has_them(
     found: dict[str, list[Any]] = {
         field: [] for field in ("image", "mask", "boxes", "labels", "points", "shapes")
     }
-    with DataLoader(packed, 7, transform=T.Compose(chain), seed=SEED, sizes="list", masks="dense") as loader:
+    with DataLoader(
+        packed, 7, transform=T.Compose(chain), seed=SEED, collate="ragged", fields=Fields(masks="dense")
+    ) as loader:
         for batch in loader:
             for field, values in found.items():
                 values += [one.numpy().copy() for one in batch[field]]

@@ -12,7 +12,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 import fastload
-from fastload import DataLoader
+from fastload import DataLoader, Fields
 from fastload import transforms as T
 
 COUNT = 7
@@ -21,7 +21,7 @@ COUNT = 7
 @pytest.mark.parametrize("chain", [None, T.Resize((32, 48))])
 def test_v2_transforms_take_our_targets(tmp_path: Path, chain: T.Resize | None) -> None:
     folder, samples = object_set(tmp_path / "set", COUNT)
-    options = {"transform": chain, "masks": "dense"}
+    options = {"transform": chain, "fields": Fields(masks="dense")}
     with DataLoader(folder, COUNT, collate="list", **options) as loader:
         images, plain = next(iter(loader))
     with DataLoader(folder, COUNT, collate=fastload.Detection("list", tv_tensors=True), **options) as loader:

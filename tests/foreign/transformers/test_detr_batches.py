@@ -10,7 +10,7 @@ import torch
 from example_tasks import pack_objects
 from transformers.models.detr.image_processing_pil_detr import DetrImageProcessorPil
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, Fields, PackedDataset
 from fastload import transforms as T
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -30,7 +30,7 @@ def test_batches_are_the_processors(tmp_path: Path, size: tuple[int, int] | None
     resize = [] if size is None else [T.Resize(size[0], max_size=size[1])]
     chain = T.Compose([*resize, T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD)])
     objects = 0
-    with DataLoader(packed, BATCH, transform=chain, collate="detr", masks="dense") as loader:
+    with DataLoader(packed, BATCH, transform=chain, collate="detr", fields=Fields(masks="dense")) as loader:
         for first, batch in zip(range(0, len(dataset), BATCH), loader, strict=True):
             numbers = range(first, min(first + BATCH, len(dataset)))
             theirs = processor(
