@@ -293,7 +293,7 @@ class Followers:
                 "The transform drops objects, and nothing says which fields have a row for each of "
                 f"{leader.name!r}. Found: {', '.join(alone)}. Name those that do, "
                 f"fields=Fields(rows_of={{{leader.name!r}: [{alone[0]!r}]}}), or leave them out by "
-                f"fields=[...]. A dataset that is packed with fields of the kind '... of {leader.name}' says it itself."
+                f"fields=[...]. A set packed with fields of the kind '... of {leader.name}' says it itself."
             )
 
     def is_left(self, plan: Plan) -> bool:
