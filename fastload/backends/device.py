@@ -18,10 +18,10 @@ from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
-from fastload.prefetch.slots import PARAMETERS, Slot, SlotPool, SlotShape, in_steps
+from fastload.prefetch.slots import Slot, SlotPool, SlotShape, in_steps
 from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sample.fields import Image
-from fastload.sample.layout import HOST, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
+from fastload.sample.layout import HOST, PARAMETERS, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.ragged import Ragged
 from fastload.sampler import Sampler
 from fastload.transfer.augment import Augmenter

@@ -67,6 +67,7 @@ class Filling:
         places = [
             _place_for_core(field, place)
             for field, place in zip(self.layout.fields, slot.layout.places, strict=True)
+            if field.is_of_core
         ]
         return int(self.engine.submit_fields(slot.memory, places, ids, draws, epoch, announced, partners))
 

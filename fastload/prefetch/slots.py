@@ -16,12 +16,10 @@ import torch
 
 from fastload._native import _C
 from fastload.sample.delivery import IMAGE, LABEL
-from fastload.sample.layout import BatchLayout, FieldLayout, SampleLayout
+from fastload.sample.layout import PARAMETERS, BatchLayout, FieldLayout, SampleLayout
 
 # ---- Slots ----
 
-#: The key of device augmentation's parameters for each sample, in slots of batches for a device.
-PARAMETERS = "parameters"
 _IGNORE_LABEL: int = _C.IGNORE_LABEL
 _STEPS = 8  # lease sizes from one power of two to the next, if batches differ in size
 

@@ -166,6 +166,8 @@ HOST = ".host"
 #: The keys, for a collate, of sample ids (-1: none), and of how each view shows its picture (``kView`` in
 #: csrc/core/sample/field_plan.h).
 IDS, VIEW = ".ids", ".view"
+#: The key, in slots of batches for a device, of the numbers drawn for each sample's augmentation there.
+PARAMETERS = ".parameters"
 Cut: TypeAlias = Callable[[int, int], torch.Tensor]
 
 
@@ -212,7 +214,12 @@ class FieldLayout:
     @property
     def is_origin(self) -> bool:
         """Whether it says where a sample comes from; names of the schema's fields never begin with a dot."""
-        return self.name.startswith(".")
+        return self.name in (IDS, VIEW)
+
+    @property
+    def is_of_core(self) -> bool:
+        """Whether the core fills it."""
+        return self.name != PARAMETERS
 
     @property
     def schema_name(self) -> str:
