@@ -14,6 +14,7 @@ from fastload.backends.batch_form import (
     largest_batch,
     memory_plan,
     planned_form,
+    planned_shape,
     python_workers,
     record_streams,
     runs_python,
@@ -264,24 +265,15 @@ def plan_memory(
 def _batch_memory(
     dataset: Packed, plan: Plan, options: Options, threads: int, workers: int
 ) -> dict[str, int]:
-    shape = planned_form(dataset, plan, options).shape
-    on_device = goes_to_gpu(options.device.name) and not runs_python(plan, options)
-    if shape is None and on_device:
-        from fastload.backends.device import fields_memory_plan
-
-        return fields_memory_plan(dataset, plan, options)
-    if shape is None:
-        return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
-    if options.dali is not None and goes_to_gpu(options.device.name):
+    on_device = goes_to_gpu(options.device.name)
+    if on_device and options.dali is not None:
         from fastload.backends.dali.graph import device_plan
-        from fastload.transfer.convert import Outputs
 
-        return device_plan(shape, options, Outputs.planned_bytes(shape, options.device.memory))
-    if on_device:
+        return device_plan(planned_shape(dataset, plan, options), options)
+    if on_device and not runs_python(plan, options):
         from fastload.backends.device import device_memory_plan
-        from fastload.transfer.augment import parameters_of
 
-        return device_memory_plan(shape, options, parameters_of(batch_parts(plan, options, True, True)))
+        return device_memory_plan(dataset, plan, options)
     return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
 
 
@@ -299,10 +291,6 @@ def _packed(
 
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
-        if not delivers_pairs(dataset, options.fields.names, options.pictures, plan):
-            from fastload.backends.device import FieldsOnDevice
-
-            return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu, augmenter)
         from fastload.backends.device import DeviceBackend
 
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)

@@ -68,7 +68,7 @@ def test_no_host_copy_and_the_planned_bytes(tiny: PackedDataset, on: Make) -> No
     # uint8 crosses the bus: a byte for each value, and before them labels, each part in whole cache lines.
     pixels = (100 + 8 * ahead) * 6 * 6 * 3
     assert pixels < stats["bytes"] == gpu.copied_bytes < pixels + stats["count"] * 3 * 64
-    assert plan["batch_bytes"] == 8 * 6 * 6 * 3 * 4 + 8 * 8
+    assert plan["batch_bytes"] == 8 * 6 * 6 * 3 * 4 + 64 + 8 * 8  # labels, and which are samples
     loader.close()
     assert gpu.pinned == {}
 
@@ -141,7 +141,7 @@ def test_breaking_and_jumping(tiny: PackedDataset, on: Make) -> None:
                 step(images, labels, (batch[0].clone(), batch[1].clone()))
         assert step.finish() == []
         gc.collect()
-        ring = loader._epochs.backend._ring
+        ring = loader._epochs.backend._slots
         loader._epochs.backend.cancel()
         gpu.synchronize()
         ring.reclaim()

@@ -36,7 +36,7 @@ from fastload.prefetch.slots import Slot, SlotShape
 from fastload.sampler import BatchIds, Sampler
 from fastload.shard.codecs import CODECS, COEFFICIENTS
 from fastload.transfer.augment import Augmenter
-from fastload.transfer.convert import Converter, Outputs, crosses_as
+from fastload.transfer.convert import Converter, Outputs, Shape, crosses_as
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu, guarded
 from fastload.transforms.plan import Plan
 
@@ -257,7 +257,7 @@ class DeviceAssembly:
         self._shape = shape
         self._labels = labels
         self._converter = Converter(plan, gpu.device, from_unit=augmenter is not None and augmenter.jitters)
-        self._outputs = Outputs(gpu, replace(shape, dtype=self._converter.dtype), options.device.memory)
+        self._outputs = Outputs(gpu, options.device.memory, self._shapes(shape.batch_size))
         self._kept: deque[tuple[Any, Any]] = deque()
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
@@ -278,23 +278,29 @@ class DeviceAssembly:
         labels = self._host_labels(work, pixels)
         parameters = self._parameters(work, stream)
         pixels_of_all = self._whole(work, pixels, stream)
-        out = self._outputs.take(len(work.batch.ids))
+        images, numbers = self._outputs.take(self._shapes(len(work.batch.ids)))
+        self._outputs.lend((images, numbers))
 
         def deliver() -> None:
             augmenter, source = self._augmenter, pixels_of_all
             if augmenter is not None and augmenter.jitters:
                 source = augmenter.jitter(source, parameters)
-            self._converter(source, out[0])
+            self._converter(source, images)
 
         gpu.launch(deliver)
-        gpu.copy(out[1], labels, stream)
+        gpu.copy(numbers, labels, stream)
         event = gpu.new_event()
         gpu.record(event, stream)
         self._kept.append((event, (pixels, pixels_of_all, work.slot, labels)))
         if self._augmenter is None:
-            return out
+            return images, numbers
         augment = self._augmenter
-        return gpu.run(lambda: augment(out, parameters, work.key))
+        return gpu.run(lambda: augment((images, numbers), parameters, work.key))
+
+    def _shapes(self, size: int) -> list[Shape]:
+        """Return what the images and labels of a batch are."""
+        images = size, 3, self._shape.height, self._shape.width
+        return [(images, self._converter.dtype), ((size,), torch.int64)]
 
     def _whole(self, work: Work, pixels: torch.Tensor | None, stream: Any) -> torch.Tensor:
         """Return all pixels, (n, 3, h, w) uint8."""

@@ -17,6 +17,7 @@ from fastload.backends.options import Options
 from fastload.errors import LibraryMissing
 from fastload.extras import words
 from fastload.prefetch.slots import SlotShape
+from fastload.transfer.convert import BUFFERS
 from fastload.transforms.plan import Plan
 
 # ---- Finding NVIDIA DALI ----------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def resized_bytes(shape: SlotShape, options: Options) -> int:
     return (options.prefetch_factor + 2) * 3 * shape.height * shape.width * options.batch_size
 
 
-def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, int]:
+def device_plan(shape: SlotShape, options: Options) -> dict[str, int]:
     """Plan the memory of a loader that decodes on the device (:meth:`fastload.DataLoader.memory_plan`).
 
     ``device_bytes`` is ``Dali.memory_limit``; without one it is what does not depend on the pictures.
@@ -267,8 +268,8 @@ def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, i
     Args:
         shape: of the delivered batches.
         options: the loader's.
-        outputs: bytes of the memory that batches are delivered in, if it is reused.
     """
+    batch = shape.nbytes + 8 * shape.batch_size
     slots = options.prefetch_factor + 2  # the native decoder's, in torch's pinned memory
     slot = 3 * shape.height * shape.width * options.batch_size
     pinned = slots * (1 << (slot - 1).bit_length())  # torch's allocator rounds to powers of two
@@ -279,8 +280,8 @@ def device_plan(shape: SlotShape, options: Options, outputs: int) -> dict[str, i
         "total": pinned,
         "pinned_bytes": pinned,
         "device_slots": slots,
-        "device_bytes": device + outputs,
-        "batch_bytes": shape.nbytes + 8 * shape.batch_size,
+        "device_bytes": device + BUFFERS[options.device.memory] * batch,
+        "batch_bytes": batch,
     }
 
 
