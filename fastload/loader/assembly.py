@@ -507,8 +507,8 @@ class LoaderPlan:
             raise ValueError(
                 f"padding='drop' leaves {rest} samples for the last batch of {part.world_size} ranks, so "
                 "that some get none. The core makes such batches; Python's collate functions, "
-                f"batch_transform, device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
-                "another padding, and leave it out of batches by fastload.valid(batch)."
+                f"batch_transform, device= and backend='dali' do not. Choose another batch_size than "
+                f"{part.batch_size}, or another padding, which fastload.valid(batch) leaves out."
             )
 
     def _say_empty(self, rest: int, ranks: int) -> None:
