@@ -36,7 +36,7 @@ _WHOLE = "runs in the core with identical results, on the whole picture, before 
 
 def compile_plan(transform: Any) -> Plan:
     """Return the plan of a transform: a spec, a torchvision object, a callable, a Compose of those, Views of
-    those or a mapping that means Views, or None.
+    those or a mapping that means Views, or None. A plan is returned as it is.
 
     The longest prefix of known transforms in an order that the core can do runs in the core; everything from
     the first other callable onward is the tail. Pictures are PIL's until a transform makes tensors of them,
@@ -49,6 +49,8 @@ def compile_plan(transform: Any) -> Plan:
             Views do not come first.
         TypeError: an element is neither a transform nor callable.
     """
+    if isinstance(transform, Plan):
+        return transform
     if isinstance(transform, ByEpoch):
         return _of_epochs(transform)
     items = list(flattened(Views(transform) if isinstance(transform, Mapping) else transform))
