@@ -140,7 +140,7 @@ def test_ranks_must_agree_on_it(odd: Path) -> None:
         made = loader(odd, cache, side)
         made.close()
         arranged, core = made._loader_plan, made.sampler.core
-        parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, World()
-        described.append(describe(*parts, 0))
+        parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, arranged.order
+        described.append(describe(*parts, World(), 0))
     assert described[1] == described[2]  # where pixels come from is each rank's own affair
     assert described[0] != described[1] != described[3]
