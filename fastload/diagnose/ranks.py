@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.diagnose.facts import Sentence, Verdict
 from fastload.errors import WorldError
-from fastload.loader.view import LoaderView, view_of
 from fastload.machine.threads import start_beside
 from fastload.ranks.handshake import in_words, membership
 from fastload.ranks.world import World
+
+if TYPE_CHECKING:
+    from fastload.loader.view import LoaderView
+
 
 # ---- The slow rank, and why it is slow --------------------------------------------------------------
 
@@ -381,6 +384,8 @@ _NAME = "doctor"
 
 def gathered_of(loader: Any) -> Gathered | None:
     """Exchange clocks with the other ranks; return None if there are none, or they cannot be asked."""
+    from fastload.loader.view import view_of  # imports torch, of which clocks have no need
+
     view = view_of(loader)
     if view is None or view.place_of_rank()[0].size < 2:
         return None

@@ -58,9 +58,15 @@ class Introspection:
     """The part of a DataLoader that only reports: bad samples, clocks, steps, memory, and what
     :class:`fastload.loader.view.LoaderView` says of a loader."""
 
+    _arguments: Arguments
     _loader_plan: LoaderPlan
     _epochs: Epochs
     _sampler: RankSampler
+
+    @property
+    def arguments(self) -> Arguments:
+        """What the user wrote."""
+        return self._arguments
 
     @property
     def options(self) -> Options:
@@ -335,8 +341,7 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
         given["collate_fn"] = own_collate(given["collate_fn"])
         if isinstance(num_workers, AutoWorkers):
             given["num_workers"] = None
-        #: What the user wrote.
-        self.arguments = Arguments(**given)
+        self._arguments = Arguments(**given)
         self._callbacks = Callbacks()
         self._arrange(LoaderPlan(self.arguments, site_of_loader()))
         lightning_made(self)

@@ -14,12 +14,11 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastload._version import __version__
-from fastload.backends.options import Options, Order
 from fastload.errors import WorldError
 from fastload.machine.messages import stacklevel
 from fastload.machine.threads import start_beside
@@ -27,6 +26,9 @@ from fastload.ranks.mesh import is_mesh
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
+
+if TYPE_CHECKING:  # it imports torch
+    from fastload.backends.options import Options, Order
 
 # ---- The handshake ----------------------------------------------------------------------------------
 

@@ -149,7 +149,11 @@ def spelled(setting: CacheSetting, **changes: Any) -> str:
         "format": setting.format,
     }
     cache = Cache(**parts | changes)  # type: ignore[arg-type]
-    return f'cache="{cache.size}"' if cache == Cache(cache.size) else f"cache=fastload.{cache!r}"
+    for name in ("size", "disk"):  # of which the text alone is enough
+        text = getattr(cache, name)
+        if text is not None and cache == Cache(**{name: text}):
+            return f'cache="{text}"'
+    return f"cache=fastload.{cache!r}"
 
 
 def in_blocks(case: Examination) -> Iterator[Fix]:

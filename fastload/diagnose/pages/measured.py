@@ -13,16 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastload import errors
-from fastload.backends.values import Ranks
 from fastload.dataset.decoding import decode_field, decode_record
 from fastload.diagnose.facts import Sentence, Stage, Verdict
 from fastload.diagnose.pages.page import rate, seconds, share
-from fastload.loader.view import LoaderView
 from fastload.machine.threads import start_beside
 from fastload.shard.codecs import CODECS, NEEDS_FALLBACK, PROGRESSIVE
 
 if TYPE_CHECKING:
     from fastload.dataset.mixture import Packed
+    from fastload.loader.view import LoaderView
     from fastload.shard.dataset import PackedFiles
 
 
@@ -185,6 +184,8 @@ def _epochs(loader: LoaderView) -> Iterator[Any]:
 
 def _alone(loader: LoaderView) -> LoaderView:
     """Make the second loader."""
+    from fastload.backends.values import Ranks
+
     world, seed = loader.place_of_rank()
     changes: dict[str, Any] = {
         "ranks": Ranks(world.rank, world.size, handshake="off"),

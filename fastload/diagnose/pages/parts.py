@@ -30,13 +30,14 @@ from fastload.diagnose.pages.page import (
     words,
 )
 from fastload.diagnose.ranks import Gathered, RankClocks
-from fastload.loader.view import LoaderView
 from fastload.sampler import Partition, make_sampler
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from fastload.loader.view import LoaderView
 
 
 # ---- Costs of single samples ------------------------------------------------------------------------

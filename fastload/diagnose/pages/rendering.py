@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload._version import __version__
-from fastload.dataset.views import SourceKind
 from fastload.diagnose.facts import Verdict
 from fastload.diagnose.pages.measured import measure_costs, own_verdict, run_alone
 from fastload.diagnose.pages.page import ReportPart, document, fragment
@@ -26,11 +25,11 @@ from fastload.diagnose.pages.parts import (
     verdict_part,
     waterfall_part,
 )
-from fastload.loader.view import LoaderView, view_of
 
 if TYPE_CHECKING:
     from fastload.diagnose.pages.measured import History
     from fastload.diagnose.ranks import Gathered
+    from fastload.loader.view import LoaderView
 
 
 # ---- The report -------------------------------------------------------------------------------------
@@ -91,6 +90,8 @@ def _of_verdict(verdict: Verdict, by: str) -> Iterator[ReportPart | None]:
 
 
 def _viewed(loader: Any) -> LoaderView:
+    from fastload.loader.view import view_of  # imports torch, of which a verdict alone has no need
+
     view = view_of(loader)
     if view is None:
         raise TypeError(
@@ -111,6 +112,8 @@ def look_at(
     For a loader over a torch Dataset there is only the consumer's clock: it has no threads of ours, and a
     report does not run the user's code.
     """
+    from fastload.dataset.views import SourceKind
+
     stats = loader.stats()
     if loader.kind is not SourceKind.PACKED:
         return own_verdict(stats, None), []
