@@ -12,8 +12,6 @@ import numpy as np
 from fastload.extras import need
 from fastload.transforms import recognised as torchvision_objects
 from fastload.transforms.callables import (
-    Called,
-    ImageState,
     all_parts,
     calls_v2,
     does_in_python,
@@ -25,7 +23,7 @@ from fastload.transforms.callables import (
 from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
-from fastload.transforms.plan import Does, Plan, Step
+from fastload.transforms.plan import Called, Does, ImageState, Plan, Step
 from fastload.transforms.recognised import adapted
 
 # ---- Plans of transforms ----------------------------------------------------------------------------
