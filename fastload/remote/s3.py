@@ -124,7 +124,7 @@ class S3Store:
 
     Args:
         root: ``s3://BUCKET``.
-        storage_options: see :class:`~fastload.remote.opening.S3Options`.
+        storage_options: see :class:`~fastload.remote.options.S3Options`.
 
     Raises:
         ValueError, TypeError: an option is unknown or has an invalid value.
