@@ -20,6 +20,7 @@ from PIL import Image
 from plain_pack import plain_pack
 
 import fastload.cache.files
+import fastload.cache.folder
 import fastload.cache.opening
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
@@ -84,7 +85,7 @@ def fill(data: Any, cache: Any, **options: Any) -> dict[str, Any]:
 
 
 def _folder(root: Path) -> Any:
-    return fastload.cache.files.PrivateFolder(root).__enter__()
+    return fastload.cache.folder.PrivateFolder(root).__enter__()
 
 
 def table(path: str) -> Any:

@@ -16,7 +16,7 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cli import main
-from fastload.ranks.handshake import describe
+from fastload.loader.compared import compared
 from fastload.ranks.world import World
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -143,6 +143,6 @@ def test_ranks_must_agree_on_it(odd: Path) -> None:
         made.close()
         arranged, core = made._loader_plan, made.sampler.core
         parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, arranged.order
-        described.append(describe(*parts, World(), 0))
+        described.append(compared(*parts, World(), 0))
     assert described[1] == described[2]  # where pixels come from is each rank's own affair
     assert described[0] != described[1] != described[3]
