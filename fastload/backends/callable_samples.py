@@ -21,9 +21,9 @@ from fastload.extras import tv_tensors
 from fastload.sample.fields import Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.layout import SampleLayout
 from fastload.sample.schema import Schema
-from fastload.transforms.callables import Called, look, parts_of, short_name
+from fastload.transforms.callables import look, parts_of, short_name
 from fastload.transforms.compiler import ViewTail, as_picture, takes_generator
-from fastload.transforms.plan import Plan
+from fastload.transforms.plan import Called, Plan
 from fastload.transforms.recognised import on_tensor, scale_to_float32
 
 _PROBE = ".mirrored"  # the key of three points that show whether a step mirrors

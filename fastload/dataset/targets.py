@@ -11,9 +11,8 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import _C
-from fastload.transforms.callables import Called
 from fastload.transforms.compiler import name_of
-from fastload.transforms.plan import Plan
+from fastload.transforms.plan import Called, Plan
 
 
 class TargetCollate:

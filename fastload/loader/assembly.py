@@ -27,12 +27,13 @@ from fastload.dataset.views import (
 )
 from fastload.errors import RankWarning, WorldError
 from fastload.loader.arguments import Arguments
+from fastload.loader.compared import compared
 from fastload.loader.fitting import check_fit
 from fastload.loader.options import resolve
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.machine.cpu import ThreadPlan, find_budget
 from fastload.machine.messages import stacklevel
-from fastload.ranks.handshake import Handshake, describe
+from fastload.ranks.handshake import Handshake
 from fastload.ranks.mesh import forget
 from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
 from fastload.sampler import (
@@ -533,7 +534,7 @@ class LoaderPlan:
 
         def described(epoch: int) -> dict[str, Any]:
             world, options = self.beginning.world, self.options
-            return describe(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
+            return compared(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
 
         return described
 

@@ -212,9 +212,10 @@ class EpochIterator:
     follows, as with torch's loader.
     """
 
-    def __init__(self, epochs: Epochs, length: Callable[[], int], skip: int | None = None) -> None:
+    def __init__(self, epochs: Epochs, loader: Any, skip: int | None = None) -> None:
         self._epochs = epochs
-        self._length = length
+        #: The loader that is iterated over, which lives as long as this.
+        self.loader = loader
         self._skip = skip  # batches to leave out at the epoch's beginning
         self._lock = ForkSafeLock()
         self._busy = 0  # the process in which a next() is under way
@@ -292,4 +293,4 @@ class EpochIterator:
                 self._epochs.passed(self, key)
 
     def __len__(self) -> int:
-        return self._length()
+        return len(self.loader)

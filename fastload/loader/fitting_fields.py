@@ -13,9 +13,9 @@ from fastload.dataset.mixture import Packed
 from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
-from fastload.transforms.callables import Called, all_parts, short_name
+from fastload.transforms.callables import all_parts, short_name
 from fastload.transforms.compiler import ViewTail
-from fastload.transforms.plan import ObjectsUse, Plan
+from fastload.transforms.plan import Called, ObjectsUse, Plan
 
 # ---- Callables --------------------------------------------------------------------------------------
 
@@ -293,11 +293,6 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
         from fastload.backends.fields import check_named
 
         check_named(dataset, plan, options)
-    if options.device.memory != "fresh":
-        raise ValueError(
-            f"Device(memory={options.device.memory!r}) is for pairs of images and labels, and {why}. "
-            "Leave it out."
-        )
     images = [field for field in fields if isinstance(field.kind, Image)]
     for field, view in product(images, plan.every):
         if view.normalize:

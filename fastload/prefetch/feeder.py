@@ -330,7 +330,7 @@ class Feeder:
         """Put other samples, or none, at positions of a collected batch; see :func:`mended`."""
         slot = pending.slot
         of = slot.layout.layout
-        from fastload.sample.ragged import mended  # rarely needed
+        from fastload.sample.mended import mended  # rarely needed
 
         raw = mended(of, slot.fields, changes)
         if not of.is_measured:
