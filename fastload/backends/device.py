@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from fastload.backends.batch_form import Form, largest_batch, planned_form, planned_shape
+from fastload.backends.batch_form import batch_form, largest_batch
 from fastload.backends.faults import SampleReport
 from fastload.backends.fields import of_channels
 from fastload.backends.native import BatchMemory, NativeBackend
@@ -19,7 +19,7 @@ from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
 from fastload.prefetch.slots import PARAMETERS, Slot, SlotPool, SlotShape, in_steps
-from fastload.sample.delivery import IMAGE, LABEL
+from fastload.sample.delivery import IMAGE, LABEL, Pairs
 from fastload.sample.fields import Image
 from fastload.sample.layout import HOST, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.ragged import Ragged
@@ -154,12 +154,13 @@ class DeviceBackend(PipelineBackend):
         super().__init__(gpu, augmenter)
         jitters = augmenter is not None and augmenter.jitters
         parameters = augmenter.parameters if augmenter is not None else 0
-        self._shape = planned_shape(dataset, crosses_as(plan), options)
+        form = batch_form(dataset, crosses_as(plan), options)
+        self._shape = SlotShape.of(form.delivery.layout, options.batch_size)
         self._ring = Ring(gpu, _full(self._shape, parameters), ring_slots(options))
         self._ring.timeout = options.timeout
         try:
-            form = Form.of_pairs(self._shape, parameters)
-            memory = BatchMemory(form.delivery, self._ring)
+            form = replace(form, delivery=Pairs(self._shape.layout(parameters)))
+            memory = BatchMemory(form, self._ring)
             self._host = NativeBackend(dataset, sampler, crosses_as(plan), options, threads, memory)
         except BaseException:
             self._ring.close()
@@ -182,7 +183,7 @@ class DeviceBackend(PipelineBackend):
         fields = pending.slot.layout.raw(lambda begin, end: memory[begin:end])
         out = self._outputs.take(len(pending.batch.ids))
         self._gpu.launch(lambda: self._convert(fields, out))
-        return out, fields.get(PARAMETERS)
+        return list(out), fields.get(PARAMETERS)
 
     def _convert(self, fields: Mapping[str, Any], out: tuple[torch.Tensor, torch.Tensor]) -> None:
         pixels = fields[IMAGE]
@@ -361,15 +362,15 @@ class FieldsOnDevice(PipelineBackend):
         self._origins = options.origins
         self._jitters = augmenter is not None and augmenter.jitters
         self._mover = Mover(gpu) if augmenter is not None else None
-        crossing = _Crossing.of(dataset, plan, planned_form(dataset, plan, options).delivery.layout)
-        form = planned_form(dataset, crossing.plan, options)
+        crossing = _Crossing.of(dataset, plan, batch_form(dataset, plan, options).delivery.layout)
+        form = batch_form(dataset, crossing.plan, options)
         self._converters = {
             name: Converter(wanted, gpu.device, from_unit=self._jitters)
             for name, wanted in crossing.images.items()
         }
         slots, self._slots = _host_slots(gpu, form.delivery.layout, options)
         try:
-            memory = BatchMemory(form.delivery, slots)
+            memory = BatchMemory(form, slots)
             self._host = NativeBackend(dataset, sampler, crossing.plan, options, threads, memory)
         except BaseException:
             self._slots.close()
@@ -383,7 +384,7 @@ class FieldsOnDevice(PipelineBackend):
         if not bool(pending.slot.fields[VALID].all()):
             self._partial.add(pending.key)
 
-    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor | None]:
+    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
         """Return the batch in the consumer's memory (pictures by field, all else in one piece), and what was
         drawn for its augmentation."""
         layout = pending.slot.layout
@@ -407,7 +408,7 @@ class FieldsOnDevice(PipelineBackend):
             elif field.form == "masks":
                 raw[field.name] = self._delivered(raw[field.name], field)
         self._partial.discard(pending.key)
-        found: dict[str, Any] = self._host.delivery.batch(raw)
+        found: Any = self._host.delivery.batch(raw)
         if self._origins:
             found[HOST] = _numbers(pending.slot)
         return found, parameters

@@ -360,7 +360,6 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
             arranged.kind is SourceKind.STREAM,
             arranged.batch_size,
             partial(arranged.before_iteration, sampler),
-            arranged.gives_lists,
         )
         sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
         sampler.meant = partial(epoch_meant, weakref.ref(self._epochs))

@@ -40,7 +40,7 @@ def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
     if not plan.tail:
         return
     if plan.is_v2:
-        from fastload.backends.callable_samples import tv_tensors
+        from fastload.extras import tv_tensors
 
         has_points = hasattr(tv_tensors(), "KeyPoints")
     else:

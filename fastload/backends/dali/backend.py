@@ -19,7 +19,7 @@ import torch
 
 from fastload import errors
 from fastload._native import _C
-from fastload.backends.batch_form import planned_form
+from fastload.backends.batch_form import batch_form
 from fastload.backends.dali.graph import DecodeShare, Graph, GraphSpec, decoded_bytes, decoder_padding
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
@@ -194,7 +194,7 @@ class HostAssembly:
         self._pin = pin
         self._labels = labels
 
-    def finish(self, work: Work, pixels: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def finish(self, work: Work, pixels: torch.Tensor | None) -> list[torch.Tensor]:
         """Return images (n, 3, h, w) with channels_last strides, and labels (n,).
 
         Args:
@@ -206,13 +206,13 @@ class HostAssembly:
             assert pixels is not None
             images = pixels.permute(0, 3, 1, 2).to(self._dtype)  # a view, unless DALI lacks the dtype
             labels = torch.from_numpy(self._labels[work.batch.ids])
-            return images.pin_memory() if self._pin else images, labels
+            return [images.pin_memory() if self._pin else images, labels]
         if pixels is not None:
             for position, first, count in runs(work.records.positions):
                 rows = slot.images[position : position + count]
                 rows.copy_(pixels[first : first + count].permute(0, 3, 1, 2))
             slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
-        return slot.images, slot.labels
+        return [slot.images, slot.labels]
 
     def close(self) -> None:
         """Do nothing."""
@@ -292,9 +292,9 @@ class DeviceAssembly:
         gpu.record(event, stream)
         self._kept.append((event, (pixels, pixels_of_all, work.slot, labels)))
         if self._augmenter is None:
-            return out
+            return list(out)
         augment = self._augmenter
-        return gpu.run(lambda: augment(out, parameters, work.key))
+        return gpu.run(lambda: augment(list(out), parameters, work.key))
 
     def _whole(self, work: Work, pixels: torch.Tensor | None, stream: Any) -> torch.Tensor:
         """Return all pixels, (n, 3, h, w) uint8."""
@@ -519,13 +519,13 @@ class DaliBackend:
         augmenter: Augmenter | None = None,
     ) -> None:
         self._pid = os.getpid()
+        self._unbatched = options.unbatched
         _tell_of_records(dataset)
         dali_threads, native_threads = share_threads(threads, options, gpu)
         own = plan if gpu is None else crosses_as(plan)
         host_options = options if gpu is None else replace(options, pin_memory=True)
-        form = planned_form(dataset, own, options)
-        shape = form.shape
-        assert shape is not None
+        form = batch_form(dataset, own, options)
+        shape = SlotShape.of(form.delivery.layout, options.batch_size)
         size = (shape.height, shape.width)
         self._threads = dali_threads
         self._graph = Graph(_graph_spec(own, options, size, dali_threads, gpu))
@@ -585,7 +585,8 @@ class DaliBackend:
         self._count(work, pixels)
         if faults:
             self._host.resolve(work.parts[0], sorted(faults, key=lambda fault: fault.position))
-        return self._assembly.finish(work, pixels)
+        batch = self._assembly.finish(work, pixels)
+        return [batch[0][0], int(batch[1][0])] if self._unbatched else batch
 
     def _decoded(self, key: BatchKey) -> tuple[Work, torch.Tensor | None, list[Fault]]:
         work = self._queue.take(key)
