@@ -29,8 +29,6 @@ from fastload.errors import StateError
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.prefetch.feeder import BatchKey
-from fastload.prefetch.slots import SlotShape
-from fastload.sample.delivery import Pairs
 from fastload.sampler import Sampler
 from fastload.transfer.cuda import find_gpu, goes_to_gpu
 from fastload.transforms.plan import Plan
@@ -227,24 +225,16 @@ def plan_memory(
 def _batch_memory(
     dataset: Packed, plan: Plan, options: Options, threads: int, workers: int
 ) -> dict[str, int]:
-    on_gpu = goes_to_gpu(options.device.name)
-    layout = batch_form(dataset, plan, options).delivery.layout
-    if on_gpu and options.dali is not None:
-        from fastload.backends.dali.graph import device_plan
-        from fastload.transfer.convert import Outputs
+    on_device = goes_to_gpu(options.device.name)
+    if on_device and options.dali is not None:
+        from fastload.backends.dali.graph import BatchShape, device_plan
 
-        shape = SlotShape.of(layout, options.batch_size)
-        return device_plan(shape, options, Outputs.planned_bytes(shape, options.device.memory))
-    if on_gpu and _is_decoded_there(plan, options):
-        if delivers_pairs(dataset, plan, options) and not layout.is_measured:
-            from fastload.backends.device import device_memory_plan
-            from fastload.transfer.augment import parameters_of
+        layout = batch_form(dataset, plan, options).delivery.layout
+        return device_plan(BatchShape.of(layout, options.batch_size), options)
+    if on_device and _is_decoded_there(plan, options):
+        from fastload.backends.device import device_memory_plan
 
-            parameters = parameters_of(batch_parts(dataset, plan, options, True))
-            return device_memory_plan(SlotShape.of(layout, options.batch_size), options, parameters)
-        from fastload.backends.device import fields_memory_plan
-
-        return fields_memory_plan(dataset, plan, options)
+        return device_memory_plan(dataset, plan, options)
     return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
 
 
@@ -268,11 +258,6 @@ def _packed(
 
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and _is_decoded_there(plan, options):
-        form = batch_form(dataset, plan, options)
-        if not isinstance(form.delivery, Pairs) or form.delivery.layout.is_measured:
-            from fastload.backends.device import FieldsOnDevice
-
-            return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu, augmenter)
         from fastload.backends.device import DeviceBackend
 
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)

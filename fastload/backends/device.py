@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 
-from fastload.backends.batch_form import batch_form, largest_batch
+from fastload.backends.batch_form import Form, batch_form
+from fastload.backends.choice import batch_parts, of_core
 from fastload.backends.faults import SampleReport
-from fastload.backends.fields import of_channels
+from fastload.backends.fields import most_measured, of_channels
 from fastload.backends.native import BatchMemory, NativeBackend
 from fastload.backends.options import Options
 from fastload.backends.protocol import Backend, PlacedBackend
@@ -18,18 +19,17 @@ from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
-from fastload.prefetch.slots import PARAMETERS, Slot, SlotPool, SlotShape, in_steps
-from fastload.sample.delivery import IMAGE, LABEL, Pairs
+from fastload.prefetch.slots import Slot, SlotPool, in_steps
+from fastload.sample.delivery import IMAGE
 from fastload.sample.fields import Image
-from fastload.sample.layout import HOST, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
+from fastload.sample.layout import HOST, PARAMETERS, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.ragged import Ragged
 from fastload.sampler import Sampler
-from fastload.transfer.augment import Augmenter
-from fastload.transfer.convert import Converter, Outputs, crosses_as
+from fastload.transfer.augment import Augmenter, parameters_of
+from fastload.transfer.convert import BUFFERS, Converter, Outputs, Shape, bytes_of, crosses_as
 from fastload.transfer.nested import Mover
 from fastload.transfer.pipeline import (
     DEVICE_SLOTS,
-    HostSlots,
     Pipeline,
     PooledSlots,
     Ring,
@@ -39,9 +39,95 @@ from fastload.transfer.pipeline import (
 from fastload.transfer.streams import Gpu, guarded
 from fastload.transforms.plan import Plan
 
-# ---- Pairs of an image and a label on the device ----------------------------------------------------
-
 _MOVING = "moving batches to it"
+
+
+# ---- What crosses the bus ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pictures:
+    """A field of pictures, which the device writes into memory of its own.
+
+    Args:
+        number: which of the layout's fields.
+        field: that field.
+        plan: what they are converted by; None: they crossed as they are delivered, but for a mask's dtype.
+    """
+
+    number: int
+    field: FieldLayout
+    plan: Plan | None
+
+    def shapes(self, batch: BatchLayout) -> list[Shape]:
+        """Return what the tensors of a batch are: one, or one for each picture if they differ in size."""
+        field, place = self.field, batch.places[self.number]
+        dtype = field.delivered or field.dtype
+        if self.plan is not None:
+            dtype = getattr(torch, self.plan.dtype)
+        if field.mode != "list":
+            return [((batch.size, *field.shape[:-2], *place.size), dtype)]
+        assert place.sizes is not None
+        return [((1, *field.shape[:-2], *size), dtype) for size in place.sizes.tolist()]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The form in which batches cross the bus: pictures of 8 bits as uint8, if there are no deeper ones.
+
+    Args:
+        plan: the core's.
+        form: of what crosses, with the numbers for augmentation on the device.
+        pictures: the fields of pictures.
+    """
+
+    plan: Plan
+    form: Form
+    pictures: tuple[_Pictures, ...]
+
+    @classmethod
+    def of(cls, dataset: Packed, plan: Plan, options: Options, parameters: int) -> Crossing:
+        """Plan it.
+
+        Args:
+            dataset, plan, options: the loader's; the plan has no tail.
+            parameters: float32 numbers that augmentation has for each sample.
+
+        Raises:
+            ValueError: see :func:`fastload.backends.batch_form.output_size`.
+        """
+        form, core = batch_form(dataset, crosses_as(plan), options), crosses_as(plan)
+        found = [field for field in enumerate(form.delivery.layout.fields) if field[1].form == "picture"]
+        kinds: list[Any] = [dataset.schema[field.schema_name].kind for _, field in found]
+        if any(isinstance(kind, Image) and kind.bits != 8 for kind in kinds):
+            form, core = batch_form(dataset, plan, options), plan
+        pictures = []
+        for (number, _), kind in zip(found, kinds, strict=True):
+            field, wanted = form.delivery.layout.fields[number], None
+            if core is not plan and isinstance(kind, Image):
+                view = plan.of_view(field.view)
+                numbers: Any = {
+                    name: of_channels(getattr(view, name), kind.channels) for name in ("mean", "std")
+                }
+                wanted = replace(view, **numbers)
+            pictures.append(_Pictures(number, field, wanted))
+        layout = form.delivery.layout
+        if parameters:
+            drawn = FieldLayout(PARAMETERS, "fixed", torch.float32, (parameters,))
+            layout = replace(layout, fields=(*layout.fields, drawn))
+        form = replace(form, delivery=replace(form.delivery, layout=layout))
+        return cls(core, form, tuple(pictures))
+
+    @property
+    def layout(self) -> SampleLayout:
+        """The layout of a sample that crosses."""
+        return self.form.delivery.layout
+
+    def shapes(self, batch: BatchLayout) -> list[Shape]:
+        """Return what the device writes for the consumer: bytes of all that is no picture, then pictures."""
+        first = self.pictures[0].number if self.pictures else None
+        begin = batch.device_bytes if first is None else batch.places[first].begin
+        return [((begin,), torch.uint8), *(shape for one in self.pictures for shape in one.shapes(batch))]
 
 
 def ring_slots(options: Options) -> int:
@@ -49,46 +135,97 @@ def ring_slots(options: Options) -> int:
     return options.most_prefetch + DEVICE_SLOTS
 
 
-def device_memory_plan(shape: SlotShape, options: Options, parameters: int = 0) -> dict[str, int]:
-    """Plan the memory (:meth:`fastload.DataLoader.memory_plan`); ``shape`` is the delivered batch's."""
-    layout = _full(replace(shape, dtype=torch.uint8), parameters)
-    slots = ring_slots(options)
-    pinned = ring_bytes(layout, slots)
-    outputs = Outputs.planned_bytes(shape, options.device.memory)
+def device_memory_plan(dataset: Packed, plan: Plan, options: Options) -> dict[str, int]:
+    """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
+    parameters = parameters_of(batch_parts(dataset, plan, options, True))
+    crossing = Crossing.of(dataset, of_core(dataset, plan, options, True), options, parameters)
+    layout, count = crossing.layout, options.batch_size
+    largest = layout.empty(count)
+    if layout.is_measured:
+        largest = layout.of(
+            count, most_measured(dataset, crossing.plan, layout, count, options.cache.decoded)
+        )
+    slots, size = ring_slots(options), slot_bytes(largest)
+    pinned, device = ring_bytes(largest, slots), size
+    if not _has_one_size(layout):  # torch's allocator rounds to powers of two
+        size, device = 1 << (in_steps(largest.nbytes) - 1).bit_length(), in_steps(largest.device_bytes)
+        pinned = slots * size
+    batch = bytes_of(crossing.shapes(largest))
     return {
         "slots": slots,
-        "slot_bytes": slot_bytes(layout),
+        "slot_bytes": size,
         "total": pinned,
         "pinned_bytes": pinned,
         "device_slots": DEVICE_SLOTS,
-        "device_bytes": DEVICE_SLOTS * slot_bytes(layout) + outputs,
-        "batch_bytes": shape.nbytes + 8 * shape.batch_size,
+        "device_bytes": DEVICE_SLOTS * device + BUFFERS[options.device.memory] * batch,
+        "batch_bytes": batch,
     }
 
 
-def _full(shape: SlotShape, parameters: int) -> BatchLayout:
-    """Return the layout of a full batch with one image and one label per sample."""
-    of = shape.layout(parameters)
-    return of.of(shape.batch_size, [None] * len(of.fields))
+def _has_one_size(layout: SampleLayout) -> bool:
+    return all(field.has_one_size for field in layout.fields)
 
 
-class PipelineBackend:
-    """A back end that decodes into a device's slots: batches pass a pipeline, and are augmented at its end.
+# ---- Packed datasets, decoded into pinned slots -----------------------------------------------------
 
-    A subclass makes the host back end and the pipeline, whose ``deliver`` returns a batch and, on the device,
-    what was drawn for its augmentation.
+
+class DeviceBackend:
+    """A packed dataset of any fields, decoded into pinned memory, copied and converted on the device.
+
+    Objects (text, JSON, outlines) stay on the host. Batches of one size pass a ring; others pass memory of
+    the size that each needs.
 
     Args:
+        dataset: what to read.
+        sampler: which samples each batch has.
+        plan: the compiled transform; without a tail.
+        options: the loader's options.
+        threads: decoding threads.
         gpu: where to.
         augmenter: augmentation of whole batches, or None.
     """
 
-    _host: NativeBackend
-    _pipeline: Pipeline
-
-    def __init__(self, gpu: Gpu, augmenter: Augmenter | None) -> None:
+    def __init__(
+        self,
+        dataset: Packed,
+        sampler: Sampler,
+        plan: Plan,
+        options: Options,
+        threads: ThreadPlan,
+        gpu: Gpu,
+        augmenter: Augmenter | None,
+    ) -> None:
         self._gpu = gpu
         self._augmenter = augmenter
+        parameters = augmenter.parameters if augmenter is not None else 0
+        self._crossing = crossing = Crossing.of(dataset, plan, options, parameters)
+        layout = crossing.layout
+        self._origins = options.origins and any(field.is_origin for field in layout.fields)
+        jitter = augmenter.jitter if augmenter is not None and augmenter.jitters else None
+        self._writers = [_Writer(one, gpu.device, jitter) for one in crossing.pictures]
+        self._names = [one.field.name for one in crossing.pictures]
+        self._lists = any(one.field.mode == "list" for one in crossing.pictures)
+        self._keeps_zero = all(writer.keeps_zero for writer in self._writers)
+        self._known: dict[tuple[int, int], _Read] = {}  # by device slot and number of samples
+        #: Whether a field's dtype changes when the batch is shown: masks of objects.
+        self._casts = any(field.form == "masks" and field.delivered is not None for field in layout.fields)
+        self._drawn_for = (0, 0)
+        if parameters:
+            assert augmenter is not None
+            image = augmenter.named.image or IMAGE
+            height, width = next(field.shape[-2:] for field in layout.fields if field.name == image)
+            self._drawn_for = height, width
+        full = layout.empty(options.batch_size)
+        self._outputs = Outputs(gpu, options.device.memory, crossing.shapes(full))
+        self._slots = _host_slots(gpu, full, options, sampler)
+        try:
+            memory = BatchMemory(crossing.form, self._slots)
+            self._host = NativeBackend(dataset, sampler, crossing.plan, options, threads, memory)
+        except BaseException:
+            self._slots.close()
+            raise
+        feeder = self._host.feeder
+        self._pipeline = Pipeline(gpu, feeder, self._slots, self._host, self._prepare, self._deliver)
 
     @property
     def errors(self) -> Sequence[SampleReport]:
@@ -114,6 +251,62 @@ class PipelineBackend:
         self._pipeline.look_ahead()
         return batch
 
+    def _prepare(self, pending: Pending) -> tuple[bool, dict[str, Any]]:
+        """Draw the numbers for augmentation; return whether all positions are samples, and a copy of what a
+        collate needs on the host."""
+        slot = pending.slot
+        if self._augmenter is not None and self._augmenter.parameters:
+            drawn = self._augmenter.draw(pending.key.epoch, pending.batch, *self._drawn_for)
+            slot.fields.pop(PARAMETERS).numpy()[:] = drawn
+        whole = self._keeps_zero or 0 not in slot.memory[: slot.layout.size].tobytes()
+        return whole, _numbers(slot) if self._origins else {}
+
+    def _deliver(
+        self, pending: Pending, memory: torch.Tensor, prepared: tuple[bool, dict[str, Any]]
+    ) -> tuple[Any, torch.Tensor | None]:
+        """Return the batch in the consumer's memory (pictures by field, all else in one piece), and what was
+        drawn for its augmentation."""
+        layout, host, (whole, numbers) = pending.slot.layout, pending.slot.memory, prepared
+        shapes, head, pixels = self._read(layout, memory)
+        rest, *taken = self._outputs.take(shapes)
+        outs: list[Any] = taken
+        if self._lists:
+            outs = [
+                [taken.pop(0)[0] for _ in one] if isinstance(one, list) else taken.pop(0) for one in pixels
+            ]
+        raw = layout.raw(
+            lambda begin, end: rest[begin:end],
+            lambda begin, end: torch.from_numpy(host[begin:end]),
+            dict(zip(self._names, outs, strict=True)),
+        )
+        parameters = raw.pop(PARAMETERS, None)
+
+        def kernels() -> None:
+            rest.copy_(head)
+            for writer, source, out in zip(self._writers, pixels, outs, strict=True):
+                writer(source, out, raw, parameters, whole)
+
+        self._gpu.launch(kernels)
+        self._outputs.lend(raw.values())
+        delivery = self._host.delivery
+        batch = self._gpu.run(lambda: delivery.batch(raw)) if self._casts else delivery.batch(raw)
+        if self._origins:
+            batch[HOST] = numbers
+        return batch, parameters
+
+    def _read(self, layout: BatchLayout, memory: torch.Tensor) -> _Read:
+        """Return what the device reads and writes for a batch in a device slot; see :class:`Crossing`."""
+        key = memory.data_ptr(), layout.size
+        if key not in self._known:
+            shapes = self._crossing.shapes(layout)
+            pictures = ((one.field, layout.places[one.number]) for one in self._crossing.pictures)
+            pixels = [layout.pictures(*one, lambda begin, end: memory[begin:end]) for one in pictures]
+            read = shapes, memory[: shapes[0][0][0]], pixels
+            if not self._slots.slot_bytes:  # the next one of as many samples has another size
+                return read
+            self._known[key] = read
+        return self._known[key]
+
     def cancel(self) -> None:
         """Drop the batches that are in work."""
         self._pipeline.cancel()
@@ -121,6 +314,7 @@ class PipelineBackend:
     def close(self) -> None:
         """End all threads, then unpin. Idempotent."""
         self._host.close()
+        self._known.clear()
         self._pipeline.close()
 
     def counts(self) -> Counts:
@@ -128,69 +322,105 @@ class PipelineBackend:
         return replace(self._host.counts(), transfer=self._pipeline.counts())
 
 
-class DeviceBackend(PipelineBackend):
-    """A packed dataset, decoded as uint8 into pinned slots, copied and converted on the device.
+def _host_slots(gpu: Gpu, full: BatchLayout, options: Options, sampler: Sampler) -> Ring | PooledSlots:
+    """Make the slots that batches are decoded into; ``full``: the largest, if they have one size."""
+    most = ring_slots(options)
+    if not _has_one_size(full.layout) or not sampler.has_one_size:
+        return PooledSlots(gpu, SlotPool(keep=most, pin=torch.cuda.is_available()), most)
+    ring = Ring(gpu, full, most)
+    ring.timeout = options.timeout
+    return ring
+
+
+def _numbers(slot: Slot) -> dict[str, Any]:
+    """Copy a batch's values on the host, except pixels: the slot is filled again."""
+    values: dict[str, Any] = {}
+    pixels = {field.name for field in slot.layout.layout.fields if field.form in ("picture", "masks")}
+    for name, value in slot.fields.items():
+        if isinstance(value, torch.Tensor) and name not in pixels:
+            values[name] = value.clone()
+        elif isinstance(value, Ragged) and name not in pixels:
+            values[name] = value.mapped(torch.clone)
+    return values
+
+
+#: What the consumer's tensors are, what they are written from: all that is no picture, and pictures by field.
+_Read: TypeAlias = "tuple[list[Shape], torch.Tensor, list[Any]]"
+
+
+class _Writer:
+    """A writer of one field's pictures into the consumer's memory, in the dtype that is delivered.
 
     Args:
-        dataset: what to read.
-        sampler: which samples each batch has.
-        plan: the compiled transform; without a tail.
-        options: the loader's options.
-        threads: decoding threads.
-        gpu: where to.
-        augmenter: augmentation of whole batches, or None.
+        pictures: the field.
+        device: the device.
+        jitter: changes the colours of (n, 3, h, w) uint8 by the numbers drawn; returns float32 in [0, 1].
     """
 
     def __init__(
         self,
-        dataset: Packed,
-        sampler: Sampler,
-        plan: Plan,
-        options: Options,
-        threads: ThreadPlan,
-        gpu: Gpu,
-        augmenter: Augmenter | None,
+        pictures: _Pictures,
+        device: torch.device,
+        jitter: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None,
     ) -> None:
-        super().__init__(gpu, augmenter)
-        jitters = augmenter is not None and augmenter.jitters
-        parameters = augmenter.parameters if augmenter is not None else 0
-        form = batch_form(dataset, crosses_as(plan), options)
-        self._shape = SlotShape.of(form.delivery.layout, options.batch_size)
-        self._ring = Ring(gpu, _full(self._shape, parameters), ring_slots(options))
-        self._ring.timeout = options.timeout
-        try:
-            form = replace(form, delivery=Pairs(self._shape.layout(parameters)))
-            memory = BatchMemory(form, self._ring)
-            self._host = NativeBackend(dataset, sampler, crosses_as(plan), options, threads, memory)
-        except BaseException:
-            self._ring.close()
-            raise
-        self._converter = Converter(plan, gpu.device, from_unit=jitters)
-        shape = replace(self._shape, dtype=self._converter.dtype)
-        self._outputs = Outputs(gpu, shape, options.device.memory)
-        self._pipeline = Pipeline(
-            gpu, self._host.feeder, self._ring, self._host, self._prepare, self._deliver
-        )
+        self.name = pictures.field.name
+        self._pads = pictures.field.mode == "pad"
+        self._jitter = jitter
+        self._converter: Converter | None = None
+        if pictures.plan is not None:
+            self._converter = Converter(pictures.plan, device, from_unit=jitter is not None)
+        #: Whether 0 in the slot, where there is no picture, stays 0.
+        self.keeps_zero = self._converter is None or self._converter.keeps_zero
 
-    def _prepare(self, pending: Pending) -> None:
-        if self._augmenter is not None and self._augmenter.parameters:
-            shape = self._shape
-            drawn = self._augmenter.draw(pending.key.epoch, pending.batch, shape.height, shape.width)
-            pending.slot.fields[PARAMETERS].numpy()[:] = drawn
+    def __call__(self, pixels: Any, out: Any, batch: Mapping[str, Any], parameters: Any, whole: bool) -> None:
+        """Write pictures.
 
-    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
-        """Return images and labels, and the parameters, a view of the device slot."""
-        fields = pending.slot.layout.raw(lambda begin, end: memory[begin:end])
-        out = self._outputs.take(len(pending.batch.ids))
-        self._gpu.launch(lambda: self._convert(fields, out))
-        return list(out), fields.get(PARAMETERS)
+        Args:
+            pixels: a tensor, or one for each sample, in the device slot.
+            out: likewise, for the consumer.
+            batch: values by field.
+            parameters: the numbers drawn for each sample, or None.
+            whole: whether all positions are samples.
+        """
+        if isinstance(pixels, list):
+            for one, into in zip(pixels, out, strict=True):
+                self._write(one.unsqueeze(0), into.unsqueeze(0), parameters)
+        else:
+            self._write(pixels, out, parameters)
+        if self.keeps_zero:
+            return
+        if self._pads:
+            out.masked_fill_(_outside(batch[sizes_name(self.name)], *out.shape[-2:]), 0)
+        if not whole:
+            _clear(out, batch[VALID].logical_not())
 
-    def _convert(self, fields: Mapping[str, Any], out: tuple[torch.Tensor, torch.Tensor]) -> None:
-        pixels = fields[IMAGE]
-        if self._augmenter is not None and self._augmenter.jitters:
-            pixels = self._augmenter.jitter(pixels, fields[PARAMETERS])
-        self._converter(pixels, out[0])
-        out[1].copy_(fields[LABEL])
+    def _write(self, pixels: torch.Tensor, out: torch.Tensor, parameters: Any) -> None:
+        if self._converter is None:
+            out.copy_(pixels)
+            return
+        if self._jitter is not None:
+            pixels = self._jitter(pixels, parameters)
+        self._converter(pixels, out)
+
+
+def _clear(pictures: Any, where: torch.Tensor) -> None:
+    """Fill the selected ones of a batch's pictures, a tensor or a list, with 0."""
+    if isinstance(pictures, list):
+        for number, picture in enumerate(pictures):
+            picture.masked_fill_(where[number], 0)
+    else:
+        pictures.masked_fill_(where.view(-1, 1, 1, 1), 0)
+
+
+def _outside(sizes: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """Return which pixels, (n, 1, height, width), lie outside pictures of these heights and widths (n, 2)."""
+    rows = torch.arange(height, device=sizes.device).view(1, height, 1)
+    columns = torch.arange(width, device=sizes.device).view(1, 1, width)
+    beside = (rows >= sizes[:, 0].view(-1, 1, 1)) | (columns >= sizes[:, 1].view(-1, 1, 1))
+    return beside.unsqueeze(1)
+
+
+# ---- Batches of other back ends ---------------------------------------------------------------------
 
 
 class MovedBackend:
@@ -277,237 +507,3 @@ class MovedBackend:
         """Return what was counted so far."""
         counts = self._inner.counts()
         return replace(counts, transfer=self._mover.stats()) if self._mover is not None else counts
-
-
-# ---- Any fields on the device, by one copy of what lies together in a slot --------------------------
-
-
-def fields_memory_plan(dataset: Packed, plan: Plan, options: Options) -> dict[str, int]:
-    """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
-    delivered = largest_batch(dataset, plan, options)
-    layout = largest_batch(dataset, _Crossing.of(dataset, plan, delivered.layout).plan, options)
-    slots, size = ring_slots(options), slot_bytes(layout)
-    pinned, device = ring_bytes(layout, slots), slot_bytes(replace(layout, nbytes=layout.device_bytes))
-    if layout.layout.is_measured:  # torch's allocator rounds to powers of two
-        size, device = 1 << (in_steps(layout.nbytes) - 1).bit_length(), in_steps(layout.device_bytes)
-        pinned = slots * size
-    return {
-        "slots": slots,
-        "slot_bytes": size,
-        "total": pinned,
-        "pinned_bytes": pinned,
-        "device_slots": DEVICE_SLOTS,
-        "device_bytes": DEVICE_SLOTS * device,
-        "batch_bytes": delivered.device_bytes,
-    }
-
-
-@dataclass(frozen=True)
-class _Crossing:
-    """The form in which pixels cross the bus.
-
-    Args:
-        plan: the core's.
-        images: the fields that are converted on the device, with the plans that they are converted by.
-    """
-
-    plan: Plan
-    images: dict[str, Plan]
-
-    @classmethod
-    def of(cls, dataset: Packed, plan: Plan, layout: SampleLayout) -> _Crossing:
-        """Choose uint8 if all images have 8 bits; else the form in which they are delivered."""
-        fields = [field for field in layout.fields if not field.is_origin]
-        kinds = {field.name: dataset.schema[field.schema_name].kind for field in fields}
-        images = {name: kind for name, kind in kinds.items() if isinstance(kind, Image)}
-        if any(kind.bits != 8 for kind in images.values()):
-            return cls(plan, {})
-        views = {field.name: plan.of_view(field.view) for field in fields}
-        wanted: dict[str, Plan] = {}
-        for name, kind in images.items():
-            numbers: Any = {
-                one: of_channels(getattr(views[name], one), kind.channels) for one in ("mean", "std")
-            }
-            wanted[name] = replace(views[name], **numbers)
-        return cls(crosses_as(plan), wanted)
-
-
-class FieldsOnDevice(PipelineBackend):
-    """A packed dataset of any fields, decoded into pinned memory, copied and converted on the device.
-
-    Objects (text, JSON, outlines) stay on the host. Pictures of 8 bits cross as uint8. Batches of one size
-    pass a ring; others pass memory of the size that each needs.
-
-    Args:
-        dataset: what to read.
-        sampler: which samples each batch has.
-        plan: the compiled transform; without a tail.
-        options: the loader's options.
-        threads: decoding threads.
-        gpu: where to.
-        augmenter: augmentation of whole batches, or None.
-    """
-
-    def __init__(
-        self,
-        dataset: Packed,
-        sampler: Sampler,
-        plan: Plan,
-        options: Options,
-        threads: ThreadPlan,
-        gpu: Gpu,
-        augmenter: Augmenter | None,
-    ) -> None:
-        super().__init__(gpu, augmenter)
-        self._origins = options.origins
-        self._jitters = augmenter is not None and augmenter.jitters
-        self._mover = Mover(gpu) if augmenter is not None else None
-        crossing = _Crossing.of(dataset, plan, batch_form(dataset, plan, options).delivery.layout)
-        form = batch_form(dataset, crossing.plan, options)
-        self._converters = {
-            name: Converter(wanted, gpu.device, from_unit=self._jitters)
-            for name, wanted in crossing.images.items()
-        }
-        slots, self._slots = _host_slots(gpu, form.delivery.layout, options)
-        try:
-            memory = BatchMemory(form, slots)
-            self._host = NativeBackend(dataset, sampler, crossing.plan, options, threads, memory)
-        except BaseException:
-            self._slots.close()
-            raise
-        self._pipeline = Pipeline(
-            gpu, self._host.feeder, self._slots, self._host, self._prepare, self._deliver
-        )
-        self._partial: set[BatchKey] = set()  # batches with positions without a sample
-
-    def _prepare(self, pending: Pending) -> None:
-        if not bool(pending.slot.fields[VALID].all()):
-            self._partial.add(pending.key)
-
-    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
-        """Return the batch in the consumer's memory (pictures by field, all else in one piece), and what was
-        drawn for its augmentation."""
-        layout = pending.slot.layout
-        end = _pictures_begin(layout)
-        rest = self._copied(memory[:end])
-        host = torch.from_numpy(pending.slot.memory)
-        raw = layout.raw(
-            lambda begin, to: rest[begin:to] if to <= end else memory[begin:to],
-            lambda begin, to: host[begin:to],
-        )
-        parameters = self._parameters(pending.key, raw)
-        for field in layout.layout.fields:
-            if field.form == "picture":
-                converter = self._converters.get(field.name)
-                if converter is not None and self._jitters:
-                    raw[field.name] = self._jittered(raw[field.name], parameters)
-                pictures = self._pictures(raw[field.name], converter)
-                raw[field.name] = self._delivered(pictures, field)
-                if converter is not None and not converter.keeps_zero:
-                    self._blank(pictures, raw, field, pending.key)
-            elif field.form == "masks":
-                raw[field.name] = self._delivered(raw[field.name], field)
-        self._partial.discard(pending.key)
-        found: Any = self._host.delivery.batch(raw)
-        if self._origins:
-            found[HOST] = _numbers(pending.slot)
-        return found, parameters
-
-    def _parameters(self, key: BatchKey, raw: dict[str, Any]) -> Any:
-        if self._augmenter is None or self._mover is None:
-            return None
-        return self._mover(self._augmenter.drawn(key, raw))
-
-    def _jittered(self, pixels: torch.Tensor, parameters: Any) -> torch.Tensor:
-        augmenter = self._augmenter
-        assert augmenter is not None
-        return self._gpu.run(lambda: augmenter.jitter(pixels, parameters))
-
-    def _pictures(self, pictures: Any, converter: Converter | None) -> Any:
-        if isinstance(pictures, list):
-            return [self._pictures(picture.unsqueeze(0), converter)[0] for picture in pictures]
-        if converter is None:
-            return self._copied(pictures)
-        out = self._gpu.empty(tuple(pictures.shape), converter.dtype)
-        self._gpu.launch(lambda: converter(pictures, out))
-        return out
-
-    def _blank(self, pictures: Any, raw: dict[str, Any], field: FieldLayout, key: BatchKey) -> None:
-        """Write 0 where there is no picture, as on the host: the uint8 0 has become another number."""
-        valid = raw[VALID]
-        if field.mode == "pad":
-            sizes = raw[sizes_name(field.name)]
-            self._gpu.launch(lambda: pictures.masked_fill_(_outside(sizes, *pictures.shape[-2:]), 0))
-        if key in self._partial:
-            self._gpu.launch(lambda: _clear(pictures, valid.logical_not()))
-
-    def _delivered(self, value: Any, field: FieldLayout) -> Any:
-        """Convert a value to the dtype that is delivered."""
-        dtype = field.delivered
-        if dtype is None:
-            return value
-        if isinstance(value, list):
-            return [self._delivered(one, field) for one in value]
-        if isinstance(value, Ragged):
-            return Ragged.trusted(self._delivered(value.values, field), value.offsets, value._known())
-        out = self._gpu.empty(tuple(value.shape), dtype)
-        self._gpu.launch(lambda: out.copy_(value))
-        return out
-
-    def _copied(self, values: torch.Tensor) -> torch.Tensor:
-        out = self._gpu.empty(tuple(values.shape), values.dtype)
-        self._gpu.launch(lambda: out.copy_(values))
-        return out
-
-    def cancel(self) -> None:
-        """Drop the batches that are in work."""
-        super().cancel()
-        self._partial.clear()
-
-
-def _numbers(slot: Slot) -> dict[str, Any]:
-    """Copy a batch's values on the host, except pixels: the slot is filled again."""
-    values: dict[str, Any] = {}
-    pixels = {field.name for field in slot.layout.layout.fields if field.form in ("picture", "masks")}
-    for name, value in slot.fields.items():
-        if isinstance(value, torch.Tensor) and name not in pixels:
-            values[name] = value.clone()
-        elif isinstance(value, Ragged) and name not in pixels:
-            values[name] = value.mapped(torch.clone)
-    return values
-
-
-def _host_slots(gpu: Gpu, layout: SampleLayout, options: Options) -> tuple[Any, HostSlots]:
-    """Make the slots that batches are decoded into: for the feeder, and for the pipeline."""
-    most = ring_slots(options)
-    if layout.is_measured:
-        pooled = PooledSlots(gpu, SlotPool(keep=most, pin=torch.cuda.is_available()), most)
-        return pooled, pooled
-    ring = Ring(gpu, layout.of(options.batch_size, [None] * len(layout.fields)), most)
-    ring.timeout = options.timeout
-    return ring, ring
-
-
-def _clear(pictures: Any, where: torch.Tensor) -> None:
-    """Fill the selected ones of a batch's pictures, a tensor or a list, with 0."""
-    if isinstance(pictures, list):
-        for number, picture in enumerate(pictures):
-            picture.masked_fill_(where[number], 0)
-    else:
-        pictures.masked_fill_(where.view(-1, 1, 1, 1), 0)
-
-
-def _outside(sizes: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """Return which pixels, (n, 1, height, width), lie outside pictures of these heights and widths (n, 2)."""
-    rows = torch.arange(height, device=sizes.device).view(1, height, 1)
-    columns = torch.arange(width, device=sizes.device).view(1, 1, width)
-    beside = (rows >= sizes[:, 0].view(-1, 1, 1)) | (columns >= sizes[:, 1].view(-1, 1, 1))
-    return beside.unsqueeze(1)
-
-
-def _pictures_begin(layout: BatchLayout) -> int:
-    """Return the first byte of a picture; without any, the end of the device's part."""
-    pairs = zip(layout.layout.fields, layout.places, strict=True)
-    return min(
-        (place.begin for field, place in pairs if field.form == "picture"), default=layout.device_bytes
-    )

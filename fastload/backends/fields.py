@@ -529,7 +529,8 @@ def _engine_parts(
 ) -> tuple[list[Any], list[Any], list[Any]]:
     """Return what the engine of a layout takes: parts, views and fields; ``objects``: the DataLoader's."""
     schema = dataset.schema
-    fields = [schema[field.schema_name] for field in layout.fields if not field.is_origin]
+    of_core = [field for field in layout.fields if field.is_of_core]
+    fields = [schema[field.schema_name] for field in of_core if not field.is_origin]
     followers = Followers(schema, objects, fields)
     looked_at = [name for view in plan.every for name in followers.columns(view)]
     streams = Streams.of(schema, fields, looked_at)
@@ -539,7 +540,7 @@ def _engine_parts(
         objects_plan = followers.plan(view, streams.columns)
         spec = view.geometry_spec(), width, height, view.pixel_spec(), view.source_spec(), objects_plan
         views.append(_C.ViewPlan(*spec))
-    plans = [_field_plan(schema, field, streams, plan, followers) for field in layout.fields]
+    plans = [_field_plan(schema, field, streams, plan, followers) for field in of_core]
     return streams.parts(dataset), views, plans
 
 

@@ -81,8 +81,8 @@ class Over(Protocol):
 
 
 class PictureOver:
-    """An adapter for samples (image, label), of which callables get the picture alone: a PIL one, mode RGB, or
-    a tensor (3, H, W)."""
+    """An adapter for samples (image, label), of which callables get the picture alone: a PIL one, mode RGB,
+    or a tensor (3, H, W)."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

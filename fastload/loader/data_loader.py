@@ -272,7 +272,8 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
         collate: the form of batches. "stack": pictures of one size. "pad", "ragged": of different sizes, in
             one padded tensor (:class:`fastload.Pad`) or a list; batches are dicts. "list", "detr", "yolo":
             for these detection trainers (:class:`fastload.Detection`). :class:`fastload.Patches`: rows of
-            patches. A callable gets each batch, and returns what is delivered.
+            patches. A callable gets each batch, with pictures that differ in size as a list, and returns
+            what is delivered.
         text: by text field, what turns a batch's texts into tokens; or :class:`fastload.Tokenizers`.
         storage_options: credentials and other settings of a dataset's URL (``docs/guide/remote.md``).
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe
 
-from fastload.backends.batch_form import delivers_pairs, runs_python
+from fastload.backends.batch_form import batch_form, delivers_pairs, runs_python
 from fastload.backends.options import Options, Order, warn_ignored
 from fastload.backends.values import Fields
 from fastload.dataset.decoding import require_pil
@@ -37,6 +37,8 @@ def check_fit(
     """
     _check_placement(kind, plan, options)
     _check_fields(dataset if kind is SourceKind.PACKED else None, plan, options)
+    if options.device.memory != "fresh":
+        _check_reused(dataset, plan, options, order)
     if kind is SourceKind.PACKED:
         slow = [step for step in plan.steps if not step.native]
         if slow:
@@ -167,6 +169,32 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
         )
     if kind is SourceKind.STREAM:
         raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
+
+
+def _check_reused(dataset: Packed, plan: Plan, options: Options, order: Order) -> None:
+    """Refuse batches that do not all fit into the same memory.
+
+    Raises:
+        ValueError: what differs, by name.
+    """
+    this = f"Device(memory={options.device.memory!r})"
+    if options.origins or options.text is not None:
+        given = f"collate={options.collate!r}" if options.text is None else f"text={options.text!r}"
+        raise ValueError(f"{this} and {given} exclude each other: it makes its own tensors.")
+    if options.unbatched or order.batch_sampler is not None:
+        given = "batch_size=None" if options.unbatched else "batch_sampler"
+        raise ValueError(f"{this} needs batches of one size. Found: {given}. Pass batch_size.")
+    why = {"picture": "pictures that differ in size", "rows": "any number of rows", "masks": "of any objects"}
+    varying = [
+        f"{field.name} ({why[field.form]})"
+        for field in batch_form(dataset, plan, options).delivery.layout.fields
+        if not field.has_one_size and field.form != "objects"  # those stay on the host
+    ]
+    if varying:
+        raise ValueError(
+            f"{this} needs batches of one size. Found: {', '.join(varying)}. Leave fields out by "
+            "fields=[...], pad pictures to a size by collate=Pad(height, width), or leave memory out."
+        )
 
 
 def _check_stream(order: Order, dataset: Any) -> None:

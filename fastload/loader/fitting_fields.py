@@ -293,11 +293,6 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
         from fastload.backends.fields import check_named
 
         check_named(dataset, plan, options)
-    if options.device.memory != "fresh":
-        raise ValueError(
-            f"Device(memory={options.device.memory!r}) is for pairs of images and labels, and {why}. "
-            "Leave it out."
-        )
     images = [field for field in fields if isinstance(field.kind, Image)]
     for field, view in product(images, plan.every):
         if view.normalize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,9 @@ class Filling:
         if not self.layout.is_measured:
             layout: BatchLayout = self._of_equal(len(ids))
             return layout
-        return self.layout.of(len(ids), self.engine.measure(ids, draws, epoch, partners))
+        known: list[Any] = self.engine.measure(ids, draws, epoch, partners)
+        rest = len(self.layout.fields) - len(known)  # those that the core does not fill are the last ones
+        return self.layout.of(len(ids), [*known, *[None] * rest])
 
     def submit(
         self,

@@ -15,52 +15,12 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.sample.delivery import IMAGE, LABEL, image_and_label
-from fastload.sample.layout import BatchLayout, FieldLayout, SampleLayout
+from fastload.sample.delivery import IMAGE, LABEL
+from fastload.sample.layout import BatchLayout, SampleLayout
 
 # ---- Slots ----
 
-#: The key of device augmentation's parameters for each sample, in slots of batches for a device.
-PARAMETERS = "parameters"
 _STEPS = 8  # lease sizes from one power of two to the next, if batches differ in size
-
-
-@dataclass(frozen=True)
-class SlotShape:
-    """Batches of one image and one label per sample, all images of one size."""
-
-    batch_size: int
-    height: int
-    width: int
-    dtype: torch.dtype
-
-    @property
-    def sample_bytes(self) -> int:
-        """Bytes of an image."""
-        return 3 * self.height * self.width * self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a batch's images."""
-        return self.batch_size * self.sample_bytes
-
-    @classmethod
-    def of(cls, layout: SampleLayout, batch_size: int) -> SlotShape:
-        """Return the shape of batches of a layout from :func:`fastload.sample.delivery.image_and_label`."""
-        image = layout.fields[0]
-        return cls(batch_size, image.shape[1], image.shape[2], image.dtype)
-
-    def layout(self, parameters: int = 0) -> SampleLayout:
-        """Return what a batch holds for each sample.
-
-        Args:
-            parameters: number of float32 values of augmentation on the device.
-        """
-        layout = image_and_label(self.dtype, (self.height, self.width))
-        if not parameters:
-            return layout
-        drawn = FieldLayout(PARAMETERS, "fixed", torch.float32, (parameters,))
-        return SampleLayout((*layout.fields, drawn))
 
 
 @dataclass

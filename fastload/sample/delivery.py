@@ -101,8 +101,8 @@ class Delivery:
 
 
 class Pairs(Delivery):
-    """The delivery of :func:`image_and_label`: batches are [images, labels], a list as torch's collate makes it;
-    samples are (image, label)."""
+    """The delivery of :func:`image_and_label`: batches are [images, labels], a list as torch's collate makes
+    it; samples are (image, label)."""
 
     def _shown(self, raw: Mapping[str, Any], nbytes: int) -> Any:
         return [raw[IMAGE], _kept(raw[LABEL], nbytes // _SMALL)]

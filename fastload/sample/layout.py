@@ -167,6 +167,8 @@ HOST = ".host"
 #: The keys, for a collate, of sample ids (-1: none), and of how each view shows its picture (``kView`` in
 #: csrc/core/sample/field_plan.h).
 IDS, VIEW = ".ids", ".view"
+#: The key, in slots of batches for a device, of the numbers drawn for each sample's augmentation there.
+PARAMETERS = ".parameters"
 Cut: TypeAlias = Callable[[int, int], torch.Tensor]
 
 
@@ -216,7 +218,12 @@ class FieldLayout:
     @property
     def is_origin(self) -> bool:
         """Whether it says where a sample comes from; names of the schema's fields never begin with a dot."""
-        return self.name.startswith(".")
+        return self.name in (IDS, VIEW)
+
+    @property
+    def is_of_core(self) -> bool:
+        """Whether the core fills it."""
+        return self.name != PARAMETERS
 
     @property
     def schema_name(self) -> str:
@@ -232,6 +239,13 @@ class FieldLayout:
     def has_offsets(self) -> bool:
         """Whether the measurements are the offsets of each sample's rows, bytes or masks."""
         return self.form in ("rows", "objects") or (self.form == "masks" and self.mode == "stack")
+
+    @property
+    def has_one_size(self) -> bool:
+        """Whether it has the same bytes in all batches of as many samples."""
+        return not self.has_offsets and (
+            self.mode == "stack" or (self.form == "picture" and self.most is not None)
+        )
 
     @property
     def item_bytes(self) -> int:
@@ -317,6 +331,10 @@ class SampleLayout:
         ordered = tuple(places[number] for number in range(len(self.fields)))
         return BatchLayout(self, size, ordered, device_bytes, planner.end)
 
+    def empty(self, size: int) -> BatchLayout:
+        """Return the layout of ``size`` samples that have nothing of what may differ in number or size."""
+        return self.of(size, self.split(size, np.zeros(3 * (size + 1) * len(self.fields), np.int64)))
+
     def split(self, size: int, flat: npt.NDArray[np.int64]) -> list[Measured]:
         """Split :attr:`BatchLayout.measured` into the measurements of each field."""
         measured: list[Measured] = []
@@ -384,7 +402,8 @@ class BatchLayout:
     @cached_property
     def for_core(self) -> list[tuple[Any, ...]]:
         """The places as ``_C.Engine.submit`` takes them."""
-        return [_for_core(*one) for one in zip(self.layout.fields, self.places, strict=True)]
+        fields = zip(self.layout.fields, self.places, strict=True)
+        return [_for_core(field, place) for field, place in fields if field.is_of_core]
 
     @property
     def measured(self) -> npt.NDArray[np.int64]:
@@ -403,12 +422,15 @@ class BatchLayout:
             if known is not None and field.form != "objects":
                 memory[place.numbers_at : place.numbers_at + known.nbytes] = known.view(np.uint8)
 
-    def raw(self, cut: Cut, objects: Cut | None = None) -> dict[str, Any]:
+    def raw(
+        self, cut: Cut, objects: Cut | None = None, pictures: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Return the batch by field: views of the memory.
 
         Args:
             cut: returns the bytes from one place up to another, as a tensor.
             objects: likewise, for what lies after ``device_bytes``; None: ``cut``.
+            pictures: those of all fields, if they lie elsewhere.
 
         Returns:
             Tensors with the samples first; :class:`Ragged` for rows, for padded masks and for the bytes of
@@ -427,12 +449,13 @@ class BatchLayout:
                 ends = self._numbers(place, self.size + 1, cut)
                 batch[field.name] = _ragged(values.view(-1, *field.shape), ends, place.offsets)
             elif field.form == "picture":
-                batch[field.name] = self._pictures(field, place, cut)
+                found = self.pictures(field, place, cut) if pictures is None else pictures[field.name]
+                batch[field.name] = found
             elif field.form == "masks":
                 batch[field.name] = self._masks(field, place, cut)
             else:
                 part = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
-                batch[field.name] = part.view(self.size, *field.shape)
+                batch[field.name] = part.view(self.size, *field.shape) if field.shape else part
             if field.mode == "pad":
                 sizes[sizes_name(field.name)] = self._sizes(field, place, cut)
         return {**batch, **sizes, VALID: cut(0, self.size).view(torch.bool)}
@@ -472,7 +495,8 @@ class BatchLayout:
             for begin, shape in zip(begins, place.sizes.tolist(), strict=True)
         ]
 
-    def _pictures(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
+    def pictures(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
+        """Return a field's pictures as :meth:`raw` does."""
         if field.mode != "list":
             flat = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
             return _pixels(flat, field, (self.size,), place.size)

@@ -133,6 +133,7 @@ class Sampler:
     """
 
     has_positions: ClassVar[bool] = True  # batches have their samples' positions in the epoch's order
+    has_one_size: ClassVar[bool] = True  # none is larger than a partition's
 
     def __init__(self, order: Order, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         self.order = order
@@ -299,6 +300,7 @@ class ListedSampler(Sampler):
     """Batches that a user's batch sampler drew: rank r takes every world_size-th of them."""
 
     has_positions = False
+    has_one_size = False
 
     def __init__(self, drawn: DrawnBatches, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         super().__init__(drawn, partition, share)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from fastload.prefetch.slots import SlotShape
 from fastload.transfer.kernels import pixel_kernel
 from fastload.transfer.streams import Gpu
 from fastload.transforms.plan import Plan
@@ -74,8 +75,8 @@ class Converter:
 
 def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     """Return scale and bias, (1, channels, 1, 1) float32, each rounded once from double, as in Store."""
-    mean = np.array(plan.mean if plan.normalize else (0.0, 0.0, 0.0))
-    std = np.array(plan.std if plan.normalize else (1.0, 1.0, 1.0))
+    mean = np.array(plan.mean if plan.normalize else [0.0] * len(plan.mean))
+    std = np.array(plan.std if plan.normalize else [1.0] * len(plan.std))
     span = 255.0 if plan.scale or plan.normalize else 1.0
     unit = 255.0 if from_unit else 1.0
     scale, bias = unit / (span * std), -mean / std
@@ -89,54 +90,57 @@ def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  #
 # again. It costs no pass over memory, because the conversion from the device slot must write its result
 # somewhere.
 
-_BUFFERS = {"fresh": 0, "reuse": 1, "poison": 2}
-_POISON_LABEL = -(2**62)
+#: The buffers that are held for each ``Device.memory``.
+BUFFERS = {"fresh": 0, "reuse": 1, "poison": 2}
+#: Shape and dtype of a tensor.
+Shape: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"
+
+
+def bytes_of(shapes: Iterable[Shape]) -> int:
+    """Return the bytes of tensors."""
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes)
 
 
 class Outputs:
-    """Images and labels for the consumer.
+    """Device memory for the consumer's batches.
 
     * ``fresh``: safe for as long as the user keeps them.
     * ``reuse``: always the same memory, valid until the next ``next()``: its addresses can be a CUDA graph's
       inputs.
-    * ``poison``: like ``reuse``, with two buffers in turn; the one that is no longer valid is filled with NaN
-      (255 for uint8) and impossible labels, so that a program that keeps tensors fails in its tests.
+    * ``poison``: like ``reuse``, with two buffers in turn; what lay in the one that is no longer valid is
+      filled with NaN, the largest unsigned or impossible signed numbers, or False, so that a program that
+      keeps tensors fails in its tests.
 
     Args:
         gpu: the device.
-        shape: of the images; its dtype is the batch's.
         mode: one of the three.
+        most: the tensors of a full batch.
     """
 
-    def __init__(self, gpu: Gpu, shape: SlotShape, mode: str) -> None:
+    def __init__(self, gpu: Gpu, mode: str, most: Sequence[Shape]) -> None:
         self._gpu = gpu
-        self._shape = shape
-        self._mode = mode
         self._turn = 0
         self._stream: Any = None  # that of the consumer's work on the last batch
         with torch.inference_mode(False):  # else they could not be written outside it
-            self._buffers = [self._allocate(shape.batch_size) for _ in range(_BUFFERS[mode])]
+            self._buffers = [[gpu.empty(*shape) for shape in most] for _ in range(BUFFERS[mode])]
+        self._lent: list[list[torch.Tensor]] = [[] for _ in self._buffers]
 
-    @staticmethod
-    def planned_bytes(shape: SlotShape, mode: str) -> int:
-        """Return the bytes that are held for the loader's whole life."""
-        return _BUFFERS[mode] * (shape.nbytes + 8 * shape.batch_size)
-
-    def _allocate(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        shape = self._shape
-        images = self._gpu.empty((size, 3, shape.height, shape.width), shape.dtype)
-        return images, self._gpu.empty((size,), torch.int64)
-
-    def take(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (size, 3, h, w) images and (size,) int64 labels to write on the current stream."""
-        if self._mode == "fresh":
-            return self._allocate(size)
+    def take(self, shapes: Iterable[Shape]) -> list[torch.Tensor]:
+        """Return tensors to write on the current stream: of a full batch, or shorter ones."""
+        if not self._buffers:
+            return [self._gpu.empty(*shape) for shape in shapes]
         self._follow(self._gpu.current_stream())
-        if self._mode == "poison":
-            self._poison(*self._buffers[self._turn])
+        if len(self._buffers) > 1:
+            self._poison(self._lent[self._turn])
             self._turn = 1 - self._turn
-        images, labels = self._buffers[self._turn]
-        return images[:size], labels[:size]
+        return [
+            whole[: shape[0]] for whole, (shape, _) in zip(self._buffers[self._turn], shapes, strict=True)
+        ]
+
+    def lend(self, values: Iterable[Any]) -> None:
+        """Note a batch's values, which lie in the tensors of the last :meth:`take`."""
+        if len(self._buffers) > 1:
+            self._lent[self._turn] = [value for value in values if isinstance(value, torch.Tensor)]
 
     def _follow(self, stream: Any) -> None:
         """Follow the consumer to another stream: its work on the last batch precedes our writing here."""
@@ -146,9 +150,22 @@ class Outputs:
             self._gpu.wait(stream, event)
         self._stream = stream
 
-    def _poison(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+    def _poison(self, lent: Sequence[torch.Tensor]) -> None:
         def kernels() -> None:
-            images.fill_(float("nan") if images.dtype.is_floating_point else 255)
-            labels.fill_(_POISON_LABEL)
+            for tensor in lent:
+                _poison(tensor)
 
         self._gpu.launch(kernels)
+
+
+def _poison(tensor: torch.Tensor) -> None:
+    """Fill with what no batch has."""
+    dtype = tensor.dtype
+    if dtype.is_floating_point or dtype.is_complex:
+        tensor.fill_(math.nan)
+    elif dtype is torch.bool:
+        tensor.fill_(False)
+    elif dtype.is_signed:
+        tensor.fill_(torch.iinfo(dtype).min // 2)
+    else:  # all ones; as signed numbers, because torch has few kernels for others of more than 8 bits
+        tensor.view(getattr(torch, f"int{8 * dtype.itemsize}")).fill_(-1)

@@ -278,8 +278,9 @@ class Ring:
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
-#: Makes the consumer's batch from a batch's bytes in a device slot, by work on the current stream.
-Deliver = Callable[[Pending, torch.Tensor], Any]
+#: Makes the consumer's batch from a batch's bytes in a device slot, by work on the current stream; the last
+#: argument is what was prepared for it.
+Deliver = Callable[[Pending, torch.Tensor, Any], Any]
 
 
 class HostBatches(Protocol):
@@ -315,6 +316,7 @@ class Flight:
     """A batch whose copy has been issued."""
 
     pending: Pending
+    prepared: Any
     to: DeviceSlot
     copied: Any
 
@@ -327,7 +329,8 @@ class Pipeline:
         feeder: returns filled host slots, in order; its slots are the ring's.
         ring: the host slots.
         host: waits for host batches and applies the error policy.
-        prepare: writes a complete host batch's parameters.
+        prepare: completes a host batch; returns what else ``deliver`` needs of it, for its slot is filled
+            again once it is copied.
         deliver: see :data:`Deliver`.
     """
 
@@ -337,7 +340,7 @@ class Pipeline:
         feeder: Feeder,
         ring: HostSlots,
         host: HostBatches,
-        prepare: Callable[[Pending], None],
+        prepare: Callable[[Pending], Any],
         deliver: Deliver,
     ) -> None:
         self.clock = TransferClock()
@@ -413,7 +416,7 @@ class Pipeline:
         to = self._slot_for(len(slot.bytes))
         started, copied = self._gpu.new_event(timed=True), self._gpu.new_event(timed=True)
         try:
-            self._prepare(pending)
+            prepared = self._prepare(pending)
         except BaseException:
             self._ring.give_back(slot)
             raise
@@ -434,7 +437,7 @@ class Pipeline:
         self.clock.count += 1
         self.clock.bytes += len(slot.bytes)
         self.clock.host_copies += not self._ring.pinned
-        self._flights.append(Flight(pending, to, copied))
+        self._flights.append(Flight(pending, prepared, to, copied))
 
     def _timed(self, started: Any, copied: Any) -> None:
         self.clock.seconds += self._gpu.seconds_between(started, copied)
@@ -442,7 +445,7 @@ class Pipeline:
     def _hand_over(self, flight: Flight) -> Any:
         self._gpu.wait(self._gpu.current_stream(), flight.copied)
         with self._gpu.range("fastload.transfer.convert", flight.pending.key.step):
-            batch = self._deliver(flight.pending, flight.to.bytes)
+            batch = self._deliver(flight.pending, flight.to.bytes, flight.prepared)
         self._last = flight
         return batch
 

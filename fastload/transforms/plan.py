@@ -372,8 +372,8 @@ class Plan:
         """
         if self.needs_boxes:
             raise ValueError(
-                "RandomIoUCrop draws from the sample's boxes, which are not available when pictures of "
-                "different sizes are cut one by one for a callable. Put a Resize to a fixed size before it."
+                "RandomIoUCrop draws from the sample's boxes, which are not available with a picture alone. "
+                "Read a set with a field of boxes by fastload.DataLoader, or leave it out."
             )
         if self.needs_engine:
             raise ValueError(

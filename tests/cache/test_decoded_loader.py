@@ -97,13 +97,15 @@ def test_warm_fills_what_loaders_use(root: Path, odd: Path, capsys: pytest.Captu
     assert facts["there_records"] == known(odd)
 
 
-def test_samples_of_different_sizes_take_no_memory(root: Path, odd: Path) -> None:
+def test_samples_of_different_sizes_are_kept_too(root: Path, odd: Path) -> None:
     transform = T.Compose([T.Resize(30), T.ToDtype("uint8"), lambda image: image.float().mean(dim=(1, 2))])
     expected, _ = two_epochs(loader(odd, "off", transform=transform))
     found, stats = two_epochs(loader(odd, "auto", transform=transform))
     assert same(found, expected)
-    assert stats["paths"] == []
-    assert "one by one" in stats["reason"]
+    assert stats["ready_records"] == stats["stored"] == known(odd)
+    again, stats = two_epochs(loader(odd, "auto", transform=transform))
+    assert same(again, expected)
+    assert (stats["stored"], stats["hits"]) == (0, 2 * known(odd))
 
 
 @pytest.mark.parametrize("side", ["0", "70000", "half", "-3"])

@@ -63,7 +63,7 @@ def test_pinned_bytes_are_the_planned_ones(packed: PackedDataset, monkeypatch: p
     backend = loader._epochs.backend
     assert isinstance(backend, DeviceBackend)
     (address,) = pinned
-    slot = torch.from_numpy(np.frombuffer(backend._ring._map, np.uint8))
+    slot = torch.from_numpy(np.frombuffer(backend._slots._map, np.uint8))
     assert slot.data_ptr() == address
     assert slot.is_pinned()
     held = torch.cuda.memory_allocated() - before - sum(tensor.nbytes for tensor in batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,8 @@ from pictures import encoded
 from PIL import Image as PilImage
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, Ragged
+import fastload
+from fastload import DataLoader, Device, Fields, PackedDataset, Pad, Patches, Ragged, Ranks
 from fastload import transforms as T
 from fastload.sample.fields import Image
 from fastload.sample.schema import Schema
@@ -34,6 +36,11 @@ MEASURED: dict[str, Any] = {
     "fields": ["caption", "image", "boxes", "mask", "track", "label", "notes"],
     "transform": T.Compose([T.Resize(14)]),
 }
+SIZED: dict[str, Any] = {"fields": ["mask", "image", "label"], "collate": Pad(24, 20)}
+VIEWS = T.Views(
+    large=T.RandomResizedCrop(16),
+    small=T.Compose([T.CenterCrop(8), *NORMALIZED[1:], T.ToDtype(None, masks="int64")]),
+)
 CASES: dict[str, dict[str, Any]] = {
     "equal": EQUAL,
     "uint8": {**EQUAL, "transform": T.Compose([T.RandomResizedCrop(16)])},
@@ -42,6 +49,10 @@ CASES: dict[str, dict[str, Any]] = {
     "padded floats": {**MEASURED, "collate": "pad", "transform": T.Compose([T.Resize(14), *NORMALIZED])},
     "listed": {**MEASURED, "collate": "ragged"},
     "listed floats": {**MEASURED, "collate": "ragged", "transform": T.Compose([*NORMALIZED])},
+    # Not measured, or measured and yet of one size: through the ring.
+    "scaled": {**EQUAL, "transform": T.Compose([T.RandomResizedCrop(16), NORMALIZED[0]])},
+    "sized": {**SIZED, "transform": T.Compose([T.Resize(14), *NORMALIZED])},
+    "viewed": {**EQUAL, "transform": VIEWS},
     "no pictures": {"fields": ["label", "weight", "boxes", "caption"]},
 }
 
@@ -226,3 +237,184 @@ def test_bad_samples_are_replaced_or_skipped(folder: Path, tmp_path: Path, on: M
         gpu = SimulatedGpu(3, 0.4)
         loader = on(gpu, bad, BATCH, shuffle=True, on_error=policy, **{**CASES[case], "seed": 2})
         assert run(gpu, loader, wanted) == 0
+
+
+def test_batches_of_a_batch_sampler_may_have_any_size(tiny: PackedDataset, folder: Path, on: Make) -> None:
+    """The loader does not know the largest one before it comes."""
+    order = [[5, 4, 3], [1], [7, 0, 2, 6, 8, 9], [10, 11], [12]] * 3
+    for dataset, options in ((tiny, {"transform": NORMALIZED[1]}), (folder, EQUAL), (folder, CASES["rows"])):
+        options = {"batch_sampler": order, "seed": 0, **options}
+        wanted = list(DataLoader(dataset, **options))
+        for seed in range(3):
+            gpu = SimulatedGpu(seed, 0.5)
+            loader = on(gpu, dataset, 1, prefetch_factor=4, **options)
+            kept = list(loader)
+            gpu.synchronize()
+            for found, batch in zip(kept, wanted, strict=True):
+                if isinstance(batch, dict):
+                    assert same(found, batch)
+                else:
+                    assert all(close(one, other) for one, other in zip(found, batch, strict=True))
+            loader.close()
+            assert gpu.failures == []
+
+
+def test_texts_are_those_of_the_samples_that_replace_bad_ones(
+    tmp_path: Path, on: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which they are is read on the host, where the slot may hold another batch by then."""
+    samples = rich_samples(COUNT)
+    for number in range(0, COUNT, 5):
+        samples[number] = {**samples[number], "mask": b"not a picture"}
+    for number, sample in enumerate(samples):
+        sample.update(caption=str(number), attribute=number)
+    bad = write_field_set(tmp_path / "bad", RICH, samples)
+    gpu = SimulatedGpu(0, 0.9)
+    monkeypatch.setattr("fastload.transfer.cuda.find_gpu", lambda device: gpu if device else None)
+    options: dict[str, Any] = {"fields": ["mask", "attribute", "caption"], "transform": T.CenterCrop(8)}
+    texts = {"caption": fastload.Captions(lambda texts: texts)}
+    with on(gpu, bad, 2, text=texts, on_error="replace", prefetch_factor=1, **options) as loader:
+        for batch in loader:
+            for _ in range(20):  # the copies of the next batches are done, and their slots are filled again
+                gpu.synchronize()
+                loader._epochs.backend._inner._inner._pipeline.look_ahead()
+                time.sleep(0.001)
+            assert list(map(int, batch["caption"])) == batch["attribute"].tolist()
+
+
+# ---- Memory that is used again ----------------------------------------------------------------------
+
+REUSED: dict[str, dict[str, Any]] = {
+    "equal": EQUAL,
+    "padded to a size": CASES["sized"],
+    "views": CASES["viewed"],
+    "text": {**EQUAL, "fields": ["caption", "image", "kept", "notes", "weight"]},  # which stays on the host
+    "image and label": {"fields": ["image", "label"], "transform": FLOATS},
+}
+
+
+def tensors(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
+
+
+def places(batch: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(value.data_ptr() for value in tensors(batch).values())
+
+
+def blocks(batch: dict[str, Any]) -> dict[int, int]:
+    """The blocks of memory that a batch lies in, and how large they are."""
+    storages = [value.untyped_storage() for value in tensors(batch).values()]
+    return {storage.data_ptr(): storage.nbytes() for storage in storages}
+
+
+@pytest.mark.parametrize("mode", ["reuse", "poison"])
+@pytest.mark.parametrize("case", REUSED)
+def test_reused_memory_is_right_until_the_next_batch(folder: Path, on: Make, case: str, mode: str) -> None:
+    """On streams that change; full batches have the same addresses, and the last one lies in their memory."""
+    wanted = on_the_host(folder, **REUSED[case])
+    for seed in range(4):
+        gpu, wrong = SimulatedGpu(seed, 0.3), []
+        full: set[tuple[int, ...]] = set()
+        held: dict[int, int] = {}
+        loader = on(gpu, folder, BATCH, shuffle=True, device=Device(memory=mode), **REUSED[case], seed=2)
+
+        def compare(found: Any, expected: Any, wrong: list[int] = wrong) -> None:
+            wrong.extend([1] * (not same(found, expected)))
+
+        for batches in wanted:
+            iterator = iter(loader)
+            for number, batch in enumerate(batches):
+                with gpu.using(gpu.random.choice(gpu.user_streams)):
+                    found = next(iterator)
+                    gpu.kernel(lambda found=found, batch=batch: compare(found, batch))  # type: ignore[misc]
+                if number < COUNT // BATCH:
+                    full.add(places(found))
+                    held |= blocks(found)
+                assert blocks(found).items() <= held.items()
+        gpu.synchronize()
+        assert wrong == []
+        assert len(full) == (1 if mode == "reuse" else 2)
+        assert sum(held.values()) == loader.memory_plan()["batch_bytes"] * len(full)
+        loader.close()
+
+
+def impossible(value: torch.Tensor) -> bool:
+    if value.is_floating_point():
+        return bool(value.isnan().all())
+    if value.dtype is torch.bool:
+        return not value.any()
+    if value.dtype is torch.uint8:
+        return bool((value == 255).all())
+    return bool((value < torch.iinfo(value.dtype).min // 3).all())
+
+
+@pytest.mark.parametrize("case", REUSED)
+def test_poison_shows_every_field_of_a_kept_batch(folder: Path, on: Make, case: str) -> None:
+    gpu = SimulatedGpu(0)
+    iterator = iter(on(gpu, folder, BATCH, device=Device(memory="poison"), **REUSED[case]))
+    kept: list[dict[str, torch.Tensor]] = []
+    for batch in iterator:
+        gpu.synchronize()
+        assert all(bool(value.any()) for value in tensors(batch).values())
+        assert not any(impossible(value) for value in tensors(batch).values())
+        if kept:
+            shown = {name for name, value in kept[-1].items() if not impossible(value)}
+            assert shown == set()
+        kept.append(tensors(batch))
+    assert len(kept) == 8  # the last one is shorter
+    assert {value.dtype for value in kept[0].values()} >= {torch.bool, torch.float32}
+
+
+@pytest.mark.parametrize("mode", ["fresh", "reuse", "poison"])
+def test_positions_without_a_sample_are_those_of_the_host(
+    folder: Path, tmp_path: Path, on: Make, mode: str
+) -> None:
+    """Padding of three ranks, and bad samples that are left out."""
+    samples = rich_samples(COUNT)
+    samples[4] = {**samples[4], "mask": b"not a picture"}
+    bad = write_field_set(tmp_path / "bad", RICH, samples)
+    options: dict[str, Any] = {"ranks": Ranks(1, 3), "padding": "mark", "on_error": "skip", **EQUAL}
+    wanted = on_the_host(bad, **options)
+    assert sum(not batch["valid"].all() for batch in wanted[0]) == 2
+    gpu, found = SimulatedGpu(4, 0.2), []
+    with on(gpu, bad, BATCH, shuffle=True, device=Device(memory=mode), **{**options, "seed": 2}) as loader:
+        for batch in loader:
+            gpu.synchronize()
+            found.append({name: value.clone() for name, value in batch.items()})
+    assert all(same(batch, other) for batch, other in zip(found, wanted[0], strict=True))
+
+
+def test_reused_memory_is_taken_once(folder: Path, on: Make) -> None:
+    gpu = SimulatedGpu(0, 0.9)
+    loader = on(gpu, folder, BATCH, device=Device(memory="reuse"), **EQUAL)
+    next(iter(loader))
+    count = len(gpu.allocations)
+    list(loader)
+    assert len(gpu.allocations) == count
+    fresh = on(gpu, folder, BATCH, **EQUAL).memory_plan()
+    plan = loader.memory_plan()
+    assert plan["device_bytes"] - fresh["device_bytes"] == plan["batch_bytes"] == fresh["batch_bytes"]
+    loader.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fields": ["image", "boxes", "track"]},
+         r"needs batches of one size. Found: boxes \(any number of rows\), track \(any number of rows\). Leave"),
+        ({"fields": ["second", "label"], "collate": "pad"},
+         r"one size. Found: second \(pictures that differ in size\).*collate=Pad\(height, width\)"),
+        ({"fields": ["mask", "label"], "collate": "ragged"}, r"Found: mask \(pictures that differ in size\)"),
+        ({"fields": Fields(["image", "outlines"], masks="dense")}, r"Found: outlines \(of any objects\)"),
+        ({"fields": ["image", "caption"], "text": {"caption": len}}, r"and text=.* exclude each other"),
+        ({"collate": Patches("naflex", 8, 36), "transform": T.ResizeToPatches(8, 36), "fields": ["image"]},
+         r"and collate=Patches.* exclude each other: it makes its own"),
+        ({"fields": ["image"], "batch_size": None}, "one size. Found: batch_size=None. Pass batch_size"),
+        ({"fields": ["image"], "batch_sampler": [[0, 1], [2]], "batch_size": 1}, "Found: batch_sampler"),
+    ],
+)  # fmt: skip
+def test_what_differs_in_size_cannot_be_reused(folder: Path, arguments: Any, message: str) -> None:
+    side: Any = 14 if arguments.get("collate") in ("pad", "ragged") else (14, 14)
+    options: dict[str, Any] = {"batch_size": 4, "transform": T.Resize(side), **arguments}
+    with pytest.raises(ValueError, match=rf"Device\(memory='poison'\).* {message}"):
+        DataLoader(folder, device=Device(memory="poison"), **options)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from device_steps import Step, expected, run
@@ -11,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, Device, PackedDataset
+from fastload import DataLoader, Device, PackedDataset, Ranks
 from fastload import transforms as T
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -68,9 +70,51 @@ def test_no_host_copy_and_the_planned_bytes(tiny: PackedDataset, on: Make) -> No
     # uint8 crosses the bus: a byte for each value, and before them labels, each part in whole cache lines.
     pixels = (100 + 8 * ahead) * 6 * 6 * 3
     assert pixels < stats["bytes"] == gpu.copied_bytes < pixels + stats["count"] * 3 * 64
-    assert plan["batch_bytes"] == 8 * 6 * 6 * 3 * 4 + 8 * 8
+    assert plan["batch_bytes"] == 8 * 6 * 6 * 3 * 4 + 64 + 8 * 8  # labels, and which are samples
     loader.close()
     assert gpu.pinned == {}
+
+
+class Counting(SimulatedGpu):
+    """Counts what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 0.9)
+        self.asked: Counter[str] = Counter()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("empty", "launch", "copy", "run", "upload", "record", "wait", "new_event"):
+            self.asked[name] += 1
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("options", [{}, {"fields": ["image", "label"]}], ids=["pair", "dict"])
+def test_a_batch_takes_one_copy_and_one_launch(tiny: PackedDataset, on: Make, options: Any) -> None:
+    """Labels and which positions are samples cross with the pixels, and go to the consumer in one piece."""
+    gpu = Counting()
+    loader = on(gpu, tiny, transform=NORMALIZE, **options)
+    list(loader)
+    gpu.asked.clear()
+    copies, batches = loader.stats()["stages"]["transfer"]["count"], len(list(loader))
+    copies = loader.stats()["stages"]["transfer"]["count"] - copies
+    per_batch = {"empty": 2, "launch": 1, "wait": 1, "record": 1}  # on the consumer's stream
+    per_copy = {"copy": 1, "new_event": 2, "wait": 1, "record": 2}
+    wanted = Counter({name: count * batches for name, count in per_batch.items()})
+    wanted.update({name: count * copies for name, count in per_copy.items()})
+    assert gpu.asked == wanted
+    loader.close()
+
+
+@pytest.mark.parametrize("padding", ["mark", "end"])
+def test_padding_is_that_of_the_host(tiny: PackedDataset, on: Make, padding: str) -> None:
+    """Zeros, of which Normalize would make others."""
+    options: dict[str, Any] = {"transform": NORMALIZE, "ranks": Ranks(2 - (padding == "mark"), 3)}
+    wanted = expected(tiny, padding=padding, **options)
+    images, labels = wanted[0][-1]
+    assert labels[-1] == -100
+    assert not images[-1].any()
+    gpu = SimulatedGpu(3)
+    assert run(gpu, on(gpu, tiny, padding=padding, **options), wanted) == []
 
 
 def test_copies_are_ahead_of_the_consumer(tiny: PackedDataset, on: Make) -> None:
@@ -141,7 +185,7 @@ def test_breaking_and_jumping(tiny: PackedDataset, on: Make) -> None:
                 step(images, labels, (batch[0].clone(), batch[1].clone()))
         assert step.finish() == []
         gc.collect()
-        ring = loader._epochs.backend._ring
+        ring = loader._epochs.backend._slots
         loader._epochs.backend.cancel()
         gpu.synchronize()
         ring.reclaim()

@@ -11,7 +11,7 @@ from simulated_gpu import SimEvent, SimulatedGpu
 
 from fastload.errors import StateError
 from fastload.prefetch.slots import SlotShape
-from fastload.sample.layout import BatchLayout
+from fastload.sample.layout import PARAMETERS, BatchLayout
 from fastload.transfer.pipeline import Ring, SlotState, ring_bytes, slot_bytes
 
 
@@ -32,8 +32,8 @@ def test_views_do_not_overlap(batch: int, side: int, parameters: int, data: st.D
     images.fill_(1)
     labels.fill_(0x0202020202020202)
     if parameters:
-        assert fields["parameters"].shape == (size, parameters)
-        fields["parameters"].view(torch.int32).fill_(0x03030303)
+        assert fields[PARAMETERS].shape == (size, parameters)
+        fields[PARAMETERS].view(torch.int32).fill_(0x03030303)
     assert images.shape == (size, 3, side, side)
     assert images.is_contiguous(memory_format=torch.channels_last)
     assert labels.shape == (size,)

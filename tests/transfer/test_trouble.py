@@ -127,8 +127,8 @@ def test_ctrl_c_anywhere_spoils_nothing(tiny: PackedDataset, on: Make) -> None:
         assert step.finish() == []
         backend = loader._epochs.backend
         backend.cancel()
-        backend._ring.reclaim()
-        assert {state.value for state in backend._ring.states} == {"free"}
+        backend._slots.reclaim()
+        assert {state.value for state in backend._slots.states} == {"free"}
         loader.close()
         assert gpu.failures == []
         assert gpu.pinned == {}

@@ -20,7 +20,14 @@ import torch
 from fastload import errors
 from fastload._native import _C
 from fastload.backends.batch_form import batch_form
-from fastload.backends.dali.graph import DecodeShare, Graph, GraphSpec, decoded_bytes, decoder_padding
+from fastload.backends.dali.graph import (
+    BatchShape,
+    DecodeShare,
+    Graph,
+    GraphSpec,
+    decoded_bytes,
+    decoder_padding,
+)
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
@@ -32,11 +39,11 @@ from fastload.machine.cpu import ThreadPlan
 from fastload.machine.sizes import counted
 from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.prefetch.feeder import Announcements, BatchKey, Fault, Feeder, Pending, following
-from fastload.prefetch.slots import Slot, SlotShape
+from fastload.prefetch.slots import Slot
 from fastload.sampler import BatchIds, Sampler
 from fastload.shard.codecs import CODECS, COEFFICIENTS
 from fastload.transfer.augment import Augmenter
-from fastload.transfer.convert import Converter, Outputs, crosses_as
+from fastload.transfer.convert import Converter, Outputs, Shape, crosses_as
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu, guarded
 from fastload.transforms.plan import Plan
 
@@ -249,7 +256,7 @@ class DeviceAssembly:
         plan: Plan,
         options: Options,
         augmenter: Augmenter | None,
-        shape: SlotShape,
+        shape: BatchShape,
         labels: npt.NDArray[np.int64],
     ) -> None:
         self._gpu = gpu
@@ -257,7 +264,7 @@ class DeviceAssembly:
         self._shape = shape
         self._labels = labels
         self._converter = Converter(plan, gpu.device, from_unit=augmenter is not None and augmenter.jitters)
-        self._outputs = Outputs(gpu, replace(shape, dtype=self._converter.dtype), options.device.memory)
+        self._outputs = Outputs(gpu, options.device.memory, self._shapes(shape.batch_size))
         self._kept: deque[tuple[Any, Any]] = deque()
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
@@ -278,23 +285,29 @@ class DeviceAssembly:
         labels = self._host_labels(work, pixels)
         parameters = self._parameters(work, stream)
         pixels_of_all = self._whole(work, pixels, stream)
-        out = self._outputs.take(len(work.batch.ids))
+        images, numbers = self._outputs.take(self._shapes(len(work.batch.ids)))
+        self._outputs.lend((images, numbers))
 
         def deliver() -> None:
             augmenter, source = self._augmenter, pixels_of_all
             if augmenter is not None and augmenter.jitters:
                 source = augmenter.jitter(source, parameters)
-            self._converter(source, out[0])
+            self._converter(source, images)
 
         gpu.launch(deliver)
-        gpu.copy(out[1], labels, stream)
+        gpu.copy(numbers, labels, stream)
         event = gpu.new_event()
         gpu.record(event, stream)
         self._kept.append((event, (pixels, pixels_of_all, work.slot, labels)))
         if self._augmenter is None:
-            return list(out)
+            return [images, numbers]
         augment = self._augmenter
-        return gpu.run(lambda: augment(list(out), parameters, work.key))
+        return gpu.run(lambda: augment([images, numbers], parameters, work.key))
+
+    def _shapes(self, size: int) -> list[Shape]:
+        """Return what the images and labels of a batch are."""
+        images = size, 3, self._shape.height, self._shape.width
+        return [(images, self._converter.dtype), ((size,), torch.int64)]
 
     def _whole(self, work: Work, pixels: torch.Tensor | None, stream: Any) -> torch.Tensor:
         """Return all pixels, (n, 3, h, w) uint8."""
@@ -525,7 +538,7 @@ class DaliBackend:
         own = plan if gpu is None else crosses_as(plan)
         host_options = options if gpu is None else replace(options, pin_memory=True)
         form = batch_form(dataset, own, options)
-        shape = SlotShape.of(form.delivery.layout, options.batch_size)
+        shape = BatchShape.of(form.delivery.layout, options.batch_size)
         size = (shape.height, shape.width)
         self._threads = dali_threads
         self._graph = Graph(_graph_spec(own, options, size, dali_threads, gpu))
