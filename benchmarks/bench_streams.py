@@ -22,7 +22,7 @@ from typing import Any
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.diagnose.report import History
+from fastload.diagnose.pages import History
 from fastload.integrations.prometheus import serve
 from fastload.integrations.stats_stream import Every
 
@@ -38,7 +38,7 @@ def every(n: int, loader: DataLoader[Any]) -> Iterator[Step]:
 
 @contextlib.contextmanager
 def history(loader: DataLoader[Any]) -> Iterator[Step]:
-    """What loader.report(history=...) takes."""
+    """What fastload.diagnose.report(loader, history=...) takes."""
     with History(loader):
         yield lambda: None
 

@@ -34,7 +34,7 @@ from fault_server import FaultServer
 from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
-from fastload.cache.disk import expected_hits, whole_bytes
+from fastload.cache.disk_files import expected_hits, whole_bytes
 from fastload.sampler import Partition, Sampler
 from fastload.sampler.sampler import ShuffledOrder
 from fastload.sampler.upcoming import NOT_NEEDED, level_of

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastload.collate.detection import Detection
     from fastload.collate.patches import Patches
     from fastload.dataset.packed import MixedDataset, PackedDataset, mix
-    from fastload.diagnose.watch import diagnose
+    from fastload.diagnose import this as diagnose
     from fastload.loader.data_loader import DataLoader
     from fastload.loader.padding import valid
     from fastload.packing.from_python import pack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from fastload.errors import LibraryMissing
 
@@ -62,3 +63,15 @@ def need(module: str, what: str) -> None:
         import_module(module)
     except ImportError as error:
         raise library_missing(module, what, error) from error
+
+
+def tv_tensors() -> Any:
+    """Return torchvision's module of that name.
+
+    Raises:
+        LibraryMissing: this torchvision has none.
+    """
+    need("torchvision.tv_tensors", "torchvision.transforms.v2 in transform, on samples with several fields,")
+    from torchvision import tv_tensors as found  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    return found

@@ -18,7 +18,7 @@ work=$PWD/build/gpu
 build_limit=${SECONDS_BUILD:-110}
 tests_limit=${SECONDS_TESTS:-150}
 starvation_limit=${SECONDS_STARVATION:-300}
-articles_limit=${SECONDS_ARTICLES:-200}
+articles_limit=${SECONDS_ARTICLES:-250}
 
 say() { printf '[gpu] %s\n' "$*"; }
 die() { printf '[gpu] %s\n' "$@" >&2; exit 1; }

@@ -6,8 +6,11 @@ import argparse
 import importlib
 
 from harness.rounds import serve
+from starvation.training_step import wake
 
 from articles.setting import Setting
+
+TRAINING = ("mnist", "batch_parts", "ladder")
 
 
 def main() -> None:
@@ -17,7 +20,10 @@ def main() -> None:
     parser.add_argument("setting", help="JSON")
     options = parser.parse_args()
     module = importlib.import_module(f"articles.{options.module}")
-    serve(lambda: module.start(options.case, Setting.from_json(options.setting)))
+    setting = Setting.from_json(options.setting)
+    if options.module in TRAINING:
+        wake(setting.device)
+    serve(lambda: module.start(options.case, setting))
 
 
 if __name__ == "__main__":

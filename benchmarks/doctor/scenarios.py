@@ -6,6 +6,7 @@ disk, a CPU quota, a neighbour) is a context that is open while everything is me
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,7 +27,8 @@ from fastload import transforms as T
 __all__ = ["SCENARIOS", "Place", "Scenario"]
 
 SIZE, BATCH = 224, 32
-FAST = 20_000.0  # samples a second of a step that hardly takes any time
+CORES = len(os.sched_getaffinity(0))
+FAST = 10_000.0 * CORES  # samples a second of a step that hardly takes any time
 DISK = 12 << 20  # bytes a second of the slow disk
 LINE = 20e6  # bytes a second of the line to a store ...
 LATENCY = 0.02  # ... and the seconds of a request on it
@@ -40,14 +42,15 @@ class Place:
     images: Path
     work: Path
     url: str = ""  # of a set in a store, while there is one
+    device: str = "cpu"  # that trains, in the scenarios with a network
 
     def set(self, name: str) -> Path:
         """A packed set; see doctor/sets.py."""
         return set_of(self.images, self.work, name)
 
     def loader(self, name: str, **options: Any) -> Any:
-        """fastload's over a set; two threads, random crops, uint8."""
-        given: dict[str, Any] = {"shuffle": True, "seed": 1, "num_workers": 2, "cache": "off"}
+        """fastload's over a set; a thread a core, random crops, uint8."""
+        given: dict[str, Any] = {"shuffle": True, "seed": 1, "num_workers": CORES, "cache": "off"}
         given |= {"batch_size": BATCH, "drop_last": True, "transform": crops()} | options
         return fastload.DataLoader(self.url or self.set(name), **given)
 
@@ -86,6 +89,7 @@ class Scenario:
         prepare: before each run as it is: what makes it cold.
         compute: CPU seconds a sample of the step besides.
         warm_up: seconds before a loop is measured, at least: a first epoch, where the second one counts.
+        model: a network that the place's device trains as the step; "": a step that waits.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Scenario:
     prepare: Callable[[Place], None] = lambda place: None
     compute: float = 0.0
     warm_up: float = 0.5
+    model: str = ""
     notes: str = field(default="")
 
 
@@ -235,30 +240,30 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "a CPU quota", ("quota",), "quota",
-        lambda p: p.loader("plain", num_workers=2), lambda p: p.loader("plain", num_workers=2),
-        trouble=lambda p: quota_of_cpus(1.0), mended=lambda p: nullcontext(),
+        lambda p: p.loader("plain"), lambda p: p.loader("plain"),
+        trouble=lambda p: quota_of_cpus(CORES / 2), mended=lambda p: nullcontext(),
     ),
     Scenario(
         "a neighbour", ("neighbour",), "neighbour",
         lambda p: p.loader("plain"), lambda p: p.loader("plain"),
-        trouble=lambda p: busy_neighbour(2), mended=lambda p: nullcontext(),
+        trouble=lambda p: busy_neighbour(CORES), mended=lambda p: nullcontext(),
     ),
     Scenario(
         "torch without workers", ("decode", "threads", "python", "transform"), "workers",
-        lambda p: p.torch_loader(), lambda p: p.torch_loader(num_workers=2, persistent_workers=True),
+        lambda p: p.torch_loader(), lambda p: p.torch_loader(num_workers=CORES, persistent_workers=True),
     ),
     Scenario(
-        "torch with two workers", ("decode",), "fastload",
-        lambda p: p.torch_loader(num_workers=2, persistent_workers=True),
+        "torch with a worker a core", ("decode",), "fastload",
+        lambda p: p.torch_loader(num_workers=CORES, persistent_workers=True),
         lambda p: p.loader("plain", transform=crops(dtype="float32")),
     ),
     Scenario(
         "torch and a slow collate function", ("collate",), "collate_fn",
-        lambda p: p.torch_loader(num_workers=2, collate_fn=slow_collate, persistent_workers=True),
-        lambda p: p.torch_loader(num_workers=2, persistent_workers=True),
+        lambda p: p.torch_loader(num_workers=CORES, collate_fn=slow_collate, persistent_workers=True),
+        lambda p: p.torch_loader(num_workers=CORES, persistent_workers=True),
     ),
     Scenario(
         "torch and a slow step", ("step",), "",
-        lambda p: p.torch_loader(num_workers=2, persistent_workers=True), step_rate=60,
+        lambda p: p.torch_loader(num_workers=CORES, persistent_workers=True), step_rate=60,
     ),
 )  # fmt: skip

@@ -1,10 +1,10 @@
 """Candidates that stay alive and take turns: what measure.py does, without starting each process anew.
 
 Training needs seconds to start (imports, a CUDA context, cuDNN's search for algorithms, worker processes). So
-each candidate is one process for all its rounds. All import their libraries at once; then one after the other
-gets ready, because cuDNN's search measures, too; then they answer each line on their standard input with a
-JSON object. Between its rounds a candidate waits there. Candidates take turns as in measure.py: A B C, then C
-B A. rounds.py is the other side.
+each candidate is one process for all its rounds. All import their libraries and open the GPU at once; then
+one after the other gets ready, because cuDNN's search measures, too; then they answer each line on their
+standard input with a JSON object. Between its rounds a candidate waits there. Candidates take turns as in
+measure.py: A B C, then C B A. rounds.py is the other side.
 """
 
 from __future__ import annotations

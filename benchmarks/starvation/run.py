@@ -19,7 +19,7 @@ import torch
 from harness.rounds import Clock, Measure, serve, skip
 from starvation.copies import profile_copies
 from starvation.feeds import FEEDS, Work, reason_to_skip
-from starvation.training_step import AMP, MODELS, Trainer, synchronize
+from starvation.training_step import AMP, MODELS, Trainer, synchronize, wake
 
 PROFILED_STEPS = 10
 LEAST_STEPS = 5
@@ -136,6 +136,7 @@ def main() -> None:
     options = parse()
     if reason := reason_to_skip(options.feed, options.device):
         skip(reason)
+    wake(options.device)
     serve(lambda: start(options))
 
 

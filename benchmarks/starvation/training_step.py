@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 from training.models import MODELS as RESNETS
 from training.models import build_model
 
-__all__ = ["AMP", "MODELS", "SmallCNN", "Trainer", "ViTSmall", "synchronize"]
+__all__ = ["AMP", "MODELS", "SmallCNN", "Trainer", "ViTSmall", "synchronize", "wake"]
 
 MODELS = (*RESNETS, "vit_s")
 
@@ -126,6 +126,12 @@ class Trainer:
         self.backward(loss)
         self.update()
         return loss.detach()
+
+
+def wake(device: str) -> None:
+    """What takes a process seconds once: a context of the GPU, torchvision, what an optimiser imports."""
+    if device != "cpu":
+        Trainer("resnet18", device)
 
 
 def synchronize(device: torch.device) -> None:

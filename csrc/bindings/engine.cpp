@@ -29,22 +29,9 @@ namespace nb = nanobind;
 
 namespace fastload::bindings {
 
-// ---- The engine: submit, wait, collect
+// ---- The engine: announce, wait, collect
 
 namespace {
-
-uint64_t submit(PyEngine& self, nb::object images, nb::object labels, const IdsArg& ids,
-                const std::optional<DrawsArg>& draws, uint64_t epoch, const PyAnnounced* announced,
-                const std::optional<PartnersArg>& partners) {
-  const auto image_array = nb::cast<ImagesArg>(images);
-  const auto label_array = nb::cast<LabelsArg>(labels);
-  BatchRequest request;
-  request.places = places_of_image_and_label(self.engine->plan().fields,
-                                             {image_array.data(), image_array.size()},
-                                             {label_array.data(), label_array.size()});
-  return queue(self, std::move(request), nb::make_tuple(images, labels), ids, draws, epoch,
-               announced, partners);
-}
 
 PyAnnounced announce(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg>& draws,
                      uint64_t epoch, const std::optional<PartnersArg>& partners) {
@@ -129,46 +116,6 @@ void register_engine(nb::module_& m) {
   add_fields(engine);
   add_counts(engine);
   engine
-      .def(
-          "__init__",
-          [](PyEngine* self, const nb::sequence& sources, const GeometrySpec& geometry,
-             const StoreSpec& store, int out_height, int out_width, uint64_t seed, int threads,
-             uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
-             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
-             const PixelSpec& operations, const PixelSpec& source,
-             const std::optional<MosaicArg>& mosaic, size_t kept) {
-            FieldsPlan plan = FieldsPlan::of_image_and_label(
-                {geometry, out_width, out_height, operations, source}, store);
-            make(self, read_sources(sources, pixels, decoded_side),
-                 sample_plan(std::move(plan), seed, max_pixels, decoded_side, {}, mosaic, kept),
-                 {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
-                 nb::make_tuple(nb::list(sources), nb::list(pixels)));
-          },
-          nb::arg("sources"), nb::arg("geometry"), nb::arg("store"), nb::arg("out_height"),
-          nb::arg("out_width"), nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"),
-          nb::arg("fallback").none(), nb::arg("most_threads") = 0,
-          nb::arg("cpus") = std::vector<int>{}, nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0,
-          nb::arg("decoded_side") = 0, nb::arg("pixels") = nb::tuple(),
-          nb::arg("operations") = PixelSpec{}, nb::arg("source") = PixelSpec{},
-          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
-          "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
-          "source, [] for the same. threads: at once, of the process's pool; set_threads() goes up "
-          "to most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
-          "read_ahead: bytes of buffers, 0 for none. keep: share of the set that stays in the page "
-          "cache once "
-          "read. decoded_side: crops are cut from the picture scaled to this longest side; 0 for "
-          "as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or None, for each "
-          "source; with decoded_side 0 one of coefficient records. operations: on the pixels, between resize and store; source: on those of whole "
-          "pictures, before the crop. mosaic, kept: as for fields.")
-      .def(
-          "submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
-          nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
-          nb::arg("partners").none() = nb::none(),
-          "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids "
-          "(n,) "
-          "int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
-          "announce() returned for them. partners (n, k) int64: what each is put together with, -1 "
-          "for none, or None. Returns its ticket.")
       .def("announce", &announce, nb::arg("ids"), nb::arg("draws").none() = nb::none(),
            nb::arg("epoch") = 0, nb::arg("partners").none() = nb::none(),
            "Has the records of a batch read that will be submitted later, in the order of the "

@@ -19,8 +19,7 @@ namespace fastload::bindings {
 
 namespace nb = nanobind;
 
-using ImagesArg = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using LabelsArg = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using MemoryArg = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -96,7 +95,7 @@ inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pix
   return plan;
 }
 
-// Fields of any kind: their constructor, measure() and submit_fields().
+// The engine's constructor, measure() and submit().
 void add_fields(nb::class_<PyEngine>& engine);
 
 }  // namespace fastload::bindings

@@ -35,6 +35,7 @@ namespace fastload::bindings {
 namespace {
 
 using MasksArg = nb::ndarray<const int64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+using SizesArg = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 
 // (offset, offsets (n + 1,) in masks, height, width) of one size; else (offset, offsets (n,) in
 // bytes, (n, 3) counts, heights, widths).
@@ -59,11 +60,6 @@ FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<
     const auto values = nb::cast<IdsArg>(array);
     return std::vector<int64_t>(values.data(), values.data() + values.size());
   };
-  if (!nb::isinstance<nb::tuple>(item)) {
-    place.memory = memory;
-    place.offsets = numbers(item);
-    return place;
-  }
   const auto parts = nb::cast<nb::tuple>(item);
   const auto offset = nb::cast<uint64_t>(parts[0]);
   if (offset > memory.size()) {
@@ -80,6 +76,14 @@ FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<
     place.offsets = numbers(parts[1]);
     return place;
   }
+  if (nb::len(parts) == 3) {
+    place.offsets = numbers(parts[1]);
+    const auto sizes = nb::cast<SizesArg>(parts[2]);
+    for (size_t i = 0; i < sizes.shape(0); ++i) {
+      place.sizes.push_back({static_cast<int>(sizes(i, 0)), static_cast<int>(sizes(i, 1))});
+    }
+    return place;
+  }
   place.stride = nb::cast<uint64_t>(parts[1]);
   const ViewPlan& view = plan.views()[field.view];
   place.room = {view.out_height, view.out_width};
@@ -90,10 +94,10 @@ FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<
   return place;
 }
 
-uint64_t submit_fields(PyEngine& self, nb::object memory, const nb::sequence& places,
-                       const IdsArg& ids, const std::optional<DrawsArg>& draws, uint64_t epoch,
-                       const PyAnnounced* announced, const std::optional<PartnersArg>& partners) {
-  const auto array = nb::cast<ImagesArg>(memory);
+uint64_t submit(PyEngine& self, nb::object memory, const nb::sequence& places, const IdsArg& ids,
+                const std::optional<DrawsArg>& draws, uint64_t epoch, const PyAnnounced* announced,
+                const std::optional<PartnersArg>& partners) {
+  const auto array = nb::cast<MemoryArg>(memory);
   BatchRequest request;
   const FieldsPlan& plan = self.engine->plan().fields;
   for (size_t i = 0; i < std::min(nb::len(places), plan.fields().size()); ++i) {
@@ -214,24 +218,33 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
           nb::arg("pixels") = nb::tuple(), nb::arg("decode_once") = "cheaper",
           nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
-          "Of any fields. parts: for each source (the Readers of its second stream of records and "
-          "so on, its Columns). views: [ViewPlan]. fields: [FieldPlan]. Batches of it are measured "
-          "and submitted by measure() and submit_fields(). decode_once: several views of a picture "
-          "are decoded together where that is cheaper; always, never: tests and benchmarks. "
-          "mosaic: as "
-          "compose() takes it, or None. kept: bytes of its pictures that are kept for others.")
+          "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
+          "source, [] for the same. parts: for each source (the Readers of its second stream of "
+          "records and so on, its Columns); [] where there are none. views: [ViewPlan]. fields: "
+          "[FieldPlan]. threads: at once, of the process's pool; set_threads() goes up to "
+          "most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
+          "read_ahead: bytes of buffers, 0 for none. keep: share of the set that stays in the page "
+          "cache once read. decoded_side: crops are cut from the picture scaled to this longest "
+          "side; 0 for as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or "
+          "None, for each source; with decoded_side 0 one of coefficient records. decode_once: "
+          "several views of a picture are decoded together where that is cheaper; always, never: "
+          "tests and benchmarks. mosaic: as compose() takes it, or None. kept: bytes of its "
+          "pictures that are kept for others.")
       .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
            nb::arg("partners").none() = nb::none(),
            "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "
            "heights and widths of pictures (n, 2) int64. Nothing is decoded.")
-      .def("submit_fields", &submit_fields, nb::arg("memory"), nb::arg("places"), nb::arg("ids"),
+      .def("submit", &submit, nb::arg("memory"), nb::arg("places"), nb::arg("ids"),
            nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
            nb::arg("partners").none() = nb::none(),
            "Queues a batch into memory (bytes,) uint8. places: for each field (offset, stride), or "
            "of rows (offset, offsets (n + 1,) int64 in rows), of padded pictures (offset, stride, "
-           "row_stride, height, width), of a list of pictures their offsets (n,) int64; of "
-           "masks (offset, offsets (n + 1,) in masks, height, width), or of lists (offset, offsets "
-           "(n,), (n, 3) counts, heights, widths); offsets, strides in bytes. Returns its ticket.");
+           "row_stride, height, width), of a list of pictures (offset, offsets (n,), (n, 2) heights, "
+           "widths) as measured; of masks (offset, offsets (n + 1,) in masks, height, width), or of "
+           "lists (offset, offsets (n,), (n, 3) counts, heights, widths); offsets, strides in bytes. "
+           "ids (n,) int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
+           "announce() returned for them. partners (n, k) int64: what each is put together with, -1 "
+           "for none, or None. Returns its ticket.");
 }
 
 void register_fields(nb::module_& m) {

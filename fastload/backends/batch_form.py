@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.cache.tiers import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
-from fastload.prefetch.slots import SlotShape, in_steps
-from fastload.sample.delivery import Delivery
-from fastload.sample.layout import BatchLayout, Measured, Sizes
+from fastload.prefetch.slots import in_steps
+from fastload.sample.delivery import Delivery, Pairs, image_and_label
+from fastload.sample.layout import BatchLayout, Measured
 from fastload.transforms.plan import Plan
 
-# ---- Pairs of an image and a label, or fields -------------------------------------------------------
+if TYPE_CHECKING:
+    from fastload.backends.tail import Over
 
-
-def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, pictures: Sizes, plan: Plan) -> bool:
-    """Whether batches are (images, labels): the set has these alone, and no fields or views are named.
-
-    Args:
-        dataset: what is read.
-        fields, pictures: names of fields, and the treatment of sizes; the loader's.
-        plan: the compiled transform.
-    """
-    return fields is None and pictures.mode == "stack" and dataset.is_plain and not plan.views
-
-
-def record_streams(dataset: Packed, fields: Sequence[str] | None) -> tuple[str | None, ...]:
-    """Return which records a loader reads: None for the index's, and the names of further pictures."""
-    if fields is None and dataset.is_plain:
-        return (None,)
-    from fastload.backends.fields import Streams
-    from fastload.sample.planned import chosen
-
-    schema = dataset.schema
-    wanted = chosen(schema, fields)
-    first: tuple[str | None, ...] = (None,) if schema.index_field in wanted else ()
-    return first + Streams.of(schema, wanted).pictures
-
+_UNKNOWN_SIDE = 256  # pixels of a picture whose size the index does not know
 
 # ---- Worker processes for Python callables ----------------------------------------------------------
 
@@ -57,18 +37,93 @@ def slots_for(workers: int, prefetch: int) -> int:
     return workers * batches_each(workers, prefetch) + 3
 
 
-def workers_for(options: Options, threads: int) -> int:
-    """Return the number of worker processes for Python callables; 0: the consumer's thread runs them.
+def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
+    """Return the number of processes for Python callables, as many as decoding threads; 0: there are no
+    callables, or the consumer's thread runs them.
 
-    It equals the decoding threads. It is 0 for ``num_workers=0``, and within somebody's worker process, which
-    may have no children.
+    That is so for ``num_workers=0``, and within somebody's worker process, which may have no children.
     """
-    if options.num_workers == 0 or multiprocessing.current_process().daemon:
-        return 0
-    return threads
+    alone = options.num_workers == 0 or multiprocessing.current_process().daemon
+    return threads.threads if runs_python(plan, options) and not alone else 0
 
 
-# ---- Shapes and memory ------------------------------------------------------------------------------
+# ---- What batches hold ------------------------------------------------------------------------------
+
+
+def delivers_pairs(dataset: Packed, plan: Plan, options: Options) -> bool:
+    """Whether batches are (images, labels): the set has these alone, and no fields or views are named."""
+    asked = options.fields.names is None and options.pictures.mode == "stack"
+    return asked and dataset.is_plain and not plan.views
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of batches.
+
+    Args:
+        delivery: which fields, and how the consumer gets them.
+        streams: which records are read: None for the index's, and the names of further pictures.
+        parts_of: returns, for the dataset read through its caches, the parts, views and fields that
+            ``_C.Engine`` takes.
+        over: returns what passes samples to Python callables.
+    """
+
+    delivery: Delivery
+    streams: tuple[str | None, ...]
+    parts_of: Callable[[Packed], tuple[list[Any], list[Any], list[Any]]]
+    over: Callable[[], Over]
+
+
+def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form:
+    """Return the form of batches.
+
+    Raises:
+        ValueError: see :func:`output_size`.
+    """
+    if delivers_pairs(dataset, plan, options):
+        return _of_pairs(dataset, plan, options)
+    from fastload.backends.fields import form_of_fields  # images and labels do not need it
+
+    return form_of_fields(dataset, plan, options)
+
+
+def _of_pairs(dataset: Packed, plan: Plan, options: Options) -> Form:
+    size = output_size(dataset, plan, options)
+    blank = _size_of_first(dataset, plan, options) if size is None else (0, 0)
+    layout = image_and_label(getattr(torch, plan.dtype), size, blank)
+
+    def over() -> Over:
+        from fastload.backends.tail import PictureOver  # without callables there is no need of it
+
+        return PictureOver(plan)
+
+    return Form(Pairs(layout, options.unbatched), (None,), lambda _: parts_of_pairs(plan, size), over)
+
+
+def parts_of_pairs(plan: Plan, size: tuple[int, int] | None) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return what ``_C.Engine`` takes for one image and one label: parts, views and fields.
+
+    Args:
+        plan: the compiled transform.
+        size: height and width of all images; None: they differ.
+    """
+    height, width = size or (0, 0)
+    view = _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec(), plan.source_spec())
+    image = _C.FieldPlan("picture", store=plan.store_spec())
+    return [], [view], [image, _C.FieldPlan("label", part=_C.INDEX, width=8)]
+
+
+def _size_of_first(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int]:
+    """Return height and width of what stands where there is no picture: those of the set's first one under
+    the transform, as callables must not get a picture without pixels."""
+    first = next((part.record(0) for part in dataset.parts if len(part)), None)
+    width = height = 0
+    if first is not None:
+        width, height = map(int, bounded_sizes(first["width"], first["height"], options.cache.decoded))
+    if plan.mosaic is not None:
+        width = height = plan.mosaic.size
+    view = _C.draw_view(plan.geometry_spec(), width or _UNKNOWN_SIDE, height or _UNKNOWN_SIDE, 0, 0, 0)
+    return view.made[::-1]  # type: ignore[no-any-return]
 
 
 def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
@@ -79,7 +134,8 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
     """
     if plan.output_size is not None:
         return plan.output_size
-    if plan.tail or options.unbatched or (options.collate_fn and not _same_sizes(dataset, plan)):
+    takes_lists = options.collate_fn is not None or options.collates_freely
+    if plan.tail or options.unbatched or (takes_lists and not _same_sizes(dataset, plan)):
         return None
     firsts = [part.record(0) for part in dataset.parts]
     bounds = [bounded_sizes(first["width"], first["height"], options.cache.decoded) for first in firsts]
@@ -111,69 +167,7 @@ def runs_python(plan: Plan, options: Options) -> bool:
     return bool(plan.tail) or options.collate_fn is not None
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form of batches.
-
-    Args:
-        delivery: which fields, and how the consumer gets them.
-        shape: the shape, for pairs of an image and a label.
-    """
-
-    delivery: Delivery
-    shape: SlotShape | None = None
-
-    @classmethod
-    def of_pairs(cls, shape: SlotShape, parameters: int = 0) -> Form:
-        """Return the form of pairs; ``parameters``: numbers per sample for augmentation on a device."""
-        return cls(Delivery(shape.layout(parameters), True), shape)
-
-
-def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
-    """Return the form of batches; None if images of pairs may differ in size, and callables collate them.
-
-    Raises:
-        ValueError: see :func:`output_size`.
-    """
-    if delivers_pairs(dataset, options.fields.names, options.pictures, plan):
-        size = output_size(dataset, plan, options)
-        if size is None:
-            return None
-        return Form.of_pairs(SlotShape(options.batch_size, *size, getattr(torch, plan.dtype)))
-    from fastload.backends.fields import fields_layout
-    from fastload.sample.planned import chosen
-
-    fields = chosen(dataset.schema, options.fields.names)
-    has_pictures = any(field.storage == "record" for field in fields)
-    stacked = has_pictures and options.pictures.mode == "stack"
-    views = [replace(view, tail=plan.tail) for view in plan.every]
-    sizes = [output_size(dataset, view, options) if stacked else None for view in views]
-    return Form(Delivery(fields_layout(dataset, plan, options, sizes), False))
-
-
-def planned_form(dataset: Packed, plan: Plan, options: Options) -> Form:
-    """Return the form of batches.
-
-    Raises:
-        ValueError: it is not known before samples are decoded.
-    """
-    form = batch_form(dataset, plan, options)
-    if form is None:
-        raise ValueError(
-            "Samples differ in size until a Python callable has seen them: memory cannot be planned."
-        )
-    return form
-
-
-def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
-    """Return the shape of batches of pairs.
-
-    Raises:
-        ValueError: see :func:`planned_form`.
-    """
-    shape = planned_form(dataset, plan, options).shape
-    assert shape is not None
-    return shape
+# ---- Memory -----------------------------------------------------------------------------------------
 
 
 def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
@@ -182,7 +176,7 @@ def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
     Raises:
         ValueError: its size is not known before samples are read.
     """
-    layout, count = planned_form(dataset, plan, options).delivery.layout, options.batch_size
+    layout, count = batch_form(dataset, plan, options).delivery.layout, options.batch_size
     known: Sequence[Measured] = [None] * len(layout.fields)
     if layout.is_measured:
         from fastload.backends.fields import most_measured
@@ -210,8 +204,3 @@ def memory_plan(largest: BatchLayout, options: Options, threads: int, workers: i
         "pinned_bytes": pinned,
         "device_bytes": 0,
     }
-
-
-def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
-    """Return the number of processes for Python callables; 0: none, or the consumer's thread runs them."""
-    return workers_for(options, threads.threads) if runs_python(plan, options) else 0

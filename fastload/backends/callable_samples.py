@@ -15,31 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastload.backends.fields import Groups
-from fastload.extras import need
+from fastload.backends.tail import Steps, as_is
+from fastload.backends.values import Groups
+from fastload.extras import tv_tensors
 from fastload.sample.fields import Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.layout import SampleLayout
 from fastload.sample.schema import Schema
-from fastload.transforms.callables import Called, look, parts_of, short_name
+from fastload.transforms.callables import look, parts_of, short_name
 from fastload.transforms.compiler import ViewTail, as_picture, takes_generator
-from fastload.transforms.plan import Plan
+from fastload.transforms.plan import Called, Plan
 from fastload.transforms.recognised import on_tensor, scale_to_float32
 
 _PROBE = ".mirrored"  # the key of three points that show whether a step mirrors
 _ROUNDED = 1e-3  # pixels: what lies no further past the border counts as on it
 _CONVERTERS = ("PILToTensor", "ToImage", "ToPureTensor")
-
-
-def tv_tensors() -> Any:
-    """Return torchvision's module of that name.
-
-    Raises:
-        LibraryMissing: this torchvision has none.
-    """
-    need("torchvision.tv_tensors", "torchvision.transforms.v2 in transform, on samples with several fields,")
-    from torchvision import tv_tensors as found  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-    return found
 
 
 @dataclass(frozen=True)
@@ -560,16 +549,25 @@ class HandOver:
         layout: of a sample.
         plan: the compiled transform.
         groups: ``Fields.rows_of`` of the DataLoader.
+        collates_v2: whether ``collate_fn`` calls torchvision's v2.
     """
 
-    def __init__(self, schema: Schema, layout: SampleLayout, plan: Plan, groups: Groups) -> None:
+    def __init__(
+        self, schema: Schema, layout: SampleLayout, plan: Plan, groups: Groups, collates_v2: bool = False
+    ) -> None:
         self._plan = plan
+        self._collates_v2 = collates_v2
         self._leader_of = {field.name: field.of for field in schema.fields if field.of is not None}
         for leader, names in (groups or {}).items():
             self._leader_of.update(dict.fromkeys(names, leader))
         self._fields = [(field, schema[field.schema_name]) for field in layout.fields if not field.is_origin]
 
-    def ready(self) -> Callable[..., Any]:
+    def steps(self) -> Steps:
+        """Return what is done to a sample; the callables share one function."""
+        functions = [(self._ready(), True)] if self._plan.tail else []
+        return Steps(as_is, functions, self._as_v2 if self._collates_v2 else as_is)
+
+    def _ready(self) -> Callable[..., Any]:
         """Return a function that calls the callables on a sample, each with its own ``torch.Generator``."""
         runs: list[Callable[..., Any]] = []
         whole: list[tuple[Called, Callable[..., Any]]] = []
@@ -590,7 +588,7 @@ class HandOver:
 
         return run
 
-    def as_v2(self, sample: Any) -> Any:
+    def _as_v2(self, sample: Any) -> Any:
         """Return a finished sample as torchvision's v2 takes it, for a ``collate_fn`` that calls it."""
         if not isinstance(sample, Mapping):
             return sample

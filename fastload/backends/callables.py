@@ -11,20 +11,22 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from fastload.backends.batch_form import Form, batch_form, batches_each, python_workers, slots_for
-from fastload.backends.faults import FaultPolicy, SampleReport
-from fastload.backends.native import BatchMemory, NativeBackend, Reading, host_memory
+from fastload.backends.batch_form import batch_form, batches_each, python_workers, slots_for
+from fastload.backends.faults import SampleReport
+from fastload.backends.native import BatchMemory, NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.stats import Counts
-from fastload.backends.tail import CallableError, Renderer, Request, Stopped, Tail, failed
+from fastload.backends.tail import CallableError, Tail, failed
 from fastload.backends.worker_processes import (
     FORKED,
     Parent,
@@ -43,10 +45,9 @@ from fastload.machine.cpu import ThreadPlan
 from fastload.machine.generators import kept
 from fastload.machine.interrupts import interrupts_kept
 from fastload.machine.threads import started_pool
-from fastload.prefetch.feeder import BatchKey, Fault, Pending
+from fastload.prefetch.feeder import BatchKey, Pending
 from fastload.prefetch.slots import SharedSlot, SharedSlots
 from fastload.sampler import Sampler
-from fastload.transforms.callables import calls_v2
 from fastload.transforms.plan import Plan
 
 # ---- Callables in the consumer's thread -------------------------------------------------------------
@@ -57,19 +58,13 @@ from fastload.transforms.plan import Plan
 
 @dataclass(frozen=True)
 class TailParts:
-    """What both stages need; ``source`` decodes whole batches, or pictures of different sizes one by one."""
+    """What both stages need; ``source`` decodes."""
 
     dataset: Packed
     sampler: Sampler
     options: Options
-    policy: FaultPolicy
     tail: Tail
-    source: NativeBackend | Renderer
-
-    def request(self, key: BatchKey) -> Request:
-        """Return what the renderer has to decode."""
-        batch = self.sampler.batch(*key)
-        return Request(key.epoch, batch.ids, batch.draws, self.policy.substitutes(key, batch))
+    source: NativeBackend
 
     def following(self, key: BatchKey) -> BatchKey | None:
         """Return the key of the batch after ``key`` in its epoch, or None."""
@@ -86,35 +81,21 @@ class InlineStage:
     @property
     def waited(self) -> float:
         """Seconds for which decoding blocked the consumer."""
-        source = self._parts.source
-        return source.feeder.waited if isinstance(source, NativeBackend) else 0.0
+        return self._parts.source.feeder.waited
 
     def take(self, key: BatchKey) -> Any:
         """Return the batch ``key``."""
         parts = self._parts
         try:
-            if isinstance(parts.source, Renderer):
-                return self._rendered(key, parts.source)
             pending = parts.source.feeder.take(key)
             parts.source.complete(pending)
             with kept():
                 ids, draws = pending.batch.ids, pending.batch.draws
-                return parts.tail.of_fields(pending.slot.fields, key.epoch, ids, draws)
+                return parts.tail.batch(pending.slot.fields, key.epoch, ids, draws)
         except CallableError as error:
             cause = error.__cause__
             assert cause is not None
             raise failed(error.sample, parts.dataset, cause) from cause
-
-    def _rendered(self, key: BatchKey, renderer: Renderer) -> Any:
-        request, batch = self._parts.request(key), None
-        images, rendered = renderer(request)
-        try:
-            with kept(), suppress(Stopped):  # note() raises then
-                labels = torch.from_numpy(rendered.labels)
-                batch = self._parts.tail.batch(images, labels, key.epoch, request.ids, request.draws)
-        finally:
-            self._parts.policy.note(key, rendered.faults)
-        return batch
 
     def cancel(self) -> None:
         """Do nothing: no batches are in work."""
@@ -128,17 +109,18 @@ _PARENT_SECONDS = 5.0  # how often a worker that waits for decoding checks that 
 
 
 class _Work(NamedTuple):
-    """A batch for a worker: in a shared slot, or to be decoded by the worker."""
+    """A batch for a worker: the number of its shared slot, and what its samples' randomness depends on."""
 
-    request: Request
-    slot: int = -1
+    slot: int
+    epoch: int
+    ids: npt.NDArray[np.int64]
+    draws: npt.NDArray[np.uint32] | None
 
 
 class _Done(NamedTuple):
     """A worker's result for a batch."""
 
     batch: Any
-    faults: list[Fault]
     failure: _Failure | None = None
     lack: str = ""  # torch's message if shared memory had no room for the batch
 
@@ -177,46 +159,35 @@ class _Failure(NamedTuple):
 class _Bench(Dataset[Any]):
     """The torch Dataset of the worker processes, whose "samples" are whole batches, by their work."""
 
-    def __init__(self, parts: TailParts, slots: SharedSlots | None, ready: list[Any], parent: Parent) -> None:
+    def __init__(self, tail: Tail, slots: SharedSlots, ready: list[Any], parent: Parent) -> None:
         self._parent = parent
-        self._tail = parts.tail
-        self._renderer = parts.source if isinstance(parts.source, Renderer) else None
+        self._tail = tail
         self._slots = slots
         self._ready = ready
 
     def __getitem__(self, work: _Work) -> _Done | None:
         """Return the batch; None if it has been given up."""
-        faults: list[Fault] = []
         try:
-            if work.slot < 0:
-                assert self._renderer is not None
-                images, rendered = self._renderer(work.request)
-                faults, labels = rendered.faults, torch.from_numpy(rendered.labels)
-                batch = self._tail.batch(images, labels, *work.request[:3])
-            else:
-                slot = self._wait(work)
-                if slot is None:
-                    return None
-                batch = self._tail.of_fields(slot.fields, *work.request[:3])
+            slot = self._wait(work)
+            if slot is None:
+                return None
+            batch = self._tail.batch(slot.fields, *work[1:])
             share(batch)
-            return _Done(batch, faults)
-        except Stopped:
-            return _Done(None, faults)
+            return _Done(batch)
         except CallableError as error:
             if error.__cause__ is not None and shared_memory_error(error.__cause__) is not None:
-                return _Done(None, faults, lack=str(error.__cause__))
-            return _Done(None, faults, _Failure.of(error))
+                return _Done(None, lack=str(error.__cause__))
+            return _Done(None, _Failure.of(error))
         except RuntimeError as error:
             if shared_memory_error(error) is None:
                 raise
-            return _Done(None, faults, lack=str(error))
+            return _Done(None, lack=str(error))
 
     def _wait(self, work: _Work) -> SharedSlot | None:
         while not self._ready[work.slot].acquire(timeout=_PARENT_SECONDS):
             if self._parent.is_gone():
                 return None
-        assert self._slots is not None
-        return self._slots.view(work.slot, len(work.request.ids))
+        return self._slots.view(work.slot, len(work.ids))
 
 
 def _as_is(batch: Any) -> Any:
@@ -257,22 +228,23 @@ class WorkerStage:
         slots: what the feeder's engine writes into.
     """
 
-    def __init__(self, parts: TailParts, workers: int, slots: SharedSlots | None) -> None:
+    def __init__(self, parts: TailParts, workers: int, slots: SharedSlots) -> None:
         self._parts = parts
         self._slots = slots
         context = parts.options.multiprocessing_context
         if isinstance(context, str) or context is None:
             context = multiprocessing.get_context(context or "fork")
+        parts.source.policy.holds = True
         with named_shortage():
-            self._ready = [context.Semaphore(0) for _ in range(slots.count if slots is not None else 0)]
+            self._ready = [context.Semaphore(0) for _ in range(slots.count)]
         # Waits for the engine, so that neither the consumer nor a worker has to.
-        self._watcher = started_pool(1, "fastload-watcher") if slots is not None else None
+        self._watcher = started_pool(1, "fastload-watcher")
         self._works = _Works(self)
         self._first: BatchKey | None = None
         options, parent = parts.options, Parent.by(context)
         with _quiet():
             self._loader = TorchDataLoader(
-                _Bench(parts, slots, self._ready, parent),
+                _Bench(parts.tail, slots, self._ready, parent),
                 sampler=self._works,
                 batch_size=None,
                 collate_fn=_as_is,
@@ -320,7 +292,7 @@ class WorkerStage:
         finally:
             if self._next is None:
                 self._end()
-        return self._delivered(key, done)
+        return self._delivered(done)
 
     def _begin(self, key: BatchKey) -> None:
         self._first = key
@@ -339,8 +311,7 @@ class WorkerStage:
         next(self._iterator, None)
         self._iterator = None
 
-    def _delivered(self, key: BatchKey, done: _Done) -> Any:
-        self._parts.policy.note(key, done.faults)
+    def _delivered(self, done: _Done) -> Any:
         lack = shared_memory_error(RuntimeError(done.lack))
         if lack is not None:
             raise lack from RuntimeError(done.lack)
@@ -360,18 +331,15 @@ class WorkerStage:
             key = self._parts.following(key)
 
     def _work(self, key: BatchKey) -> _Work:
-        source = self._parts.source
-        if isinstance(source, Renderer) or self._watcher is None:
-            return _Work(self._parts.request(key))
-        pending = source.feeder.take(key)
+        pending = self._parts.source.feeder.take(key)
         assert isinstance(pending.slot, SharedSlot)
-        self._pending[key] = pending, self._watcher.submit(self._watch, source, pending)
-        request = Request(key.epoch, pending.batch.ids, pending.batch.draws, None)
-        return _Work(request, pending.slot.number)
+        self._pending[key] = pending, self._watcher.submit(self._watch, pending)
+        return _Work(pending.slot.number, key.epoch, pending.batch.ids, pending.batch.draws)
 
-    def _watch(self, source: NativeBackend, pending: Pending) -> None:
+    def _watch(self, pending: Pending) -> None:
+        source = self._parts.source
         try:
-            source.complete(pending)
+            source.resolve(pending, source.wait(pending))
         finally:
             assert isinstance(pending.slot, SharedSlot)
             self._ready[pending.slot.number].release()
@@ -380,9 +348,11 @@ class WorkerStage:
         """Give back the slot that a worker is done with; raise what went wrong while it was filled."""
         if key in self._pending:
             pending, watched = self._pending.pop(key)
-            assert self._slots is not None
             self._slots.give_back(pending.slot)
-            watched.result()
+            try:
+                watched.result()
+            finally:
+                self._parts.source.policy.publish(pending)
 
     def cancel(self) -> None:
         """Drop the batches that are in work."""
@@ -391,17 +361,14 @@ class WorkerStage:
         for pending, watched in self._pending.values():
             if watched.cancel():
                 self._ready[pending.slot.number].release()  # type: ignore[attr-defined]
-                source = self._parts.source
-                if isinstance(source, NativeBackend):
-                    with suppress(StateError):  # closed already, at exit
-                        source.feeder.drop(pending)
+                with suppress(StateError):  # closed already, at exit
+                    self._parts.source.feeder.drop(pending)
             elif not self._in_watcher():
                 watched.exception()  # wait for it; its outcome is not wanted
         self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone
         if has_dead_worker(self._loader._iterator):
             self._loader._iterator = None
         for pending, _ in self._pending.values():
-            assert self._slots is not None
             self._slots.give_back(pending.slot)
         self._pending.clear()
 
@@ -419,12 +386,11 @@ class WorkerStage:
             return
         self.cancel()
         self._loader._iterator = None
-        if self._watcher is not None:
-            self._watcher.shutdown(wait=not self._in_watcher())
+        self._watcher.shutdown(wait=not self._in_watcher())
 
     def _in_watcher(self) -> bool:
         """Whether this is the watcher's own thread: the garbage collector may close a loader there."""
-        return self._watcher is not None and threading.current_thread() in self._watcher._threads
+        return threading.current_thread() in self._watcher._threads
 
 
 class _Works:
@@ -445,9 +411,6 @@ class _Works:
 class PythonBackend:
     """Batches by callables and ``collate_fn`` on decoded samples, in worker processes or in :meth:`batch`.
 
-    Pictures of one size come from its own native back end. If sizes differ, there is no slot to decode
-    into, and each picture is decoded where its callables run.
-
     Args:
         dataset: what to read.
         sampler: which samples each batch has.
@@ -461,26 +424,18 @@ class PythonBackend:
     ) -> None:
         workers = python_workers(plan, options, threads)
         form = batch_form(dataset, plan, options)
-        memory, shared = (None, None) if form is None else _memory(form, options, workers)
-        self._decoding: NativeBackend | _OneByOne
-        if memory is None:
-            self._decoding = _OneByOne(dataset, sampler, plan, options)
-        else:
-            depth = 1 if workers else None  # the workers have the other batches
-            self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
-        delivery = memory.delivery if memory is not None else None
-        handed = None
-        if delivery is not None and not delivery.is_pair and (plan.tail or calls_v2(options.collate_fn)):
-            from fastload.backends.callable_samples import HandOver  # pairs do not need it
-
-            handed = HandOver(dataset.schema, delivery.layout, plan, options.fields.rows_of)
-        tail = Tail(plan, options.collate_fn, options.seed, delivery, handed)
-        source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
-        parts = TailParts(dataset, sampler, options, self._decoding.policy, tail, source)
-        self._stage = WorkerStage(parts, workers, shared) if workers else InlineStage(parts)
+        slots, memory = None, host_memory(form, options)
+        if workers:
+            slots = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
+            memory = BatchMemory(form, slots)
+        depth = 1 if workers else None  # the workers have the other batches
+        self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
+        moves = any(one.moves or one.takes == "sample" for one in plan.called)
+        tail = Tail(form.over(), options.collate_fn, options.seed, form.delivery, moves)
+        parts = TailParts(dataset, sampler, options, tail, self._decoding)
+        self._stage = InlineStage(parts) if slots is None else WorkerStage(parts, workers, slots)
         self._goes_on = bool(workers) and options.unbatched
-        if isinstance(self._decoding, NativeBackend):
-            self._decoding.tune_by(lambda: self._stage.waited, moves_depth=not workers)
+        self._decoding.tune_by(lambda: self._stage.waited, moves_depth=not workers)
 
     @property
     def errors(self) -> list[SampleReport]:
@@ -517,38 +472,3 @@ class PythonBackend:
     def counts(self) -> Counts:
         """Return what was counted so far."""
         return self._decoding.counts()
-
-
-class _OneByOne:
-    """A source of pictures of different sizes, each decoded on request; in place of a native back end."""
-
-    def __init__(self, dataset: Packed, sampler: Sampler, plan: Plan, options: Options) -> None:
-        self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
-        self._reading = Reading(dataset, options, by_engine=False)
-        limits = options.errors.max_pixels, options.errors.action, options.cache.decoded
-        self.renderer = Renderer(self._reading.dataset, plan, options.seed, *limits)
-
-    def tuning(self, key: BatchKey) -> AbstractContextManager[None]:
-        """Do nothing: there is nothing to tune."""
-        return nullcontext()
-
-    def cancel(self) -> None:
-        """Do nothing: no batches are in work."""
-
-    end_threads = cancel
-
-    def close(self) -> None:
-        """Release the caches. Idempotent."""
-        self._reading.close()
-
-    def counts(self) -> Counts:
-        """Return what was counted so far, without threads."""
-        return Counts(cache=self._reading.counts())
-
-
-def _memory(form: Form, options: Options, workers: int) -> tuple[BatchMemory, SharedSlots | None]:
-    """Return the memory that batches are decoded into, and the same as shared slots if there are workers."""
-    if not workers:
-        return host_memory(form, options), None
-    shared = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
-    return BatchMemory(form.delivery, shared), shared

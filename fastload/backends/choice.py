@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from fastload._native import _C
 from fastload.backends.batch_form import (
+    batch_form,
     delivers_pairs,
     largest_batch,
     memory_plan,
-    planned_form,
-    planned_shape,
     python_workers,
-    record_streams,
     runs_python,
 )
 from fastload.backends.native import NativeBackend, host_memory
@@ -46,20 +44,21 @@ if TYPE_CHECKING:
 # ---- Erasing: in the core, or on whole batches ------------------------------------------------------
 
 
-def erases_batches(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> bool:
+def erases_batches(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> bool:
     """Whether torch erases in whole batches, because the core's pixels are not the final ones.
 
     Args:
+        dataset: what is read.
         plan: the compiled transform.
         options: the loader's.
         on_gpu: whether batches go to a device.
-        pairs: whether batches are images and labels.
     """
     if plan.erase is None:
         return False
     from fastload.transforms.batch import ColorJitter
 
-    converted = on_gpu and pairs and not options.unbatched and not runs_python(plan, options)
+    alone = not options.unbatched and not runs_python(plan, options)
+    converted = on_gpu and alone and delivers_pairs(dataset, plan, options)
     jitters = any(isinstance(part, ColorJitter) for part in _parts(options))
     return converted or jitters or options.dali is not None
 
@@ -72,15 +71,15 @@ def _parts(options: Options) -> tuple[Any, ...]:
     return parts_of(options.batch_transform)
 
 
-def batch_parts(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> tuple[Any, ...]:
+def batch_parts(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> tuple[Any, ...]:
     """Return what is done to whole batches: the transform's erasing, if it is, and ``batch_transform``."""
     parts = _parts(options)
-    return (plan.erase, *parts) if erases_batches(plan, options, on_gpu, pairs) else parts
+    return (plan.erase, *parts) if erases_batches(dataset, plan, options, on_gpu) else parts
 
 
-def of_core(plan: Plan, options: Options, on_gpu: bool, pairs: bool) -> Plan:
+def of_core(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> Plan:
     """Return the plan without what is done to whole batches."""
-    return replace(plan, erase=None) if erases_batches(plan, options, on_gpu, pairs) else plan
+    return replace(plan, erase=None) if erases_batches(dataset, plan, options, on_gpu) else plan
 
 
 # ---- The choice -------------------------------------------------------------------------------------
@@ -114,21 +113,12 @@ def make_backend(
         return ScheduledBackend(make, plan)
     gpu = find_gpu(options.device.name)
     sampler = views.read_by(dataset, sampler)
-    pairs = kind is SourceKind.PACKED and delivers_pairs(
-        dataset, options.fields.names, options.pictures, plan
-    )
-    parts = batch_parts(plan, options, gpu is not None, pairs)
-    plan = of_core(plan, options, gpu is not None, pairs)
-    of = dataset if kind is SourceKind.PACKED and not pairs else None
+    parts = batch_parts(dataset, plan, options, gpu is not None)
+    plan = of_core(dataset, plan, options, gpu is not None)
+    of = dataset if kind is SourceKind.PACKED else None
     augmenter = _augmenter(sampler, parts, plan, options, gpu, of)
     if kind is SourceKind.PACKED:
-        if not options.unbatched:
-            return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
-        pairs = delivers_pairs(dataset, options.fields.names, options.pictures, plan)
-        if not pairs or plan.output_size is None or runs_python(plan, options):
-            options = replace(options, collate_fn=_OfOne(options.collate_fn))
-            return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
-        return _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter))
+        return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
     inner = _of_torch(dataset, kind, sampler, options, order, pin=gpu is not None)
     return _moved(inner, gpu, augmenter, sampler)
 
@@ -170,39 +160,10 @@ def _moved(
     return MovedBackend(inner, gpu, augmenter, sampler, converter, origins)
 
 
-@dataclass(frozen=True)
-class _OfOne:
-    """A collate function that turns a batch of one into what torch makes of a single sample."""
-
-    collate_fn: Callable[[Any], Any] | None
-
-    def __call__(self, samples: list[Any]) -> Any:
-        if self.collate_fn is not None:
-            return self.collate_fn(samples[0])
-        return torch.utils.data.default_convert(samples[0])  # type: ignore[no-untyped-call]
-
-
-class _Samples:
-    """The samples of a back end whose batches have one each: (image, label as an int)."""
-
-    def __init__(self, inner: Backend) -> None:
-        self._inner = inner
-        self.cancel, self.close, self.counts = inner.cancel, inner.close, inner.counts
-
-    @property
-    def errors(self) -> Sequence[SampleReport]:
-        """Reports of the bad samples met so far."""
-        return self._inner.errors
-
-    def batch(self, key: BatchKey) -> Any:
-        images, labels = self._inner.batch(key)
-        return images[0], int(labels[0])
-
-
 def _augmenter(
     sampler: Sampler, parts: tuple[Any, ...], plan: Plan, options: Options, gpu: Gpu | None, of: Packed | None
 ) -> Augmenter | None:
-    """Make the augmenter; ``of``: the dataset, if batches are dicts of its fields."""
+    """Make the augmenter; ``of``: the dataset, if it is packed."""
     if not parts:
         return None
     from fastload.backends.fields import named_of
@@ -222,12 +183,11 @@ def plan_memory(
     dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> dict[str, int]:
     """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
-    workers = python_workers(plan, options, threads)
+    workers, streams = python_workers(plan, options, threads), batch_form(dataset, plan, options).streams
     memory = _batch_memory(dataset, plan, options, threads.most, workers)
     ahead = plan_read_ahead(dataset, sampler).buffer_bytes
     if options.dali is not None:
         ahead *= 2  # for each of the two decoders
-    streams = record_streams(dataset, options.fields.names)
     tiers, waiting = [tier_of(options.cache.decoded)], 0
     if options.cache.format != "jpeg":
         from fastload.cache.tiers import COEFFICIENTS
@@ -244,7 +204,7 @@ def plan_memory(
     if plan.puts_together:
         from fastload.backends.fields import mosaic_bytes
 
-        together = mosaic_bytes(dataset, plan, sampler, options, threads.most)
+        together = mosaic_bytes(len(streams), plan, sampler, threads.most)
     total = memory["total"] + ahead + source + together + waiting
     memory = {
         **memory,
@@ -267,14 +227,21 @@ def _batch_memory(
 ) -> dict[str, int]:
     on_device = goes_to_gpu(options.device.name)
     if on_device and options.dali is not None:
-        from fastload.backends.dali.graph import device_plan
+        from fastload.backends.dali.graph import BatchShape, device_plan
 
-        return device_plan(planned_shape(dataset, plan, options), options)
-    if on_device and not runs_python(plan, options):
+        layout = batch_form(dataset, plan, options).delivery.layout
+        return device_plan(BatchShape.of(layout, options.batch_size), options)
+    if on_device and _is_decoded_there(plan, options):
         from fastload.backends.device import device_memory_plan
 
         return device_memory_plan(dataset, plan, options)
     return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
+
+
+def _is_decoded_there(plan: Plan, options: Options) -> bool:
+    """Whether batches for a device are decoded into memory that is copied as it is: nothing in Python needs
+    them on the host."""
+    return not runs_python(plan, options) and not options.unbatched
 
 
 def _packed(
@@ -290,7 +257,7 @@ def _packed(
         from fastload.backends.dali.backend import DaliBackend
 
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
-    if gpu is not None and not runs_python(plan, options):
+    if gpu is not None and _is_decoded_there(plan, options):
         from fastload.backends.device import DeviceBackend
 
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
@@ -313,7 +280,7 @@ def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, th
         from fastload.backends.callables import PythonBackend
 
         return PythonBackend(dataset, sampler, plan, options, threads)
-    memory = host_memory(planned_form(dataset, plan, options), options)
+    memory = host_memory(batch_form(dataset, plan, options), options)
     return NativeBackend(dataset, sampler, plan, options, threads, memory)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from fastload.backends.batch_form import delivers_pairs, planned_form
+from fastload.backends.batch_form import Form, batch_form
 from fastload.backends.choice import batch_parts, of_core
 from fastload.backends.faults import SampleReport
 from fastload.backends.fields import most_measured, of_channels
@@ -20,7 +20,7 @@ from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
 from fastload.prefetch.slots import Slot, SlotPool, in_steps
-from fastload.sample.delivery import IMAGE, Delivery
+from fastload.sample.delivery import IMAGE
 from fastload.sample.fields import Image
 from fastload.sample.layout import HOST, PARAMETERS, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.ragged import Ragged
@@ -70,12 +70,12 @@ class Crossing:
 
     Args:
         plan: the core's.
-        delivery: of what crosses, with the numbers for augmentation on the device.
+        form: of what crosses, with the numbers for augmentation on the device.
         pictures: the fields of pictures.
     """
 
     plan: Plan
-    delivery: Delivery
+    form: Form
     pictures: tuple[_Pictures, ...]
 
     @classmethod
@@ -87,27 +87,33 @@ class Crossing:
             parameters: float32 numbers that augmentation has for each sample.
 
         Raises:
-            ValueError: see :func:`fastload.backends.batch_form.planned_form`.
+            ValueError: see :func:`fastload.backends.batch_form.output_size`.
         """
-        core, delivery = plan, planned_form(dataset, plan, options).delivery
-        fields = [field for field in delivery.layout.fields if field.form == "picture"]
+        core, form = plan, batch_form(dataset, plan, options)
+        fields = [field for field in form.delivery.layout.fields if field.form == "picture"]
         kinds: dict[str, Any] = {field.name: dataset.schema[field.schema_name].kind for field in fields}
         images = {name: kind for name, kind in kinds.items() if isinstance(kind, Image)}
         if all(kind.bits == 8 for kind in images.values()):
             core = crosses_as(plan)
-            delivery = planned_form(dataset, core, options).delivery
+            form = batch_form(dataset, core, options)
         else:
             images = {}
+        layout = form.delivery.layout
         pictures = tuple(
             _Pictures(number, field, _of_kind(plan.of_view(field.view), images.get(field.name)))
-            for number, field in enumerate(delivery.layout.fields)
+            for number, field in enumerate(layout.fields)
             if field.form == "picture"
         )
-        layout = delivery.layout
         if parameters:
             drawn = FieldLayout(PARAMETERS, "fixed", torch.float32, (parameters,))
             layout = replace(layout, fields=(*layout.fields, drawn))
-        return cls(core, replace(delivery, layout=layout), pictures)
+        form = replace(form, delivery=replace(form.delivery, layout=layout))
+        return cls(core, form, pictures)
+
+    @property
+    def layout(self) -> SampleLayout:
+        """The layout of a sample that crosses."""
+        return self.form.delivery.layout
 
     def shapes(self, batch: BatchLayout) -> list[Shape]:
         """Return what the device writes for the consumer: bytes of all that is no picture, then pictures."""
@@ -131,10 +137,9 @@ def ring_slots(options: Options) -> int:
 
 def device_memory_plan(dataset: Packed, plan: Plan, options: Options) -> dict[str, int]:
     """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
-    pairs = delivers_pairs(dataset, options.fields.names, options.pictures, plan)
-    parameters = parameters_of(batch_parts(plan, options, True, pairs))
-    crossing = Crossing.of(dataset, of_core(plan, options, True, pairs), options, parameters)
-    layout, count = crossing.delivery.layout, options.batch_size
+    parameters = parameters_of(batch_parts(dataset, plan, options, True))
+    crossing = Crossing.of(dataset, of_core(dataset, plan, options, True), options, parameters)
+    layout, count = crossing.layout, options.batch_size
     most = most_measured(dataset, crossing.plan, layout, count, options.cache.decoded)
     largest = layout.of(count, most)
     slots, size = ring_slots(options), slot_bytes(largest)
@@ -191,20 +196,22 @@ class DeviceBackend:
         self._augmenter = augmenter
         parameters = augmenter.parameters if augmenter is not None else 0
         self._crossing = crossing = Crossing.of(dataset, plan, options, parameters)
-        layout = crossing.delivery.layout
-        self._origins = options.origins and not crossing.delivery.is_pair
+        layout = crossing.layout
+        self._origins = options.origins and any(field.is_origin for field in layout.fields)
         jitter = augmenter.jitter if augmenter is not None and augmenter.jitters else None
         self._writers = [_Writer(one, gpu.device, jitter) for one in crossing.pictures]
         self._lists = any(one.field.mode == "list" for one in crossing.pictures)
         self._keeps_zero = all(writer.keeps_zero for writer in self._writers)
         self._known: dict[tuple[int, int], _Read] = {}  # by device slot and number of samples
-        #: Whether a field's dtype changes when the batch is shown: masks of objects.
-        self._casts = any(field.form == "masks" and field.delivered is not None for field in layout.fields)
+        #: Whether operations on the device show a batch: they convert objects' masks, or make samples of it.
+        self._operates = crossing.form.delivery.unbatched or any(
+            field.form == "masks" and field.delivered is not None for field in layout.fields
+        )
         full = layout.empty(options.batch_size)
         self._outputs = Outputs(gpu, options.device.memory, crossing.shapes(full))
         self._slots = _host_slots(gpu, full, options, sampler)
         try:
-            memory = BatchMemory(crossing.delivery, self._slots)
+            memory = BatchMemory(crossing.form, self._slots)
             self._host = NativeBackend(dataset, sampler, crossing.plan, options, threads, memory)
         except BaseException:
             self._slots.close()
@@ -275,7 +282,7 @@ class DeviceBackend:
         self._gpu.launch(kernels)
         self._outputs.lend(raw.values())
         delivery = self._host.delivery
-        batch = self._gpu.run(lambda: delivery.batch(raw)) if self._casts else delivery.batch(raw)
+        batch = self._gpu.run(lambda: delivery.batch(raw)) if self._operates else delivery.batch(raw)
         if self._origins:
             batch[HOST] = numbers
         return batch, parameters

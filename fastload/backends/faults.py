@@ -8,15 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from fastload import errors
 from fastload._native import _C
 from fastload.dataset.decoding import bad_sample
 from fastload.dataset.mixture import Packed
 from fastload.prefetch.feeder import BatchKey, Fault, Feeder, Pending
-from fastload.sampler import BatchIds, Sampler
+from fastload.sampler import Sampler
 
 ON_ERROR = ("raise", "skip", "replace")
 _MAX_REPORTS = 10_000
@@ -79,6 +76,8 @@ class FaultPolicy:
         self._seed = seed
         self.reports: list[SampleReport] = []  # the first 10,000
         self.count = 0
+        #: Whether reports wait for :meth:`publish`, because batches are completed ahead of their delivery.
+        self.holds = False
 
     def _check_log(self) -> None:
         if self._log is None:
@@ -99,67 +98,37 @@ class FaultPolicy:
             SampleError: as the policy says, or if no substitute could be decoded.
             MemoryError: memory ran out for a sample, whatever the policy.
         """
+        try:
+            self._apply(feeder, pending, faults)
+        finally:
+            if not self.holds:
+                self.publish(pending)
+
+    def _apply(self, feeder: Feeder, pending: Pending, faults: list[Fault]) -> None:
         changes: dict[int, Mapping[str, Any] | None] = {}
         for fault in faults:
             if fault.kind is MemoryError:
                 raise self._no_memory(pending.key, fault.sample, fault.message)
             if self._on_error == "raise" or not issubclass(fault.kind, SAMPLE_ERRORS):
-                self._report(pending.key, fault)
+                self._report(pending, fault, None)
                 raise self._error(fault.sample, fault.message, fault.kind) from fault.kind(fault.message)
             substitute, changes[fault.position] = None, None
             if self._on_error == "replace":
                 substitute, changes[fault.position] = self._replace(
                     feeder, pending, fault.position, fault.sample
                 )
-            self._report(pending.key, fault._replace(substitute=substitute))
+            self._report(pending, fault, substitute)
         feeder.mend(pending, changes)
-
-    def note(self, key: BatchKey, faults: list[Fault]) -> None:
-        """Report the faults of a batch that were dealt with where it was decoded.
-
-        Raises:
-            SampleError: the last one is fatal.
-            MemoryError: memory ran out for a sample.
-        """
-        for fault in faults:
-            if issubclass(fault.kind, MemoryError):
-                raise self._no_memory(key, fault.sample, fault.message)
-            self._report(key, fault)
-            if fault.fatal:
-                cause = fault.kind if issubclass(fault.kind, errors.FastloadError) else RuntimeError
-                raise self._error(fault.sample, fault.message, fault.kind) from cause(fault.message)
-
-    def substitutes(self, key: BatchKey, batch: BatchIds) -> npt.NDArray[np.int64] | None:
-        """Return the sample ids to try for each sample of a batch that turns out to be bad, (n, tries).
-
-        None: bad samples are not replaced. Rows for padding have no meaning.
-        """
-        if self._on_error != "replace":
-            return None
-        count = self._sampler.pool(key.epoch)
-        places = [
-            self._word(key.epoch, max(sample, 0), self._draw(batch, position), attempt) * count >> 64
-            for position, sample in enumerate(batch.ids.tolist())
-            for attempt in range(_MAX_TRIES)
-        ]
-        found = self._sampler.order.ids(np.array(places, np.int64), key.epoch)
-        return np.asarray(found, np.int64).reshape(-1, _MAX_TRIES)
-
-    def _word(self, epoch: int, sample: int, draw: int, attempt: int) -> int:
-        words = _C.sample_words(self._seed, epoch, sample, draw, _SUBSTITUTE_OP, attempt)
-        return int(words[0]) << 32 | int(words[1])
-
-    @staticmethod
-    def _draw(batch: BatchIds, position: int) -> int:
-        return 0 if batch.draws is None else int(batch.draws[position])
 
     def _replace(
         self, feeder: Feeder, pending: Pending, position: int, sample: int
     ) -> tuple[int, Mapping[str, Any]]:
-        draw = self._draw(pending.batch, position)
+        draws, epoch = pending.batch.draws, pending.key.epoch
+        draw = 0 if draws is None else int(draws[position])
 
         def word(attempt: int) -> int:
-            return self._word(pending.key.epoch, sample, draw, attempt)
+            words = _C.sample_words(self._seed, epoch, sample, draw, _SUBSTITUTE_OP, attempt)
+            return int(words[0]) << 32 | int(words[1])
 
         return self._first_good(feeder, pending, position, sample, word)
 
@@ -190,22 +159,27 @@ class FaultPolicy:
         remedy = ', or pass on_error="skip" or on_error="replace"' if self._on_error == "raise" else ""
         return bad_sample(self._dataset, sample, message, kind, remedy)
 
-    def _report(self, key: BatchKey, fault: Fault) -> None:
+    def _report(self, pending: Pending, fault: Fault, substitute: int | None) -> None:
         part, own = self._dataset.locate(fault.sample)
         report = SampleReport(
-            key.epoch,
-            key.step,
+            pending.key.epoch,
+            pending.key.step,
             fault.position,
             fault.sample,
             part.reader.shard_path(own),
             part.key(own),
             fault.kind.__name__,
             fault.message,
-            fault.substitute,
+            substitute,
         )
-        self.count += 1
-        if len(self.reports) < _MAX_REPORTS:
-            self.reports.append(report)
-        if self._log is not None:
-            with open(self._log, "a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(report)) + "\n")
+        pending.reports.append(report)
+
+    def publish(self, pending: Pending) -> None:
+        """Publish the reports of a batch, which is delivered or whose error is raised."""
+        for report in pending.reports:
+            self.count += 1
+            if len(self.reports) < _MAX_REPORTS:
+                self.reports.append(report)
+            if self._log is not None:
+                with open(self._log, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(report)) + "\n")

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.backends.batch_form import record_streams, runs_python
+from fastload.backends.batch_form import Form, output_size, runs_python
 from fastload.backends.choice import batch_parts
 from fastload.backends.options import Options
+from fastload.backends.values import Groups
 from fastload.cache.tiers import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.messages import stacklevel
+from fastload.sample.delivery import Delivery
 from fastload.sample.fields import PLACES, Array, Boxes, Image, Keypoints, Label, Labels, Mask, Polygons
 from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, Sizes, sizes_name
 from fastload.sample.planned import chosen, layout_of, picture_dtype
@@ -30,6 +32,9 @@ from fastload.transforms.batch import ColorJitter, CutMix, MixUp, OfFields, Rand
 from fastload.transforms.callables import calls_v2, is_v2, look
 from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing, MosaicUse, Plan
+
+if TYPE_CHECKING:
+    from fastload.backends.tail import Over
 
 # ---- Bounds for batches that differ in size ---------------------------------------------------------
 
@@ -161,37 +166,36 @@ def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
 MOST_KEPT = 512 << 20
 
 
-def kept_bytes(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options) -> int:
-    """Return the bytes of pictures kept for a rank's mosaics, three quarters of a square for each."""
-    masks = len(record_streams(dataset, options.fields.names)) - 1
-    return min(MOST_KEPT, reach(sampler) * use.size**2 * (3 + masks) * 3 // 4)
+def kept_bytes(streams: int, use: MosaicUse, sampler: Sampler) -> int:
+    """Return the bytes of pictures kept for a rank's mosaics, three quarters of a square for each.
+
+    Args:
+        streams: the number of pictures of a sample, masks among them, that are read.
+        use: the mosaics.
+        sampler: the order of samples.
+    """
+    return min(MOST_KEPT, reach(sampler) * use.size**2 * (2 + streams) * 3 // 4)
 
 
-def mosaic_bytes(dataset: Packed, plan: Plan, sampler: Sampler, options: Options, threads: int) -> int:
+def mosaic_bytes(streams: int, plan: Plan, sampler: Sampler, threads: int) -> int:
     """Return the most bytes for making mosaics: pictures that are kept, and each thread's canvases.
 
     Args:
-        dataset: what is read.
+        streams, sampler: see :func:`kept_bytes`.
         plan: the compiled transform.
-        sampler: the order of samples.
-        options: the loader's.
         threads: the most that decode.
     """
     uses = [one.mosaic for _, one in plan.scheduled or ((0, plan),)]
-    return max(
-        (_bytes_of(dataset, use, sampler, options, threads) for use in uses if use is not None), default=0
-    )
+    return max((_bytes_of(streams, use, sampler, threads) for use in uses if use is not None), default=0)
 
 
-def _bytes_of(dataset: Packed, use: MosaicUse, sampler: Sampler, options: Options, threads: int) -> int:
+def _bytes_of(streams: int, use: MosaicUse, sampler: Sampler, threads: int) -> int:
     # A canvas of two by two squares, its one or two results, and a picture that is to be kept.
     squares = 4 + (2 if use.mixup else 1) + 1
-    return kept_bytes(dataset, use, sampler, options) + threads * squares * 3 * use.size**2
+    return kept_bytes(streams, use, sampler) + threads * squares * 3 * use.size**2
 
 
 # ---- Objects of a sample: the boxes that lead them, and fields with a row for each ------------------
-
-Groups = Mapping[str, Sequence[str]] | None
 
 _OF_OBJECTS = (Keypoints, Labels, Polygons)
 
@@ -293,7 +297,7 @@ class Followers:
                 "The transform drops objects, and nothing says which fields have a row for each of "
                 f"{leader.name!r}. Found: {', '.join(alone)}. Name those that do, "
                 f"fields=Fields(rows_of={{{leader.name!r}: [{alone[0]!r}]}}), or leave them out by "
-                f"fields=[...]. A dataset that is packed with fields of the kind '... of {leader.name}' says it itself."
+                f"fields=[...]. A set packed with fields of the kind '... of {leader.name}' says it itself."
             )
 
     def is_left(self, plan: Plan) -> bool:
@@ -380,19 +384,44 @@ _NOT_CUT_OFF = (
 _SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 
 
-def fields_layout(
-    dataset: Packed, plan: Plan, options: Options, sizes: Sequence[tuple[int, int] | None]
-) -> SampleLayout:
-    """Return the layout of what a batch holds of each sample.
+def form_of_fields(dataset: Packed, plan: Plan, options: Options) -> Form:
+    """Return the form of batches that are dicts by field.
 
     Args:
         dataset: what is read.
         plan: the compiled transform.
         options: the loader's.
-        sizes: for each view height and width of all pictures; None: they differ, and callables handle it.
 
     Raises:
-        ValueError: see :func:`viewed`.
+        ValueError: see :func:`viewed` and :func:`fastload.backends.batch_form.output_size`.
+    """
+    schema = dataset.schema
+    fields = chosen(schema, options.fields.names)
+    has_pictures = any(field.storage == "record" for field in fields)
+    stacked = has_pictures and options.pictures.mode == "stack"
+    views = [replace(view, tail=plan.tail) for view in plan.every]
+    sizes = [output_size(dataset, view, options) if stacked else None for view in views]
+    layout = _layout(dataset, plan, options, sizes)
+    first: tuple[str | None, ...] = (None,) if schema.index_field in fields else ()
+    streams = first + Streams.of(schema, fields).pictures
+    groups = options.fields.rows_of
+
+    def over() -> Over:
+        from fastload.backends.callable_samples import HandOver  # without callables there is no need of it
+
+        return HandOver(schema, layout, plan, groups, calls_v2(options.collate_fn))
+
+    delivery = Delivery(layout, options.unbatched)
+    return Form(delivery, streams, lambda read: _engine_parts(read, layout, plan, groups), over)
+
+
+def _layout(
+    dataset: Packed, plan: Plan, options: Options, sizes: Sequence[tuple[int, int] | None]
+) -> SampleLayout:
+    """Return the layout of what a batch holds of each sample.
+
+    Args:
+        sizes: for each view height and width of all pictures; None: they differ, and callables handle it.
     """
     planned = []
     fields = chosen(dataset.schema, options.fields.names)
@@ -495,17 +524,10 @@ class Streams:
         ]
 
 
-def engine_parts(
-    dataset: Packed, layout: SampleLayout, plan: Plan, objects: Groups = None
+def _engine_parts(
+    dataset: Packed, layout: SampleLayout, plan: Plan, objects: Groups
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return what the engine of a layout takes: parts, views and fields.
-
-    Args:
-        dataset: what is read.
-        layout: of a sample.
-        plan: the compiled transform.
-        objects: the DataLoader's.
-    """
+    """Return what the engine of a layout takes: parts, views and fields; ``objects``: the DataLoader's."""
     schema = dataset.schema
     of_core = [field for field in layout.fields if field.is_of_core]
     fields = [schema[field.schema_name] for field in of_core if not field.is_origin]
@@ -634,7 +656,7 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
         ValueError: a needed image or label is missing or ambiguous, or a transform would make other fields
             wrong for the pictures.
     """
-    parts = tuple(map(known, batch_parts(plan, options, on_gpu=False, pairs=False)))
+    parts = tuple(map(known, batch_parts(dataset, plan, options, on_gpu=False)))
     fields = viewed(chosen(dataset.schema, options.fields.names), plan)
     mixes = [part for part in parts if isinstance(part, (MixUp, CutMix, RandomChoice, TimmMixup))]
     places = _names(fields, *PLACES)

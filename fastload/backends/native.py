@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fastload._native import _C
-from fastload.backends.batch_form import Form, record_streams
+from fastload.backends.batch_form import Form
 from fastload.backends.faults import FaultPolicy, SampleReport
 from fastload.backends.options import Options, least_prefetch
 from fastload.backends.stats import Counts
-from fastload.cache.opening import CacheUse, Streams, files_there, kept_of, no_cache, open_cache, start_copies
+from fastload.cache.opening import CacheUse, Streams, files_there, open_cache, start_copies
 from fastload.cache.tiers import decoded_side, tier_of
 from fastload.dataset.decoding import decode_with_pil
 from fastload.dataset.mixture import Packed
@@ -24,7 +24,6 @@ from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.engine_calls import Filling, ReadAheadPlan, plan_read_ahead
 from fastload.prefetch.feeder import BatchKey, Fault, Feeder, Pending
 from fastload.prefetch.slots import SlotPool, Slots
-from fastload.sample.delivery import Delivery
 from fastload.sampler import BatchIds, Sampler
 from fastload.sampler.order import IdArray
 from fastload.transforms.plan import Plan
@@ -46,48 +45,37 @@ def make_engine(
     threads: ThreadPlan,
     ahead: ReadAheadPlan,
     pixels: list[Any],
-    delivery: Delivery,
+    form: Form,
     kept: int = 0,
 ) -> Any:
-    """Make the ``_C.Engine`` for one image and one label per sample, or for any fields.
+    """Make the ``_C.Engine``.
 
     Args:
         dataset: what to read, through its caches.
         plan, options, threads, ahead: the loader's.
         pixels: cache files of decoded pictures, for each source; none: [].
-        delivery: what batches hold.
+        form: what batches hold.
         kept: bytes of pictures that are kept for other samples' mosaics.
     """
-    common: dict[str, Any] = {
-        "sources": dataset.sources,
-        "seed": options.seed,
-        "threads": threads.threads,
-        "most_threads": threads.most,
-        "cpus": list(threads.cpus),
-        "max_pixels": options.errors.max_pixels,
-        "fallback": partial(decode_with_pil, max_pixels=options.errors.max_pixels),
-        "read_ahead": ahead.buffer_bytes,
-        "keep": ahead.keep,
-        "decoded_side": decoded_side(options.cache.decoded),
-        "pixels": pixels,
-        "mosaic": plan.mosaic.as_tuple() if plan.mosaic is not None else None,
-        "kept": kept,
-    }
-    if delivery.is_pair:
-        height, width = delivery.layout.picture_size(0)
-        return _C.Engine(
-            geometry=plan.geometry_spec(),
-            store=plan.store_spec(),
-            out_height=height,
-            out_width=width,
-            operations=plan.pixel_spec(),
-            source=plan.source_spec(),
-            **common,
-        )
-    from fastload.backends.fields import engine_parts
-
-    parts, views, fields = engine_parts(dataset, delivery.layout, plan, options.fields.rows_of)
-    return _C.Engine(parts=parts, views=views, fields=fields, **common)
+    parts, views, fields = form.parts_of(dataset)
+    return _C.Engine(
+        sources=dataset.sources,
+        parts=parts,
+        views=views,
+        fields=fields,
+        seed=options.seed,
+        threads=threads.threads,
+        most_threads=threads.most,
+        cpus=list(threads.cpus),
+        max_pixels=options.errors.max_pixels,
+        fallback=partial(decode_with_pil, max_pixels=options.errors.max_pixels),
+        read_ahead=ahead.buffer_bytes,
+        keep=ahead.keep,
+        decoded_side=decoded_side(options.cache.decoded),
+        pixels=pixels,
+        mosaic=plan.mosaic.as_tuple() if plan.mosaic is not None else None,
+        kept=kept,
+    )
 
 
 # ---- Reading through the node's caches --------------------------------------------------------------
@@ -101,20 +89,19 @@ class Reading:
     Args:
         dataset: what to read.
         options: the loader's, which choose the caches.
-        by_engine: whether an engine decodes; else pictures are decoded one by one.
+        streams: the records that are read.
 
     Raises:
         CacheError: an explicit ``cache`` cannot be provided.
     """
 
-    def __init__(self, dataset: Packed, options: Options, by_engine: bool = True) -> None:
+    def __init__(self, dataset: Packed, options: Options, streams: Streams) -> None:
         self._own = dataset
         #: The dataset, read through caches of records.
         self.dataset = dataset
         #: Files of decoded pictures or of coefficients, one for each part of the dataset; empty if records
         #: are cached as they are.
         self.pixels: list[_C.CacheFile | None] = []
-        streams = record_streams(dataset, options.fields.names)
         #: The tiers below memory; None: there are none.
         self.disk: DiskUse | None = None
         if options.cache.disk is not None:
@@ -124,7 +111,7 @@ class Reading:
         self._choice: Choice | None = None
         self._use: CacheUse
         if options.cache.decoded is None:
-            if options.cache.format != "jpeg" and self._open_coefficients(options, streams, by_engine):
+            if options.cache.format != "jpeg" and self._open_coefficients(options, streams):
                 # If records are in memory as they are, coefficients are made from these, without the set.
                 self.dataset = self._through_records(streams, files_there(dataset.parts, options.cache))
                 self.pixels = self._use.of(None)
@@ -132,15 +119,8 @@ class Reading:
             self._use = open_cache(dataset.parts, options.cache, streams=streams)
             self.dataset = self._through_records(streams, self._use.of(None))
             return
-        tier = tier_of(options.cache.decoded)
-        if by_engine:
-            self._use = open_cache(dataset.parts, options.cache, tier, streams)
-            self.dataset = self._through_records(streams, [])
-        else:
-            reason = "no cache: samples of different sizes are decoded one by one, for the Python callables"
-            self._use = no_cache(kept_of(dataset.parts, streams), reason, tier)
-            if self.disk is not None:
-                self.dataset = self._through_records((), [])
+        self._use = open_cache(dataset.parts, options.cache, tier_of(options.cache.decoded), streams)
+        self.dataset = self._through_records(streams, [])
         self.pixels = self._use.of(None)
 
     @property
@@ -148,16 +128,14 @@ class Reading:
         """Whether ``pixels`` are files of coefficients."""
         return self._choice is not None and self._choice.format == "coefficients"
 
-    def _open_coefficients(self, options: Options, streams: Streams, by_engine: bool) -> bool:
+    def _open_coefficients(self, options: Options, streams: Streams) -> bool:
         """Whether the cache keeps coefficients; opens it if so. If it gets no file, it keeps JPEGs, of which
         there may be a file."""
         from fastload.cache.record_format import Choice, choose
         from fastload.cache.tiers import COEFFICIENTS
 
         parts, why_not = self._own.parts, ""
-        if not by_engine:
-            why_not = "samples of different sizes are decoded one by one, for Python callables"
-        elif options.dali is not None:
+        if options.dali is not None:
             why_not = "DALI decodes JPEGs"
         elif None not in streams:
             why_not = "the loader reads no pictures of the index"
@@ -209,16 +187,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class BatchMemory:
-    """The form of batches, ``delivery``, and the memory that they are decoded into, ``slots``."""
+    """The form of batches, and the memory that they are decoded into, ``slots``."""
 
-    delivery: Delivery
+    form: Form
     slots: Slots
 
 
 def host_memory(form: Form, options: Options) -> BatchMemory:
     """Return memory that the consumer may keep."""
     pin = options.pin_memory and torch.cuda.is_available()
-    return BatchMemory(form.delivery, SlotPool(keep=options.most_prefetch + 2, pin=pin))
+    return BatchMemory(form, SlotPool(keep=options.most_prefetch + 2, pin=pin))
 
 
 def _partners(plan: Plan, sampler: Sampler, seed: int) -> Callable[[int, BatchIds], IdArray] | None:
@@ -232,12 +210,12 @@ def _partners(plan: Plan, sampler: Sampler, seed: int) -> Callable[[int, BatchId
     return lambda epoch, batch: partners(sampler, seed, epoch, batch, of)
 
 
-def _kept(dataset: Packed, plan: Plan, sampler: Sampler, options: Options) -> int:
+def _kept(form: Form, plan: Plan, sampler: Sampler) -> int:
     if plan.mosaic is None:
         return 0
     from fastload.backends.fields import kept_bytes
 
-    return kept_bytes(dataset, plan.mosaic, sampler, options)
+    return kept_bytes(len(form.streams), plan.mosaic, sampler)
 
 
 class NativeBackend:
@@ -267,9 +245,10 @@ class NativeBackend:
         self._threads = threads
         self._mosaics = plan.mosaic is not None
         self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
-        self._reading = Reading(dataset, options)
+        form = memory.form
+        self._reading = Reading(dataset, options, form.streams)
         ahead = plan_read_ahead(self._reading.dataset, sampler)
-        self.delivery = memory.delivery
+        self.delivery = form.delivery
         self._engine = make_engine(
             self._reading.dataset,
             plan,
@@ -277,10 +256,10 @@ class NativeBackend:
             threads,
             ahead,
             self._reading.pixels,
-            memory.delivery,
-            _kept(dataset, plan, sampler, options),
+            form,
+            _kept(form, plan, sampler),
         )
-        filling = Filling(self._engine, self.delivery.layout, self.delivery.is_pair)
+        filling = Filling(self._engine, self.delivery.layout)
         most = options.ahead_bytes if depth is None else 0
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for stages between it and the consumer.

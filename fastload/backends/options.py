@@ -97,6 +97,11 @@ class Options:
     origins: bool = False  # batches say where samples come from, and have their numbers on the host, too
 
     @property
+    def collates_freely(self) -> bool:
+        """Whether ``collate`` is the user's function, which takes batches as they are."""
+        return callable(self.collate) and not hasattr(self.collate, "planned")
+
+    @property
     def most_prefetch(self) -> int:
         """The most batches in work ahead of the consumer."""
         if not self.autotune:

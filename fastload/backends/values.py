@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -19,6 +19,9 @@ from fastload.cache.tiers import check_decoded
 from fastload.machine.paths import absolute_folder
 from fastload.ranks.world import check_given
 from fastload.transfer.cuda import check_device
+
+#: Fields with a row for each row of another field.
+Groups: TypeAlias = "Mapping[str, Sequence[str]] | None"
 
 # ---- Checks -----------------------------------------------------------------------------------------
 
@@ -340,7 +343,7 @@ class Fields(Printed):
 
     names: Sequence[str] | None = None
     masks: Literal["packed", "dense"] = "packed"
-    rows_of: Mapping[str, Sequence[str]] | None = None
+    rows_of: Groups = None
 
     def __post_init__(self) -> None:
         one_of("Fields.masks", self.masks, ("packed", "dense"))

@@ -356,3 +356,51 @@ class _Places:
             self._ends[number] += int(sizes.sum(dtype=np.uint64))
         self._passed += int(lengths.sum(dtype=np.uint64))
         return offsets
+
+
+# ---- What headers say --------------------------------------------------------------------------------
+
+SUFFIX, TIER_SUFFIX, DATA_SUFFIX = ".flc", ".flt", ".data"
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """The contents of a cache file's header."""
+
+    path: Path
+    dataset_id: str
+    tier: str
+    source: Path  # the dataset's folder when the file was created
+    version: tuple[int, int]
+    file_bytes: int
+    limit: int  # bytes allowed when it was created
+    created: int  # seconds since 1970
+    num_records: int  # of the set
+    set_bytes: int
+    room_records: int  # of them have room
+    room_bytes: int
+    ready_records: int  # of them are stored
+    ready_bytes: int
+    in_use: bool
+
+
+def said(head: bytes, begin: int, header: np.void, path: Path) -> tuple[str, str, Path]:
+    """Return id, tier and source folder (its path begins at ``begin``) from a checksummed header.
+
+    Raises:
+        CacheError: they are not text.
+    """
+    source = head[begin : begin + int(header["source_bytes"])]
+    try:
+        texts = (
+            header["dataset_id"].decode("ascii"),
+            header["tier"].decode("ascii"),
+            Path(os.fsdecode(source)),
+        )
+    except UnicodeDecodeError:
+        texts = "", "", Path()
+    if b"\0" in source or not all(text.isprintable() and text for text in texts[:2]):
+        raise CacheError(
+            f"{path} says nothing readable of its dataset. Remove it with 'fastload cache clear'."
+        )
+    return texts

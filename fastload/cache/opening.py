@@ -17,18 +17,19 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fastload._native import _C
-from fastload.cache.files import (
+from fastload.cache.files import attach, clean, create, inspect, left_bytes, promised_bytes, remove
+from fastload.cache.folder import PrivateFolder
+from fastload.cache.layout import (
+    ENTRY,
+    HEADER_BYTES,
+    LIVE_BYTES,
+    PAGE,
     CacheInfo,
-    PrivateFolder,
-    attach,
-    clean,
-    create,
-    inspect,
-    left_bytes,
-    promised_bytes,
-    remove,
+    Contents,
+    NoRoom,
+    encoded,
+    padding,
 )
-from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, NoRoom, encoded, padding
 from fastload.cache.policy import (
     Candidate,
     Decision,

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.cache.files import SUFFIX, TIER_SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
-from fastload.cache.layout import VERSION
+from fastload.cache.files import inspect, remove, stripe_names
+from fastload.cache.folder import Folder
+from fastload.cache.layout import SUFFIX, TIER_SUFFIX, VERSION, CacheInfo
 from fastload.cache.settings import CacheSetting
 from fastload.errors import CacheError, FastloadError
 from fastload.machine.memory import PAGE_CACHE_SHARE, MemoryRoom, memory_rooms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastload.cache.disk import expected_hits
+from fastload.cache.disk_files import expected_hits
 
 CachePlace = Literal["none", "node", "shared"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.cache.files import PrivateFolder
+from fastload.cache.folder import PrivateFolder
 from fastload.cache.opening import (
     ENCODED,
     FIRST,

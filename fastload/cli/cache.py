@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fastload.cache.files import PrivateFolder, clean, folder_path, is_in_memory, other_folders, remove
+from fastload.cache.files import clean, remove
+from fastload.cache.folder import PrivateFolder, folder_path, is_in_memory, other_folders
 from fastload.cache.policy import CachedSet, cached_sets, set_name, users_of
 from fastload.cache.settings import CacheSetting
 from fastload.cli.arguments import add_storage_options, options_for, place

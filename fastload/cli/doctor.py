@@ -126,9 +126,9 @@ def _of_script(arguments: argparse.Namespace) -> Verdict | None:
 
 def _write(verdict: Verdict, path: Path | None, loader: Any) -> None:
     if path is not None:
-        from fastload.diagnose.report import write_report
+        from fastload.diagnose import report
 
-        write_report(verdict, path, loader)
+        report(loader, verdict).save(path)
 
 
 def _check_html(path: Path) -> None:
@@ -138,7 +138,7 @@ def _check_html(path: Path) -> None:
         LibraryMissing: matplotlib is not installed.
         SystemExit: the folder does not exist.
     """
-    from fastload.diagnose.report.page import drawing
+    from fastload.diagnose.pages.page import drawing
 
     drawing()
     if not path.absolute().parent.is_dir():

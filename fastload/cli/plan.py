@@ -262,13 +262,13 @@ def _memory(
     dataset: PackedDataset[Any], arguments: argparse.Namespace, blocks: tuple[int, int] | None
 ) -> tuple[int | None, str]:
     """Return the bytes that a rank's loader will allocate, also in words; None if that cannot be known."""
-    from fastload import Block, DataLoader
+    from fastload import Block, DataLoader, Ranks
     from fastload import transforms as T
 
     picture = T.Compose([T.RandomResizedCrop(arguments.size), T.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
     options: dict[str, Any] = {"shuffle": True if blocks is None else Block(*blocks), "cache": None}
-    ranks = {"rank": 0, "world_size": arguments.ranks}
-    with DataLoader(dataset, arguments.batch_size, transform=picture, **options, **ranks) as loader:
+    options["ranks"] = Ranks(0, arguments.ranks)
+    with DataLoader(dataset, arguments.batch_size, transform=picture, **options) as loader:
         try:
             total = loader.memory_plan()["total"]
         except ValueError as error:

@@ -12,12 +12,12 @@ import torch.utils.data
 
 from fastload.collate.detection import Names, Roles, listed
 from fastload.collate.planned import Collated
-from fastload.dataset.packed import checked_index
 from fastload.dataset.samples import read_sample
 from fastload.extras import need
 from fastload.sample.fields import Array, Labels
 from fastload.sample.layout import IDS, VALID
 from fastload.sample.ragged import Ragged
+from fastload.shard.dataset import checked_index
 from fastload.shard.tickets import deliver
 
 # ---- The dataset ----

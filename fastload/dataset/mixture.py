@@ -89,7 +89,7 @@ class Selection:
         Raises:
             ValueError: the datasets have different fields.
         """
-        from fastload.dataset.samples import joined_schema
+        from fastload.dataset.joined import joined_schema
 
         return joined_schema(self.parts)
 
@@ -217,7 +217,7 @@ class MixedFiles:
         return self._schema()
 
     def _schema(self) -> Schema:
-        from fastload.dataset.samples import joined_schema
+        from fastload.dataset.joined import joined_schema
 
         return joined_schema(self.parts, self.classes)
 

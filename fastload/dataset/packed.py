@@ -16,7 +16,7 @@ from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
 from fastload.extras import need
-from fastload.shard.dataset import PackedFiles, as_integer
+from fastload.shard.dataset import PackedFiles, checked_index
 from fastload.shard.tickets import deliver
 from fastload.transforms.callables import calls_v2
 from fastload.transforms.compiler import compile_plan
@@ -60,19 +60,6 @@ class Listing(Sequence[tuple[str, int]]):
 
     def __repr__(self) -> str:
         return f"<(key, label) of {self._dataset!r}>"
-
-
-def checked_index(index: Any, count: int) -> int:
-    """Return a list index, which may count from the end, as a sample id.
-
-    Raises:
-        TypeError: not an integer.
-        IndexError: out of range.
-    """
-    number = as_integer(index)
-    if not -count <= number < count:
-        raise IndexError(f"index {number} is out of range for {count} samples.")
-    return number % count
 
 
 _told = mmap.mmap(-1, 1)  # shared with forked workers: one warning is enough for all epochs

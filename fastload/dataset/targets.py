@@ -11,9 +11,8 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import _C
-from fastload.transforms.callables import Called
 from fastload.transforms.compiler import name_of
-from fastload.transforms.plan import Plan
+from fastload.transforms.plan import Called, Plan
 
 
 class TargetCollate:
@@ -43,7 +42,7 @@ class TargetCollate:
         images = [image for image, _ in samples]
         if self._collate_fn is not None:
             return self._collate_fn(list(zip(images, labels, strict=True)))
-        return default_collate(images), self._stacked(labels)
+        return [default_collate(images), self._stacked(labels)]
 
     def _changed(self, label: int) -> Any:
         return label if label == _C.IGNORE_LABEL else self._transform(label)

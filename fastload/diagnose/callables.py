@@ -65,20 +65,20 @@ class _Timed:
 
 def lanes(subject: LoaderUnderTest) -> int:
     """Return how many samples are in Python at once: worker processes, or 1 for the consumer's thread."""
-    return max(1, python_workers(subject.plan, subject.options, subject.loader._loader_plan.threads))
+    return max(1, python_workers(subject.plan, subject.options, subject.loader.threads))
 
 
 def python_functions(subject: LoaderUnderTest, seconds: float) -> tuple[Function, ...]:
     """Time the loader's Python functions, and return them, the slowest first."""
-    plan, collate = subject.plan, subject.arguments["collate_fn"]
+    plan, collate = subject.plan, subject.arguments.collate_fn
     if not plan.tail and collate is None:
         return ()
-    items = list(flattened(given_transform(subject.dataset, subject.arguments["transform"])))
+    items = list(flattened(given_transform(subject.dataset, subject.arguments.transform)))
     timed = [_Timed(item) if any(item is other for other in plan.tail) else item for item in items]
     collated = _Timed(collate) if collate is not None else None
     changes: dict[str, Any] = {"num_workers": 0, "collate_fn": collated}
     if plan.tail and any(isinstance(item, _Timed) for item in timed):
-        changes |= _transformed(subject, timed)
+        changes |= with_transform(subject, Compose(timed))
     with quiet():
         runner = Runner(subject.make(**changes), subject.trial_batch)
         try:
@@ -96,17 +96,18 @@ def without(subject: LoaderUnderTest, function: Function) -> dict[str, Any]:
     """Return the changes of a loader's arguments that leave a function out."""
     if function.collates:
         return {"collate_fn": None}
-    items = flattened(given_transform(subject.dataset, subject.arguments["transform"]))
-    return _transformed(subject, [item for item in items if item is not function.given])
+    items = flattened(given_transform(subject.dataset, subject.arguments.transform))
+    return with_transform(subject, Compose([item for item in items if item is not function.given]))
 
 
-def _transformed(subject: LoaderUnderTest, items: list[Any]) -> dict[str, Any]:
+def with_transform(subject: LoaderUnderTest, transform: Any) -> dict[str, Any]:
+    """Return the changes of a loader's arguments that put in another transform."""
     if getattr(subject.dataset, "transform", None) is None:
-        return {"transform": Compose(items)}
+        return {"transform": transform}
     import copy
 
     changed = copy.copy(subject.dataset)
-    changed.__dict__["transform"] = Compose(items)
+    changed.__dict__["transform"] = transform
     return {"dataset": changed}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fastload.cache.disk import planned_disk_bytes
 from fastload.cache.opening import FIRST, planned_bytes
+from fastload.dataset.views import SourceKind
 from fastload.diagnose.callables import lanes, python_functions
 from fastload.diagnose.examination import Examination, cpus_here, digits, proposals
 from fastload.diagnose.facts import Loop, Stage, Verdict
@@ -23,6 +24,7 @@ from fastload.diagnose.storage import Storage, measure_line, measure_storage
 from fastload.diagnose.torch_loader import examine_torch
 from fastload.diagnose.trial import Budget, LoaderUnderTest, Runner, Trial, in_turns, quiet
 from fastload.diagnose.verdict import judge
+from fastload.loader.view import view_of
 from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
@@ -102,9 +104,10 @@ def examine(
     budget = Budget(seconds)
     with _folders() as (folder, memory), quiet(), kept():
         step = step or _step_of(loop)
-        if not hasattr(loader, "_loader_plan") or not loader._loader_plan.packed:
+        view = view_of(loader)
+        if view is None or view.kind is not SourceKind.PACKED:
             return examine_torch(loader, loop, step, budget, folder)
-        subject = LoaderUnderTest(loader, memory)
+        subject = LoaderUnderTest(view, memory)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         if loop is not None and loop.rate > base.rate:  # the machine is busier now than it was then

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from torch.utils.data import dataloader as torch_dataloader
 
 from fastload.dataset.views import TorchDataLoader
-from fastload.loader.data_loader import DataLoader
 from fastload.loader.epochs import EpochIterator
+from fastload.loader.view import view_of
 
 
 class Pass:
@@ -137,9 +137,7 @@ def _noting_reset(former: Callable[..., None]) -> Callable[..., None]:
 def _pass_of(iterator: Any) -> Pass | None:
     known = _STATE.passes.get(iterator)
     if known is None and isinstance(iterator, EpochIterator):
-        loader = getattr(iterator._length, "__self__", None)  # _length is the loader's __len__
-        if isinstance(loader, DataLoader):
-            known = _STATE.passes[iterator] = Pass(loader)
+        known = _STATE.passes[iterator] = Pass(iterator.loader)
     return known
 
 
@@ -164,4 +162,4 @@ def _heard(former: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def is_torch_s(loader: Any) -> bool:
     """Whether a loader is torch's (or a subclass of it), and not ours."""
-    return isinstance(loader, TorchDataLoader) and not isinstance(loader, DataLoader)
+    return isinstance(loader, TorchDataLoader) and view_of(loader) is None

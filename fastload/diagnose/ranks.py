@@ -22,7 +22,7 @@ from fastload.ranks.handshake import in_words, membership
 from fastload.ranks.world import World
 
 if TYPE_CHECKING:
-    from fastload.loader.data_loader import DataLoader
+    from fastload.loader.view import LoaderView
 
 
 # ---- The slow rank, and why it is slow --------------------------------------------------------------
@@ -235,7 +235,7 @@ class Gathered:
 
 
 def gathered_stats(
-    loader: DataLoader[Any],
+    loader: LoaderView,
     *,
     since: Mapping[str, Any] | None = None,
     name: str = "",
@@ -270,7 +270,7 @@ def gathered_stats(
                 "ask the others. Pass folder=, a folder that all ranks see."
             )
         store, members, _ = member
-        key = f"fastload/{','.join(map(str, members))}/{loader._loader_plan.site}/clocks/{name}"
+        key = f"fastload/{','.join(map(str, members))}/{loader.site}/clocks/{name}"
         known = _in_time(lambda given_up: _by_store(own, store, key, world.size, given_up))
     clocks = {own.rank: own} if known is None else known
     fresh = {rank: each for rank, each in sorted(clocks.items()) if own.at - each.at < _OLD}
@@ -278,12 +278,12 @@ def gathered_stats(
     return Gathered(fresh, missing, silent=known is None)
 
 
-def _processes(loader: DataLoader[Any]) -> tuple[World, Any]:
+def _processes(loader: LoaderView) -> tuple[World, Any]:
     """Return the ranks that have clocks, and their group: all processes, even those with the same batches."""
-    beginning, group = loader._loader_plan.beginning, loader._loader_plan.given["process_group"]
-    if not beginning.is_divided or beginning.world.has_peers:
-        return beginning.processes, None
-    return beginning.world, group
+    world, _ = loader.place_of_rank()
+    if not loader.is_divided or world.has_peers:
+        return loader.processes, None
+    return world, loader.options.ranks.group
 
 
 def clocks_between(before: Mapping[str, Any] | None, after: Mapping[str, Any], rank: int) -> RankClocks:
@@ -384,12 +384,13 @@ _NAME = "doctor"
 
 def gathered_of(loader: Any) -> Gathered | None:
     """Exchange clocks with the other ranks; return None if there are none, or they cannot be asked."""
-    if not hasattr(loader, "_loader_plan") or loader._loader_plan.known()[0].size < 2:
-        return None
-    from fastload.errors import WorldError
+    from fastload.loader.view import view_of  # imports torch, of which clocks have no need
 
+    view = view_of(loader)
+    if view is None or view.place_of_rank()[0].size < 2:
+        return None
     try:
-        return gathered_stats(loader, name=_NAME)
+        return gathered_stats(view, name=_NAME)
     except WorldError:  # ranks without a process group
         return None
 

@@ -432,7 +432,7 @@ class _Child:
         """Add what the other ranks have written meanwhile."""
         if self._ranks is None:
             return verdict
-        rank = loader._loader_plan.known()[0].rank
+        rank = loader.place_of_rank()[0].rank
         return with_ranks(verdict, later(self._ranks, gathered_of(loader), rank), rank)
 
     def _nothing(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.backends.batch_form import parts_of_pairs
 from fastload.diagnose.trial import LoaderUnderTest
 from fastload.machine.paths import read_at
 from fastload.prefetch.engine_calls import plan_read_ahead
@@ -266,13 +267,12 @@ def measure_line(subject: LoaderUnderTest, seconds: float) -> Storage | None:
 
 
 def _engine(dataset: Any, buffers: int) -> Any:
-    plan = compile_plan(RandomResizedCrop(_SIDE))
+    parts, views, fields = parts_of_pairs(compile_plan(RandomResizedCrop(_SIDE)), (_SIDE, _SIDE))
     return _C.Engine(
         sources=dataset.sources,
-        geometry=plan.geometry_spec(),
-        store=plan.store_spec(),
-        out_height=_SIDE,
-        out_width=_SIDE,
+        parts=parts,
+        views=views,
+        fields=fields,
         seed=0,
         threads=1,
         max_pixels=1,

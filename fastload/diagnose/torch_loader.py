@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
+import fastload
+from fastload.dataset.packed import PackedDataset
 from fastload.dataset.views import TorchDataLoader
 from fastload.diagnose.examination import Examined, cpus_here, digits, proposals
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
@@ -30,6 +32,7 @@ from fastload.diagnose.verdict import (
     step_or_copies,
     worth_saying,
 )
+from fastload.loader.view import LoaderView, view_of
 
 # ---- The torch loader under test --------------------------------------------------------------------
 
@@ -86,7 +89,8 @@ class TorchLoaderUnderTest:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
-        self.given = dict(getattr(loader, "_arguments", {}))  # of fastload's loader over a torch Dataset
+        view = view_of(loader)
+        self._arguments = None if view is None else view.arguments  # of fastload's over a torch Dataset
         self.dataset = loader.dataset
         self.batch_size = _batch_size(loader)
         self.workers = int(self.of("num_workers") or 0)
@@ -99,7 +103,8 @@ class TorchLoaderUnderTest:
         self.trial_batch = max(1, min(self.batch_size, fitting))
 
     def of(self, name: str) -> Any:
-        return self.given[name] if name in self.given else getattr(self.loader, name, None)
+        """Return an argument of the loader by its name; None if it has none."""
+        return getattr(self._arguments or self.loader, name, None)
 
     @property
     def is_stream(self) -> bool:
@@ -122,8 +127,8 @@ class TorchLoaderUnderTest:
     def _order(self) -> dict[str, Any]:
         if self.is_stream:
             return {}
-        if self.given:
-            own = {name: self.given[name] for name in ("shuffle", "sampler", "batch_sampler")}
+        if self._arguments is not None:
+            own = {name: self.of(name) for name in ("shuffle", "sampler", "batch_sampler")}
             return {name: value for name, value in own.items() if value is not None}
         batches = self.loader.batch_sampler
         if self.of("batch_size") is None and batches is not None:
@@ -321,8 +326,6 @@ def without_collate(case: TorchExamination) -> Iterator[Fix]:
 
 def by_fastload(case: TorchExamination) -> Iterator[Fix]:
     """Pack a sample of the files, and try fastload's DataLoader on it with the same transform."""
-    from fastload import DataLoader
-    from fastload.dataset.packed import PackedDataset
     from fastload.packing.from_python import pack
     from fastload.sample.fields import Image, Label
 
@@ -334,11 +337,9 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
     packed: PackedDataset[Any] = PackedDataset(folder)
     threads = max(1, int(case.cpus))
 
-    def ours() -> Any:
-        from fastload.diagnose.trial import FixedOrder
-
+    def ours() -> LoaderView:
         order: Any = FixedOrder(np.arange(len(packed)))
-        return DataLoader(
+        return fastload.DataLoader(
             packed,
             case.subject.trial_batch,
             sampler=order,
@@ -346,8 +347,7 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
             transform=files.transform,
             drop_last=True,
             cache="off",
-            rank=0,
-            world_size=1,
+            ranks=fastload.Ranks(0, 1),
         )
 
     makers = {"now": lambda: case.subject.make(files.indices), "fastload": ours}

@@ -20,9 +20,12 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.backends.callables import InlineStage
 from fastload.backends.stats import batch_length
+from fastload.backends.values import Ranks
+from fastload.cache.settings import CacheSetting
 from fastload.dataset.mixture import MixedFiles
 from fastload.diagnose.facts import Stage
 from fastload.errors import ChecksumError
+from fastload.loader.view import LoaderView, view_of
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.machine.paths import read_at, write_at
 from fastload.shard.dataset import PackedFiles
@@ -201,12 +204,12 @@ class Runner:
         """Return for how long the thread that asks for batches waited for others; None: those do it all."""
         if not self._of_threads():
             return 0.0 if getattr(self._loader, "num_workers", 1) == 0 else None
-        stages = [getattr(backend, "_stage", None) for backend in self._loader._epochs.lanes.backends]
+        stages = [getattr(backend, "_stage", None) for backend in self._loader.backends]
         inline = [stage for stage in stages if isinstance(stage, InlineStage)]
         return sum(stage.waited for stage in inline) if inline else None
 
     def _of_threads(self) -> bool:
-        return hasattr(self._loader, "explain")
+        return view_of(self._loader) is not None
 
     def _clocks(self) -> dict[str, Any]:
         return self._loader.stats() if self._of_threads() else {}
@@ -475,17 +478,11 @@ _MOST_FETCHED = 128 << 20  # bytes of records fetched from a store, which stay i
 _BATCH_SECONDS = 0.2  # slower batches are made smaller, or trials would have too few
 
 # Trials do not share these with the job: its ranks, its random state, its files, its cache.
-_ALONE = {
-    "rank": 0,
-    "world_size": 1,
-    "process_group": None,
-    "handshake": "off",
-    "error_log": None,
-    "on_error": "skip",
+_ALONE: dict[str, Any] = {
+    "ranks": Ranks(0, 1, handshake="off"),
     "generator": None,
     "drop_last": True,
     "padding": None,
-    "drop_padding": False,
     "autotune": False,
     "timeout": 0,
 }
@@ -499,18 +496,14 @@ class LoaderUnderTest:
         folder: a folder in memory for records of a store; None: they are fetched each time.
     """
 
-    def __init__(self, loader: Any, folder: Path | None = None) -> None:
+    def __init__(self, loader: LoaderView, folder: Path | None = None) -> None:
         self.loader = loader
-        self.kind = type(loader)
-        self.arguments: dict[str, Any] = dict(loader._arguments)
-        loader_plan = loader._loader_plan
+        self.arguments, self.options, self.plan = loader.arguments, loader.options, loader.plan
         #: The user's dataset, and the one for trials, which reads from memory.
-        self.given = self.dataset = loader_plan.dataset
-        self.plan = loader_plan.plan
-        self.options = loader_plan.options
-        self.threads: int = loader_plan.threads.threads
+        self.given = self.dataset = loader.opened
+        self.threads = loader.threads.threads
         self.parts = self.dataset.parts
-        self.core = loader._sampler.core
+        self.core = loader.core
         self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.has_batch(0, 0, 0) else 1
         self.records: int = sum(len(part) for part in self.parts)
         self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
@@ -539,20 +532,17 @@ class LoaderUnderTest:
         fitting = max(1, int(rate * _BATCH_SECONDS))
         self.trial_batch = max(1, min(self.batch_size, fitting, len(self.ids)))
 
-    def make(self, **changes: Any) -> Any:
+    def make(self, **changes: Any) -> LoaderView:
         """Make the same loader over :attr:`ids` (or ``ids=``), with changed arguments."""
-        ids = changes.pop("ids", self.ids)
-        no_cache = self.arguments["cache"] == "auto" or self.in_store
-        cache: dict[str, Any] = {"cache": "off"} if no_cache else {}
-        order: dict[str, Any] = {"shuffle": None, "sampler": FixedOrder(ids), "batch_sampler": None}
-        order |= {"shuffle_block": None, "shuffle_window": None, "batch_size": self.trial_batch}
-        arguments = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
-        arguments["storage_options"] = None  # the dataset is open
-        return self.kind(**arguments | _ALONE | cache | order | changes)
-
-    def _workers(self) -> int | None:
-        workers: int | None = self.arguments["num_workers"]
-        return self.threads if workers is None else workers
+        ids, workers = changes.pop("ids", self.ids), self.options.num_workers
+        errors = replace(self.options.errors, action="skip", log=None)
+        order = {"shuffle": None, "sampler": FixedOrder(ids), "batch_sampler": None}
+        own = {"dataset": self.dataset, "batch_size": self.trial_batch, "on_error": errors, **order}
+        own["num_workers"] = self.threads if workers is None else workers
+        cache = self.options.cache
+        if cache.mode == "auto" or self.in_store:
+            own["cache"] = CacheSetting("off", decoded=cache.decoded)
+        return self.loader.again(**_ALONE | own | changes)
 
     def _drawn(self) -> npt.NDArray[np.int64]:
         """Return samples in the job's order, spread over an epoch, each once."""

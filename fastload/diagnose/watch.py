@@ -25,6 +25,7 @@ from fastload.diagnose.ranks import gathered_of, with_ranks
 from fastload.diagnose.step import OptimizerSteps, StepFacts, is_in_use
 from fastload.diagnose.usage import Meter, Usage
 from fastload.errors import StateError
+from fastload.loader.view import view_of
 from fastload.machine.cpu import cgroup_quota
 
 if TYPE_CHECKING:
@@ -307,8 +308,8 @@ def ready_batches(iterator: Any) -> int | None:
             queue = iterator._data_queue
             waiting += int(queue.qsize()) if queue is not iterator._worker_result_queue else 0
             return waiting + sum(len(task) == 2 for task in iterator._task_info.values())
-    backend = getattr(getattr(iterator, "_epochs", None), "backend", None)
-    feeder = getattr(backend, "feeder", None)
+    view = view_of(getattr(iterator, "loader", None))
+    feeder = getattr(view.backends[0], "feeder", None) if view is not None and view.backends else None
     return None if feeder is None else int(feeder.complete)
 
 
@@ -520,7 +521,7 @@ class Diagnosis:
             self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
             ranks = gathered_of(self.loader)  # by now the others have left their loops, too
             if ranks is not None:
-                self._verdict = with_ranks(self._verdict, ranks, self.loader._loader_plan.known()[0].rank)
+                self._verdict = with_ranks(self._verdict, ranks, self.loader.place_of_rank()[0].rank)
         return self._verdict
 
     def _busiest(self) -> Record:

@@ -8,21 +8,20 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
+from fastload.backends.values import Device
 from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
-from fastload.loader.epochs import EpochIterator
+from fastload.loader.arguments import Arguments
 from fastload.loader.rank_sampler import RankBatches
 from fastload.loader.torch_compat import owner_of
+from fastload.loader.view import AdaptedLoader, Batches, LoaderView
 from fastload.prefetch.feeder import BatchKey
-
-if TYPE_CHECKING:
-    from fastload.loader.data_loader import DataLoader
-
 
 # ---- skip_first_batches -----------------------------------------------------------------------------
 # Accelerate builds a torch ``DataLoader(dataset, batch_sampler=SkipBatchSampler(loader.batch_sampler))``,
@@ -39,13 +38,13 @@ class SkippingLoader:
         batch_sampler: Accelerate's sampler of the remaining batches.
     """
 
-    def __init__(self, loader: DataLoader[Any], skip: int, batch_sampler: Any) -> None:
+    def __init__(self, loader: AdaptedLoader, skip: int, batch_sampler: Any) -> None:
         self._loader = loader
         self._skip = skip
         self.batch_sampler = batch_sampler
 
     def __iter__(self) -> Iterator[Any]:
-        return self._loader._iterate(skip=self._skip)
+        return self._loader.iterate_from(self._skip)
 
     def __len__(self) -> int:
         return max(0, len(self._loader) - self._skip)
@@ -120,27 +119,32 @@ class Companion:
     """
 
     def __init__(
-        self, loader: DataLoader[Any], gradient_state: Any, device: torch.device | None, non_blocking: bool
+        self, loader: LoaderView, gradient_state: Any, device: torch.device | None, non_blocking: bool
     ) -> None:
-        self._sampler = loader._sampler
-        self._loader_plan = loader._loader_plan
+        self._known = weakref.ref(loader)  # which holds this
         self.gradient_state = gradient_state
         self._device = device
         self._non_blocking = non_blocking
 
-    def watch(self, iterator: EpochIterator) -> Watched:
+    @property
+    def _loader(self) -> LoaderView:
+        loader = self._known()
+        assert loader is not None, "whoever iterates holds the loader"
+        return loader
+
+    def watch(self, iterator: Batches) -> Watched:
         """Return ``iterator``, announced to Accelerate."""
         return Watched(iterator, self)
 
     def place(self, epoch: int, position: int) -> tuple[int, int]:
         """Return the place to save; after an epoch's last batch it is the next epoch, as in Accelerate."""
-        core = self._sampler.core
+        core = self._loader.core
         is_end = position > 0 and not core.num_batches(epoch, position)
         return (epoch + 1, 0) if is_end else (epoch, position)
 
     def left(self, key: BatchKey) -> int:
         """Return how many batches from ``key`` to the epoch's end have samples for this rank."""
-        core = self._sampler.core
+        core = self._loader.core
         steps = int(core.num_batches(key.epoch, key.start))
         if core.partition.padding == "drop" and steps:
             # even_batches=False: the last, partial batch may have nothing for this rank.
@@ -149,11 +153,11 @@ class Companion:
 
     def remainder(self, epoch: int) -> int:
         """Return how many rows of the epoch's last batch, over all ranks, are not padding; 0: all of them."""
-        return int(self._sampler.core.remainder(epoch))
+        return int(self._loader.core.remainder(epoch))
 
     def placed(self, batch: Any) -> Any:
         """Return the batch on Accelerate's device, unless the loader's own transfer brings it there."""
-        if self._device is None or self._loader_plan.options.device.name is not None:
+        if self._device is None or self._loader.options.device.name is not None:
             return batch
         send = sys.modules["accelerate.utils"].send_to_device  # it is imported: it made this object
         return send(batch, self._device, non_blocking=self._non_blocking)
@@ -170,7 +174,7 @@ class Pass:
 class Watched(Iterator[Any]):
     """One pass over a prepared loader, announced to Accelerate."""
 
-    def __init__(self, iterator: EpochIterator, companion: Companion) -> None:
+    def __init__(self, iterator: Batches, companion: Companion) -> None:
         self._iterator = iterator
         self._companion = companion
         self._pass = Pass()
@@ -228,7 +232,7 @@ _STATES = "fastload_loaders.json"
 _FRAMES = 6  # from the attribute to Accelerator.prepare_data_loader, through wrappers' __getattr__
 
 
-def is_prepared(loader: DataLoader[Any]) -> bool:
+def is_prepared(loader: AdaptedLoader) -> bool:
     """Return ``loader._is_accelerate_prepared``; if an Accelerator asks, register ``loader`` with it.
 
     It is False for a loader over an IterableDataset, which Accelerate itself divides among ranks.
@@ -237,7 +241,7 @@ def is_prepared(loader: DataLoader[Any]) -> bool:
         ValueError: the Accelerator's configuration cannot be honoured.
         StateError: it asks for other batches than those that have been iterated over.
     """
-    if loader._loader_plan.kind is SourceKind.STREAM:
+    if loader.kind is SourceKind.STREAM:
         return False
     let_skip()
     frame = _asking()
@@ -262,7 +266,7 @@ def _asking() -> Any:
     return None
 
 
-def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> None:
+def _join(loader: AdaptedLoader, accelerator: Any, placed: bool | None) -> None:
     """Do for ``loader`` what Accelerate's own wrapper does for torch's."""
     _divide(loader)
     _check(loader, accelerator)
@@ -271,78 +275,72 @@ def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> Non
     device = accelerator.device if placed else torch.device("cpu")
     _amend(loader, accelerator, device)
     stateful = bool(getattr(accelerator, "use_stateful_dataloader", False))
-    given = loader._loader_plan.given["device"]
-    to = device if placed and given is None and device.type != "cpu" else None
+    to = device if placed and loader.options.device.name is None and device.type != "cpu" else None
     non_blocking = bool(getattr(accelerator, "non_blocking", False))
-    loader._companion = Companion(loader, accelerator.gradient_state, to, non_blocking)
-    loader.use_stateful_dataloader = stateful
+    loader.follow(Companion(loader, accelerator.gradient_state, to, non_blocking))
+    vars(loader)["use_stateful_dataloader"] = stateful  # which Accelerate looks for
     _remember(loader, accelerator)
 
 
-def _divide(loader: DataLoader[Any]) -> None:
+def _divide(loader: AdaptedLoader) -> None:
     """Divide the loader among ranks, as Accelerate does, unless its sampler knows its rank."""
-    arranged = loader._loader_plan
-    order = arranged.given["sampler"] or arranged.given["batch_sampler"]
-    if arranged.beginning.has_begun or hasattr(getattr(order, "sampler", order), "num_replicas"):
-        return
-    arranged.divide()
-    loader._sampler.remake()
+    order = loader.order.sampler or loader.order.batch_sampler
+    if not loader.has_begun and not hasattr(getattr(order, "sampler", order), "num_replicas"):
+        loader.divide()
 
 
-def _check(loader: DataLoader[Any], accelerator: Any) -> None:
+def _check(loader: LoaderView, accelerator: Any) -> None:
     if accelerator.dispatch_batches:
         raise ValueError(
             "Accelerator(dispatch_batches=True) reads all batches on one rank and sends them to the others. "
             "fastload.DataLoader reads each rank's share on that rank, every sample once per epoch. Found: "
             f"dispatch_batches={accelerator.dispatch_batches}. Leave it out."
         )
-    beginning, given = loader._loader_plan.beginning, loader._loader_plan.given
-    world = beginning.world
-    if given["rank"] is not None or given["process_group"] is not None or world.has_peers:
+    world, _ = loader.place_of_rank()
+    if loader.options.ranks.are_given or world.has_peers:
         return
     theirs = accelerator.process_index, accelerator.num_processes
-    if beginning.is_divided and (world.rank, world.size) != theirs:
+    if loader.is_divided and (world.rank, world.size) != theirs:
         raise ValueError(
-            f"Accelerate says rank {accelerator.process_index} of {accelerator.num_processes}, the "
-            f"loader finds rank {world.rank} of {world.size}. Pass rank= and world_size= to it."
+            f"Accelerate says rank {accelerator.process_index} of {accelerator.num_processes}, the loader "
+            f"finds rank {world.rank} of {world.size}. Pass ranks=fastload.Ranks(rank, world_size) to it."
         )
 
 
-def _amend(loader: DataLoader[Any], accelerator: Any, device: torch.device) -> None:
+def _amend(loader: AdaptedLoader, accelerator: Any, device: torch.device) -> None:
     """Let ``loader`` make the batches that Accelerate's configuration asks for."""
-    arranged = loader._loader_plan
-    size, given = arranged.beginning.world.size, loader._arguments
+    size, given = loader.place_of_rank()[0].size, loader.arguments
     changes: dict[str, Any] = {}
     if accelerator.split_batches and size > 1:
         changes["batch_size"] = _share(given, size)
-    if size > 1 and not arranged.given["drop_padding"]:
-        loader._sampler.pad(_padding(given, bool(accelerator.even_batches)))
-    if given["device"] is None and device.type == "cuda":
-        changes["device"] = device
-    if given["seed"] is None and given["generator"] is None and accelerator.use_seedable_sampler:
+    if size > 1 and given.padding != "drop":
+        loader.pad(_padding(given, bool(accelerator.even_batches)))
+    wanted = Device.of(given.device)
+    if wanted.name is None and device.type == "cuda":
+        changes["device"] = device if given.device is None else replace(wanted, name=device)
+    if given.seed is None and given.generator is None and accelerator.use_seedable_sampler:
         # As in Accelerate's SeedableRandomSampler: the seed of set_seed(), whatever was drawn since.
         seed = getattr(accelerator.dataloader_config, "data_seed", None)
         seeded = torch.Generator()
         seeded.manual_seed(torch.initial_seed() if seed is None else seed)
         changes["generator"] = seeded
-    changes = {name: new for name, new in changes.items() if arranged.given[name] != new}
-    if not arranged.beginning.has_begun:
-        loader._amend(changes)
-    elif "batch_size" in changes:
+    if not loader.has_begun:
+        loader.amend(**changes)
+    elif changes.get("batch_size", loader.options.batch_size) != loader.options.batch_size:
         raise StateError(
             "Accelerator(split_batches=True) divides the batch size of a loader that has been iterated over. "
             "Call prepare() before the first iteration."
         )
 
 
-def _share(given: dict[str, Any], size: int) -> int:
-    batch = given["batch_size"]
-    if given["batch_sampler"] is not None:
+def _share(given: Arguments, size: int) -> int:
+    batch = given.batch_size
+    if given.batch_sampler is not None:
         raise ValueError(
             "Accelerator(split_batches=True) divides batches, but a batch_sampler's cannot be divided. "
             "Let the batch_sampler make batches of one rank's size, and leave split_batches out."
         )
-    if batch % size:
+    if batch is None or batch % size:
         raise ValueError(
             "With Accelerator(split_batches=True) batch_size must be a multiple of the number of ranks. "
             f"Found: batch_size={batch}, {size} ranks."
@@ -350,25 +348,25 @@ def _share(given: dict[str, Any], size: int) -> int:
     return int(batch) // size
 
 
-def _padding(given: dict[str, Any], even: bool) -> str:
+def _padding(given: Arguments, even: bool) -> str:
     """Return the padding of Accelerate's last batch; marks, if asked for, come last over all ranks."""
     if not even:
         return "drop"
-    return "end" if given["padding"] in ("mark", "end") else "repeat"
+    return "end" if given.padding in ("mark", "end") else "repeat"
 
 
-def warn_unprepared(loader: DataLoader[Any]) -> None:
+_told: weakref.WeakSet[LoaderView] = weakref.WeakSet()
+
+
+def warn_unprepared(loader: LoaderView) -> None:
     """Warn, once per loader, if Accelerate runs several ranks and does not know ``loader``."""
     state = sys.modules["accelerate.state"].AcceleratorState
-    if loader._told_accelerate or not state._shared_state or loader._loader_plan.kind is SourceKind.STREAM:
+    if loader in _told or not state._shared_state or loader.kind is SourceKind.STREAM:
         return
-    loader._told_accelerate = True
-    beginning = loader._loader_plan.beginning
-    if beginning.processes.size == 1:
+    _told.add(loader)
+    if loader.processes.size == 1:
         return
-    rows = (
-        "its share of the samples is right" if beginning.is_divided else "each rank reads its whole dataset"
-    )
+    rows = "its share of the samples is right" if loader.is_divided else "each rank reads its whole dataset"
     warnings.warn(
         f"This fastload.DataLoader is iterated over without Accelerator.prepare: {rows}, but "
         "gather_for_metrics keeps the padding of the last batch, gradient accumulation continues past the "
@@ -380,7 +378,7 @@ def warn_unprepared(loader: DataLoader[Any]) -> None:
 # ---- save_state and load_state ----------------------------------------------------------------------
 
 
-def _remember(loader: DataLoader[Any], accelerator: Any) -> None:
+def _remember(loader: LoaderView, accelerator: Any) -> None:
     """Let ``save_state`` and ``load_state`` of ``accelerator`` keep the loader's epoch and seed.
 
     With use_stateful_dataloader Accelerate itself asks for ``state_dict``, and training resumes in mid-epoch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastload.extras import library_missing
-from fastload.loader.data_loader import DataLoader
+from fastload.loader.view import LoaderView, view_of
 
 try:
     from composer.core import Callback
@@ -21,7 +21,7 @@ class LoaderState(Callback):  # type: ignore[misc]
     """
 
     def __init__(self) -> None:
-        self._loader: DataLoader[Any] | None = None
+        self._loader: LoaderView | None = None
         self._loaded: dict[str, Any] | None = None
 
     def fit_start(self, state: Any, logger: Any) -> None:
@@ -31,11 +31,11 @@ class LoaderState(Callback):  # type: ignore[misc]
             TypeError: the training loader is not a :class:`fastload.DataLoader`.
             StateError: the checkpoint's loader had another dataset, seed or order.
         """
-        loader = state.train_dataloader
-        if not isinstance(loader, DataLoader):
+        loader = view_of(state.train_dataloader)
+        if loader is None:
             raise TypeError(
                 f"LoaderState keeps the state of a fastload.DataLoader. Found train_dataloader: "
-                f"{type(loader).__name__}. Leave the callback out, and spin_dataloaders=True."
+                f"{type(state.train_dataloader).__name__}. Leave the callback out, and spin_dataloaders=True."
             )
         self._loader = loader
         if self._loaded is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import fastload
 from fastload.extras import need
-from fastload.loader.data_loader import DataLoader
 
 
-def auto_dataloader(dataset: Any, **arguments: Any) -> DataLoader[Any]:
+def auto_dataloader(dataset: Any, **arguments: Any) -> fastload.DataLoader[Any]:
     """Return a loader set up as ``ignite.distributed.auto_dataloader`` does.
 
     Call it where ignite's is called: inside the function that ``idist.Parallel`` or ``idist.spawn`` runs.
@@ -35,7 +35,6 @@ def auto_dataloader(dataset: Any, **arguments: Any) -> DataLoader[Any]:
             arguments["num_workers"] = -(-arguments["num_workers"] // ranks_here)
         if "sampler" not in arguments and "batch_sampler" not in arguments:
             arguments.setdefault("shuffle", True)
-        arguments.setdefault("rank", idist.get_rank())
-        arguments.setdefault("world_size", world_size)
+        arguments.setdefault("ranks", fastload.Ranks(idist.get_rank(), world_size))
     arguments.setdefault("pin_memory", idist.device().type == "cuda")
-    return DataLoader(dataset, **arguments)
+    return fastload.DataLoader(dataset, **arguments)

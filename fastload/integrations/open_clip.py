@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from fastload.extras import need
-from fastload.loader.data_loader import DataLoader
+from fastload.loader.view import LoaderView
 
 
 class CaptionTokens:
@@ -47,12 +47,12 @@ class CaptionTokens:
         return images[known], self._tokens[rows[known.to(rows.device)]].to(images.device)
 
 
-def data_info(loader: DataLoader[Any]) -> Any:
+def data_info(loader: LoaderView) -> Any:
     """Return the ``open_clip_train.data.DataInfo`` of a loader, for ``data["train"]`` or ``data["val"]``.
 
     The training loop reads the loader's ``num_batches`` (of this rank) and ``num_samples`` (over all ranks)
     per epoch, and sets each epoch's order. Make the loader of ``data["val"]`` with
-    ``rank=0, world_size=1, handshake="off"``: the loop evaluates on one rank only.
+    ``ranks=fastload.Ranks(0, 1, handshake="off")``: the loop evaluates on one rank only.
 
     Raises:
         LibraryMissing: open_clip_train is not installed (open_clip_torch 2.30 and newer have it).
@@ -62,5 +62,5 @@ def data_info(loader: DataLoader[Any]) -> Any:
 
     attributes: Any = loader
     attributes.num_batches = len(loader)
-    attributes.num_samples = len(loader._sampler) * loader._sampler.core.partition.world_size
-    return DataInfo(loader, sampler=loader.sampler)
+    attributes.num_samples = len(loader.core) * loader.core.partition.world_size
+    return DataInfo(loader, sampler=attributes.sampler)

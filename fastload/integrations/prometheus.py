@@ -16,9 +16,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.server import ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastload.extras import need
+from fastload.loader.view import LoaderView
 from fastload.machine.threads import start_beside
 
 need("prometheus_client", "fastload.integrations.prometheus")
@@ -27,17 +28,13 @@ from prometheus_client.core import CounterMetricFamily as Counter  # noqa: E402
 from prometheus_client.core import GaugeMetricFamily as Gauge  # noqa: E402
 from prometheus_client.core import Metric  # noqa: E402
 
-if TYPE_CHECKING:
-    from fastload.loader.data_loader import DataLoader
-
-
 _PATIENCE = 10.0  # seconds to wait for a silent client
 _FOUND = ("resident", "ahead", "late")  # keys of read_ahead
 _Rows = Mapping[str, float]  # numbers by the value of an additional label
 
 
 def serve(
-    loaders: DataLoader[Any] | Mapping[str, DataLoader[Any]],
+    loaders: LoaderView | Mapping[str, LoaderView],
     port: int = 9400,
     host: str = "127.0.0.1",
 ) -> StatsServer:
@@ -63,7 +60,7 @@ class LoaderCollector:
             gone has no numbers.
     """
 
-    def __init__(self, loaders: Mapping[str, DataLoader[Any]]) -> None:
+    def __init__(self, loaders: Mapping[str, LoaderView]) -> None:
         self._known = {name: weakref.ref(loader) for name, loader in loaders.items()}
 
     def describe(self) -> Iterable[Metric]:
@@ -73,7 +70,7 @@ class LoaderCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the families that have numbers, in seconds and bytes, as is Prometheus' convention."""
         here = {name: loader for name, kept in self._known.items() if (loader := kept()) is not None}
-        stats = {name: (each.stats(), each._loader_plan.known()[0].rank) for name, each in here.items()}
+        stats = {name: (each.stats(), each.place_of_rank()[0].rank) for name, each in here.items()}
         for name, make, words, label, find in _FAMILIES:
             family = make(f"fastload_{name}", words, labels=("loader", "rank", *((label,) if label else ())))
             for title, (known, rank) in stats.items():
@@ -87,7 +84,7 @@ class LoaderCollector:
 class StatsServer:
     """The server that :func:`serve` starts; ``close()``, or leaving its ``with``, stops it."""
 
-    def __init__(self, loaders: Mapping[str, DataLoader[Any]], host: str, port: int) -> None:
+    def __init__(self, loaders: Mapping[str, LoaderView], host: str, port: int) -> None:
         class Handler(MetricsHandler):
             registry, timeout = _registry(loaders), _PATIENCE
 
@@ -121,12 +118,12 @@ class StatsServer:
         self.close()
 
 
-def metrics(loaders: Mapping[str, DataLoader[Any]]) -> str:
+def metrics(loaders: Mapping[str, LoaderView]) -> str:
     """Return the loaders' clocks in Prometheus' text format."""
     return generate_latest(_registry(loaders)).decode()
 
 
-def _registry(loaders: Mapping[str, DataLoader[Any]]) -> CollectorRegistry:
+def _registry(loaders: Mapping[str, LoaderView]) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(LoaderCollector(loaders))
     return registry

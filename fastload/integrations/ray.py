@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fastload.extras import need
-from fastload.loader.data_loader import DataLoader
+from fastload.loader.view import LoaderView, view_of
 
 
-def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
+def prepare_data_loader(loader: Any) -> LoaderView:
     """Return the loader with Ray's device, in place of ``ray.train.torch.prepare_data_loader``.
 
     Ranks need no preparing: they are those of the process group that Ray made. Ray's own function also works,
@@ -28,14 +29,16 @@ def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
     need("ray.train.torch", "fastload.integrations.ray")
     import ray.train.torch
 
-    if not isinstance(loader, DataLoader):
+    given = view_of(loader)
+    if given is None:
         raise TypeError(
             f"prepare_data_loader takes a fastload.DataLoader. Found: {type(loader).__name__}. Use Ray's own "
             f"function for it."
         )
     device: torch.device = ray.train.torch.get_device()
-    if device.type == "cpu" or loader._arguments["device"] is not None:
-        return loader
-    prepared: DataLoader[Any] = DataLoader(**{**loader._arguments, "device": device})
-    prepared.load_state_dict(loader.state_dict())
+    if device.type == "cpu" or given.options.device.name is not None:
+        return given
+    own = device if given.arguments.device is None else replace(given.options.device, name=device)
+    prepared = given.again(device=own)
+    prepared.load_state_dict(given.state_dict())
     return prepared

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from fastload.loader.data_loader import DataLoader
-
+from fastload.loader.view import LoaderView
 
 _STAGES = {"shard": "read", "decode": "decode", "transform": "transform"}
 
@@ -39,7 +37,7 @@ class Every:
     def __init__(
         self,
         n: int,
-        loader: DataLoader[Any],
+        loader: LoaderView,
         callback: Callable[[int, dict[str, float]], object],
         prefix: str = "fastload/",
     ) -> None:

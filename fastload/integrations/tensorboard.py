@@ -13,12 +13,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fastload.integrations.stats_stream import Every
-
-if TYPE_CHECKING:
-    from fastload.loader.data_loader import DataLoader
+from fastload.loader.view import LoaderView
 
 
 class Writer(Protocol):
@@ -38,9 +36,7 @@ class Scalars(Every):
         tag: put before each name, so that two loaders can have separate charts.
     """
 
-    def __init__(
-        self, loader: DataLoader[Any], writer: Writer, every: int = 50, tag: str = "fastload"
-    ) -> None:
+    def __init__(self, loader: LoaderView, writer: Writer, every: int = 50, tag: str = "fastload") -> None:
         def write(step: int, values: dict[str, float]) -> None:
             for name, value in values.items():
                 writer.add_scalar(name, value, step)

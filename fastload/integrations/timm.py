@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import fastload
 from fastload.extras import need
 from fastload.integrations.torch_loader import from_torch
 from fastload.transforms.compiler import compile_plan
@@ -35,8 +36,6 @@ def create_loader(
         TypeError: ``dataset`` is not packed data.
         ValueError: options exclude each other.
     """
-    import fastload
-
     timm_data = _timm()
     if isinstance(dataset, (str, os.PathLike)):
         dataset = fastload.PackedDataset(dataset)

@@ -7,11 +7,12 @@ from typing import Any
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
+import fastload
 from fastload.dataset.views import SourceKind, TorchDataLoader, kind_of
-from fastload.loader.data_loader import DataLoader
+from fastload.loader.view import view_of
 
 
-def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
+def from_torch(loader: Any, **options: Any) -> fastload.DataLoader[Any]:
     """Return a fastload loader with the samples that ``loader`` would give on this rank.
 
     For framework functions that make torch's DataLoader (such as ``timm.data.create_loader``): pass them a
@@ -30,8 +31,9 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
         TypeError: ``loader`` is not a torch DataLoader.
         ValueError: it gives single samples (``batch_size=None``), or options exclude each other.
     """
-    if isinstance(loader, DataLoader):
-        return loader
+    if view_of(loader) is not None:
+        ours: fastload.DataLoader[Any] = loader
+        return ours
     if not isinstance(loader, TorchDataLoader):
         raise TypeError(f"from_torch takes a torch.utils.data.DataLoader. Found: {type(loader).__name__}.")
     arguments: dict[str, Any] = {
@@ -49,7 +51,7 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
             "multiprocessing_context": loader.multiprocessing_context,
             "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
         }
-    return DataLoader(loader.dataset, **{**arguments, **options})
+    return fastload.DataLoader(loader.dataset, **{**arguments, **options})
 
 
 def _order(loader: TorchDataLoader[Any]) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def _order(loader: TorchDataLoader[Any]) -> dict[str, Any]:
         return {"batch_sampler": batch_sampler}
     batches = {"batch_size": batch_sampler.batch_size, "drop_last": batch_sampler.drop_last}
     sampler: Any = batch_sampler.sampler
-    alone = {"rank": 0, "world_size": 1}
+    alone = {"ranks": fastload.Ranks(0, 1)}
     if type(sampler) is SequentialSampler:
         return {**batches, **alone, "shuffle": False}
     if (
@@ -74,8 +76,8 @@ def _order(loader: TorchDataLoader[Any]) -> dict[str, Any]:
         return {**batches, **alone, "shuffle": True}
     if type(sampler) is DistributedSampler and not sampler.drop_last:
         # torch fills the last round with samples from the beginning, shuffled or not.
-        place = {"rank": sampler.rank, "world_size": sampler.num_replicas}
-        return {**batches, **place, "shuffle": sampler.shuffle, "padding": "repeat"}
+        ranks = fastload.Ranks(sampler.rank, sampler.num_replicas)
+        return {**batches, "ranks": ranks, "shuffle": sampler.shuffle, "padding": "repeat"}
     if hasattr(sampler, "num_replicas"):
         return {**batches, "sampler": sampler}  # a rank's share
     return {**batches, **alone, "sampler": sampler}

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import torch
 
+import fastload
 from fastload.dataset.views import SourceKind, kind_of
-from fastload.loader.data_loader import DataLoader
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,12 @@ class PackedLoaders:
             "pin_memory": args.dataloader_pin_memory,
             "seed": args.seed if args.data_seed is None else args.data_seed,
         }
-        loader: Any = DataLoader(dataset, batch_size, **{**options, **more, **self.loader_options})
+        loader: Any = fastload.DataLoader(dataset, batch_size, **{**options, **more, **self.loader_options})
         return trainer.accelerator.prepare(loader)
 
 
 def _opened(dataset: Any) -> Any:
     """Open the folder of a packed dataset; return anything else as it is."""
     if isinstance(dataset, os.PathLike) or (isinstance(dataset, str) and os.path.isdir(dataset)):
-        from fastload import PackedDataset
-
-        return PackedDataset(os.fspath(dataset))
+        return fastload.PackedDataset(os.fspath(dataset))
     return dataset

@@ -27,12 +27,13 @@ from fastload.dataset.views import (
 )
 from fastload.errors import RankWarning, WorldError
 from fastload.loader.arguments import Arguments
+from fastload.loader.compared import compared
 from fastload.loader.fitting import check_fit
 from fastload.loader.options import resolve
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.machine.cpu import ThreadPlan, find_budget
 from fastload.machine.messages import stacklevel
-from fastload.ranks.handshake import Handshake, describe
+from fastload.ranks.handshake import Handshake
 from fastload.ranks.mesh import forget
 from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
 from fastload.sampler import (
@@ -237,10 +238,7 @@ class LoaderPlan:
     def _settle(self) -> None:
         """Work out what follows from the arguments and the dataset as it is now."""
         self._transforms = transforms_of(self.dataset)
-        self.plan = self._compiled()
-        self._settled = self._fitted(self._asked)
-        if not self._pairs:
-            self.plan = with_field_target(self.dataset, self.plan)
+        self.plan, self._settled = self._fitted(self._asked)
         memory = self._settled.device.memory
         if self.plan.scheduled and memory != "fresh":
             raise ValueError(
@@ -249,14 +247,16 @@ class LoaderPlan:
             )
         for plan in [plan for _, plan in self.plan.scheduled] or [self.plan]:
             check_fit(self.dataset, self.kind, plan, self._settled, self.order, self.arguments)
-        if not self._pairs:
+        if self.packed and not self.dataset.is_plain:
             from fastload.loader.fitting_fields import warn_of_fields
 
             warn_of_fields(self.dataset, self.plan, self._settled)
         self.make_sampler(World(), None)  # refuses a sampler that does not fit the dataset
 
-    def _fitted(self, options: Options) -> Options:
-        """Return the options, with what ``collate`` and ``text`` need of this dataset."""
+    def _fitted(self, options: Options) -> tuple[Plan, Options]:
+        """Return the compiled transform and the options, with what this dataset, ``collate`` and ``text``
+        need."""
+        plan = self._compiled()
         self._collation: Collation | None = None
         self._text: dict[str, Captions] = {}
         if options.collate_fn is not None and hasattr(self.arguments.dataset, "of_packed"):
@@ -266,7 +266,7 @@ class LoaderPlan:
         if options.collate is not None:
             from fastload.loader.collation import planned_collation, with_wanted
 
-            self._collation = planned_collation(options, self.dataset, self.kind, self.plan)
+            self._collation = planned_collation(options, self.dataset, self.kind, plan)
             options = with_wanted(options, self._collation.wanted)
         if options.text is not None:
             from fastload.loader.collation import planned_text
@@ -275,11 +275,11 @@ class LoaderPlan:
         origins = self._collation is not None and self._collation.needs_origins
         origins = origins or (bool(self._text) and options.errors.action == "replace")
         options = replace(options, origins=origins)
-        fields, pictures = options.fields.names, options.pictures
-        self._pairs = not self.packed or delivers_pairs(self.dataset, fields, pictures, self.plan)
-        if not self.packed or not self._pairs:
-            return options
-        return replace(options, collate_fn=with_targets(self.dataset, options.collate_fn))
+        if not self.packed:
+            return plan, options
+        if delivers_pairs(self.dataset, plan, options):
+            return plan, replace(options, collate_fn=with_targets(self.dataset, options.collate_fn))
+        return with_field_target(self.dataset, plan), options
 
     def _compiled(self) -> Plan:
         given, options = self.arguments, self._asked
@@ -376,16 +376,6 @@ class LoaderPlan:
             own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
             length=partial(len, self.dataset) if grows else None,
         )
-
-    def gives_lists(self) -> bool:
-        """Whether a batch, or a sample without batches, is [images, labels] made by fastload alone."""
-        if not self.packed or not self._pairs or self.arguments.collate_fn is not None:
-            return False
-        if self._collation is not None or self._settled.batch_transform is None:
-            return self._collation is None
-        from fastload.transfer.augment import ends_with_own, parts_of
-
-        return ends_with_own(parts_of(self._settled.batch_transform))
 
     @property
     def is_random(self) -> bool:
@@ -518,13 +508,13 @@ class LoaderPlan:
             raise ValueError(
                 f"padding='drop' leaves {rest} samples for the last batch of {part.world_size} ranks, so "
                 "that some get none. The core makes such batches; Python's collate functions, "
-                f"batch_transform, device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
-                "another padding, and leave it out of batches by fastload.valid(batch)."
+                f"batch_transform, device= and backend='dali' do not. Choose another batch_size than "
+                f"{part.batch_size}, or another padding, which fastload.valid(batch) leaves out."
             )
 
     def _say_empty(self, rest: int, ranks: int) -> None:
         """Warn of a batch that is nothing but padding: the mean of no losses is nan."""
-        if self.packed and self._pairs and not self.unbatched and not self._said_empty:
+        if self.packed and self.dataset.is_plain and not self.unbatched and not self._said_empty:
             self._said_empty = True
             warnings.warn(
                 f"The epoch's last batch has {rest} samples for {ranks} ranks: on {ranks - rest} of them it "
@@ -544,7 +534,7 @@ class LoaderPlan:
 
         def described(epoch: int) -> dict[str, Any]:
             world, options = self.beginning.world, self.options
-            return describe(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
+            return compared(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
 
         return described
 
@@ -590,7 +580,7 @@ class LoaderPlan:
         self._asked, self.order = resolve(self.arguments)
         if "generator" in changes:
             self.beginning.draw_from(changes["generator"])
-        self._settled = self._fitted(self._asked)
+        self.plan, self._settled = self._fitted(self._asked)
         self._threads.clear()
 
     def adopt_seed(self, seed: int) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
@@ -43,24 +40,102 @@ from fastload.ranks.preemption import Callbacks
 from fastload.sampler import KeyedSampler, check_position, order_name
 
 if TYPE_CHECKING:
+    from fastload.backends.options import Options, Order
+    from fastload.backends.protocol import Backend
     from fastload.loader.explain import Explanation
     from fastload.loader.rank_sampler import RankSampler
+    from fastload.loader.view import Companion
+    from fastload.machine.cpu import ThreadPlan
+    from fastload.ranks.world import World
+    from fastload.sampler import Sampler
+    from fastload.transforms.plan import Plan
 
 
 # ---- Inspection of a loader -------------------------------------------------------------------------
 
 
 class Introspection:
-    """The part of a DataLoader that only reports: bad samples, clocks, steps, charts, memory."""
+    """The part of a DataLoader that only reports: bad samples, clocks, steps, memory, and what
+    :class:`fastload.loader.view.LoaderView` says of a loader."""
 
+    _arguments: Arguments
     _loader_plan: LoaderPlan
     _epochs: Epochs
     _sampler: RankSampler
 
     @property
+    def arguments(self) -> Arguments:
+        """What the user wrote."""
+        return self._arguments
+
+    @property
+    def options(self) -> Options:
+        """What the arguments mean; it may change until iteration begins."""
+        return self._loader_plan.options
+
+    @property
+    def order(self) -> Order:
+        """Which samples come when, as far as the arguments say it."""
+        return self._loader_plan.order
+
+    @property
+    def plan(self) -> Plan:
+        """The compiled transform."""
+        return self._loader_plan.plan
+
+    @property
+    def opened(self) -> Any:
+        """The dataset that is read: of pictures and targets, the packed one behind them."""
+        return self._loader_plan.dataset
+
+    @property
+    def kind(self) -> SourceKind:
+        """Who reads the dataset."""
+        return self._loader_plan.kind
+
+    @property
+    def threads(self) -> ThreadPlan:
+        """Decoding threads; they may change until iteration begins."""
+        return self._loader_plan.threads
+
+    @property
+    def core(self) -> Sampler:
+        """This rank's batches of sample ids, in any epoch."""
+        return self._sampler.core
+
+    @property
+    def backends(self) -> Sequence[Backend]:
+        """The back ends that have been started."""
+        return self._epochs.lanes.backends
+
+    @property
+    def site(self) -> str:
+        """The place in the program that made the loader, the same on all ranks."""
+        return self._loader_plan.site
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the ranks divide the samples among them."""
+        return self._loader_plan.beginning.is_divided
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether rank, world size and seed are fixed."""
+        return self._loader_plan.beginning.has_begun
+
+    @property
+    def processes(self) -> World:
+        """Rank and world size of this process, whether or not the ranks divide the samples."""
+        return self._loader_plan.beginning.processes
+
+    @property
     def errors(self) -> list[SampleReport]:
         """The bad samples met so far (the first 10,000)."""
-        return [report for backend in self._epochs.lanes.backends for report in backend.errors]
+        return [report for backend in self.backends for report in backend.errors]
+
+    def place_of_rank(self) -> tuple[World, int | None]:
+        """Return the rank and the world size by which samples are divided, and the seed if it is known."""
+        return self._loader_plan.known()
 
     def stats(self) -> dict[str, Any]:
         """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`)."""
@@ -71,16 +146,6 @@ class Introspection:
     def explain(self) -> Explanation:
         """Return a printable list of all steps: where each runs, and why."""
         return self._loader_plan.explain(self._sampler.core)
-
-    def report(self, verdict: Any = None, **more: Any) -> ReportView:
-        """Draw charts of where the time goes, for a notebook or ``.save("report.html")``; takes about 10 s.
-
-        Args:
-            verdict: the doctor's verdict, shown at the top; None: a verdict from the clocks.
-            more: see :class:`fastload.diagnose.report.Report`, which needs ``fastload[report]``.
-        """
-
-        return reported(self, verdict, more)
 
     def memory_plan(self) -> dict[str, int]:
         """Return the bytes that iterating allocates, as upper bounds, and their ``total``.
@@ -101,6 +166,57 @@ class Introspection:
         return self._loader_plan.plan_memory(self._sampler.core)
 
 
+# ---- Adaption to a framework ------------------------------------------------------------------------
+
+
+class Adaption(Introspection):
+    """The part of a DataLoader that frameworks change: :class:`fastload.loader.view.AdaptedLoader`."""
+
+    _companion: Companion | None = None
+
+    def amend(self, **changes: Any) -> None:
+        """Change arguments that a framework decides, before iteration begins.
+
+        Raises:
+            StateError: iteration has begun.
+            TypeError, ValueError: as when the loader is made.
+        """
+        if self.has_begun:
+            raise StateError(
+                f"The loader's {', '.join(changes)} cannot change after the first batch. Prepare it before, "
+                "or make a new DataLoader."
+            )
+        self._loader_plan.amend(changes)
+        self._sampler.remake(self._loader_plan.order)
+        shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
+        self.__dict__.update(shown)  # torch refuses to set them
+
+    def divide(self) -> None:
+        """Divide the samples among the ranks, before iteration begins."""
+        self._loader_plan.divide()
+        self._sampler.remake()
+
+    def pad(self, padding: str) -> None:
+        """Fill the last batch of several ranks this way; see :class:`fastload.sampler.Partition`."""
+        self._sampler.pad(padding)
+
+    def follow(self, companion: Companion) -> None:
+        """Let ``companion`` stand around each pass from now on."""
+        self._companion = companion
+
+    def iterate_from(self, batch: int) -> Iterator[Any]:
+        """Iterate over the next epoch from this batch on."""
+        return self._iterate(batch)
+
+    def _iterate(self, skip: int | None = None) -> Iterator[Any]:
+        """Iterate over the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
+        iterator = EpochIterator(self._epochs, self, skip)
+        if self._companion is None:
+            look_for_accelerate(self)
+            return iterator
+        return self._companion.watch(iterator)
+
+
 # ---- DataLoader -------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
@@ -113,7 +229,7 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Introspection, TorchDataLoader[T_co]):
+class DataLoader(Adaption, TorchDataLoader[T_co]):
     """Batches for a training loop, with ``torch.utils.data.DataLoader``'s parameters and more, from threads.
 
     Args:
@@ -156,7 +272,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         collate: the form of batches. "stack": pictures of one size. "pad", "ragged": of different sizes, in
             one padded tensor (:class:`fastload.Pad`) or a list; batches are dicts. "list", "detr", "yolo":
             for these detection trainers (:class:`fastload.Detection`). :class:`fastload.Patches`: rows of
-            patches. A callable gets each batch, and returns what is delivered.
+            patches. A callable gets each batch, with pictures that differ in size as a list, and returns
+            what is delivered.
         text: by text field, what turns a batch's texts into tokens; or :class:`fastload.Tokenizers`.
         storage_options: credentials and other settings of a dataset's URL (``docs/guide/remote.md``).
 
@@ -175,9 +292,6 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             the ranks cannot agree on a seed. Later: they have changed since the loader began.
         CacheError: an explicit ``cache`` cannot be provided (at the first batch).
     """
-
-    _companion: Any = None  # from fastload.integrations, if a framework follows the iterations
-    _told_accelerate = False
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make a loader: torch's own if it is to wrap another loader's batches (:func:`wraps_ours`)."""
@@ -228,8 +342,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         given["collate_fn"] = own_collate(given["collate_fn"])
         if isinstance(num_workers, AutoWorkers):
             given["num_workers"] = None
-        #: What the user wrote.
-        self.arguments = Arguments(**given)
+        self._arguments = Arguments(**given)
         self._callbacks = Callbacks()
         self._arrange(LoaderPlan(self.arguments, site_of_loader()))
         lightning_made(self)
@@ -238,7 +351,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         """Set up this loader by a plan."""
         self._loader_plan = arranged
         self._number = secrets.token_hex(8)
-        source = partial(source_of, weakref.ref(self)) if arranged.packed else None
+        source = partial(source_of, weakref.ref(self), DataLoader) if arranged.packed else None
         kind = sampler_class(arranged.beginning.is_divided, arranged.order)
         sampler = kind(arranged.make_sampler, arranged.known, arranged.dataset, arranged.order, source)
         single = not arranged.packed and arranged.arguments.persistent_workers
@@ -248,7 +361,6 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             arranged.kind is SourceKind.STREAM,
             arranged.batch_size,
             partial(arranged.before_iteration, sampler),
-            arranged.gives_lists,
         )
         sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
         sampler.meant = partial(epoch_meant, weakref.ref(self._epochs))
@@ -333,21 +445,10 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         """Return a new iterator; subclasses of torch's loader call this."""
         return self._iterate()
 
-    def _iterate(self, skip: int | None = None) -> Iterator[Any]:
-        """Iterate over the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
-        iterator = EpochIterator(self._epochs, self.__len__, skip)
-        if self._companion is None:
-            look_for_accelerate(self)
-            return iterator
-        watched: Iterator[Any] = self._companion.watch(iterator)
-        return watched
-
-    def _amend(self, changes: Mapping[str, Any]) -> None:
-        """Change arguments that a framework decides, before iteration begins."""
-        self._loader_plan.amend(changes)
-        self._sampler.remake(self._loader_plan.order)
-        shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
-        self.__dict__.update(shown)  # torch refuses to set them
+    def again(self, **changes: Any) -> Self:
+        """Make a loader of the same class over the same open dataset, with some arguments changed."""
+        own = self.arguments.changed(dataset=self.dataset, storage_options=None)
+        return type(self)(**own.changed(**changes).as_keywords())
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next. This is not needed: epochs advance by themselves."""
@@ -454,21 +555,3 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
     alive = epochs()
     return alive.upcoming() if alive is not None else None
-
-
-# ---- A loader's report, whose layer is above: imported by name --------------------------------------
-
-
-class ReportView(Protocol):
-    """A report that a notebook shows as the last value of a cell."""
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as one HTML file, and return its path."""
-
-    def _repr_html_(self) -> str: ...
-
-
-def reported(loader: Any, verdict: Any, more: Mapping[str, Any]) -> ReportView:
-    """Make the report of :meth:`fastload.DataLoader.report`."""
-    shown: ReportView = import_module("fastload.diagnose.report").Report(verdict, loader, **more)
-    return shown

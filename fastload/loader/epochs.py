@@ -37,7 +37,6 @@ class Epochs:
         stream: whether the dataset itself decides when an epoch ends.
         batch_size: samples in a batch whose length cannot be determined.
         begin: called before each iteration; returns the handshake with the other ranks the first time.
-        lists: whether batches that are tuples reach the consumer as lists, as torch's collate makes them.
     """
 
     def __init__(
@@ -47,10 +46,8 @@ class Epochs:
         stream: bool,
         batch_size: int,
         begin: Callable[[], Handshake | None],
-        lists: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sampler = sampler
-        self._lists = lists
         self.lanes = lanes
         self._stream = stream
         self._batch_size = batch_size
@@ -156,10 +153,7 @@ class Epochs:
         if self.lanes.movable and not self._sampler.has_batch(*key):
             raise StopIteration
         with profiled(_LABEL), self.clock.waiting():
-            return self._shown(self.lanes.take(iterator, key))
-
-    def _shown(self, batch: Any) -> Any:
-        return list(batch) if type(batch) is tuple and self._lists() else batch
+            return self.lanes.take(iterator, key)
 
     def _meet(self, key: BatchKey) -> None:
         with self._lock.held():
@@ -173,7 +167,7 @@ class Epochs:
                 self._handshake = self._begin() or self._handshake
             self._fetched = key[:2]
         self._meet(key)
-        batch = self._shown(self.lanes.take(self._outside, key))
+        batch = self.lanes.take(self._outside, key)
         is_last = not self._sampler.has_batch(*key._replace(step=key.step + 1))
         if is_last:
             self.lanes.release(self._outside)
@@ -218,9 +212,10 @@ class EpochIterator:
     follows, as with torch's loader.
     """
 
-    def __init__(self, epochs: Epochs, length: Callable[[], int], skip: int | None = None) -> None:
+    def __init__(self, epochs: Epochs, loader: Any, skip: int | None = None) -> None:
         self._epochs = epochs
-        self._length = length
+        #: The loader that is iterated over, which lives as long as this.
+        self.loader = loader
         self._skip = skip  # batches to leave out at the epoch's beginning
         self._lock = ForkSafeLock()
         self._busy = 0  # the process in which a next() is under way
@@ -298,4 +293,4 @@ class EpochIterator:
                 self._epochs.passed(self, key)
 
     def __len__(self) -> int:
-        return self._length()
+        return len(self.loader)

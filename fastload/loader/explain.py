@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastload.backends.batch_form import delivers_pairs, python_workers, runs_python
+from fastload.backends.batch_form import delivers_pairs, python_workers
 from fastload.backends.choice import erases_batches
 from fastload.backends.fields import Followers, viewed
 from fastload.backends.options import Options
@@ -37,13 +37,12 @@ class Reach:
         schema: the dataset's.
         plan: the compiled transform.
         options: the loader's.
-        pairs: whether samples are an image and a label.
     """
 
-    def __init__(self, schema: Schema, plan: Plan, options: Options, pairs: bool) -> None:
-        fields = schema.fields if pairs else chosen(schema, options.fields.names)
-        self._followers = Followers(schema, None if pairs else options.fields.rows_of, fields)
-        self._fields = viewed(fields, plan, None if pairs else self._followers)
+    def __init__(self, schema: Schema, plan: Plan, options: Options) -> None:
+        fields = chosen(schema, options.fields.names)
+        self._followers = Followers(schema, options.fields.rows_of, fields)
+        self._fields = viewed(fields, plan, self._followers)
         self._has_views = bool(plan.views)
 
     def of(self, step: Step) -> tuple[str, tuple[str, ...]]:
@@ -183,17 +182,12 @@ def _of_packed(
     if options.cache.format != "jpeg":
         when = "" if options.cache.format == "coefficients" else " and where that pays"
         cut += f"; of JPEGs from coefficients, once the node cache has them{when}"
-    pairs = delivers_pairs(dataset, options.fields.names, options.pictures, plan)
-    if pairs and runs_python(plan, options) and plan.output_size is None:
-        cut += ", one by one, because they may differ in size"
-        yield Explained("decode", cut, f"core, called from {python}")
-    else:
-        yield Explained("decode", cut, _CORE, count)
-    if not pairs:
+    yield Explained("decode", cut, _CORE, count)
+    if not delivers_pairs(dataset, plan, options):
         yield from _fields(chosen(dataset.schema, options.fields.names), plan)
     gpu = goes_to_gpu(options.device.name)
-    late = erases_batches(plan, options, gpu, pairs)
-    reach = Reach(dataset.schema, plan, options, pairs)
+    late = erases_batches(dataset, plan, options, gpu)
+    reach = Reach(dataset.schema, plan, options)
     for step in plan.steps:
         where, why = _CORE if step.native else python, step.why
         if step.erases and late:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe
 
-from fastload.backends.batch_form import delivers_pairs, planned_form, runs_python
+from fastload.backends.batch_form import batch_form, delivers_pairs, runs_python
 from fastload.backends.options import Options, Order, warn_ignored
 from fastload.backends.values import Fields
 from fastload.dataset.decoding import require_pil
@@ -187,7 +187,7 @@ def _check_reused(dataset: Packed, plan: Plan, options: Options, order: Order) -
     why = {"picture": "pictures that differ in size", "rows": "any number of rows", "masks": "of any objects"}
     varying = [
         f"{field.name} ({why[field.form]})"
-        for field in planned_form(dataset, plan, options).delivery.layout.fields
+        for field in batch_form(dataset, plan, options).delivery.layout.fields
         if not field.has_one_size and field.form != "objects"  # those stay on the host
     ]
     if varying:
@@ -227,27 +227,23 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
     if dataset is None:
         _check_no_fields(options)
         return
-    if delivers_pairs(dataset, options.fields.names, options.pictures, plan):
-        if options.batch_transform is not None and not runs_python(plan, options):
-            _check_unnamed(options.batch_transform)
-        _check_pairs(options)
+    if delivers_pairs(dataset, plan, options):
+        _check_pairs(plan, options)
         return
     from fastload.loader.fitting_fields import check_fields
 
     check_fields(dataset, plan, options)
 
 
-def _check_unnamed(batch_transform: Any) -> None:
-    from fastload.transforms.batch import OfFields
+def _check_pairs(plan: Plan, options: Options) -> None:
+    if options.batch_transform is not None and not runs_python(plan, options):
+        from fastload.transforms.batch import OfFields
 
-    if isinstance(batch_transform, OfFields):
-        raise ValueError(
-            f"OfFields is for batches that are dicts; these are (images, labels). Found: "
-            f"{batch_transform!r}. Pass its transforms alone."
-        )
-
-
-def _check_pairs(options: Options) -> None:
+        if isinstance(options.batch_transform, OfFields):
+            raise ValueError(
+                f"OfFields is for batches that are dicts; these are (images, labels). Found: "
+                f"{options.batch_transform!r}. Pass its transforms alone."
+            )
     if options.fields != Fields():
         raise ValueError(
             f"fields={options.fields!r} is for sets of other fields than an image and a label; this one has "

@@ -13,9 +13,9 @@ from fastload.dataset.mixture import Packed
 from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
-from fastload.transforms.callables import Called, all_parts, short_name
+from fastload.transforms.callables import all_parts, short_name
 from fastload.transforms.compiler import ViewTail
-from fastload.transforms.plan import ObjectsUse, Plan
+from fastload.transforms.plan import Called, ObjectsUse, Plan
 
 # ---- Callables --------------------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ def check_callables(dataset: Packed, plan: Plan, options: Options) -> None:
     if not plan.tail:
         return
     if plan.is_v2:
-        from fastload.backends.callable_samples import tv_tensors
+        from fastload.extras import tv_tensors
 
         has_points = hasattr(tv_tensors(), "KeyPoints")
     else:

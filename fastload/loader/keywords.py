@@ -30,8 +30,8 @@ _NOW = {
 
 
 def refuse_unknown(init: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Say what a former name
-    is now, or suggest a name that is close, as Python does from 3.13 on.
+    """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Say what a former
+    name is now, or suggest a name that is close, as Python does from 3.13 on.
 
     If ``init`` is wrapped, as by Lightning while it asks for loaders, the wrapper's keywords are accepted,
     too. Nothing is refused if a wrapper does not say what it wraps.

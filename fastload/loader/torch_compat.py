@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import IterableDataset
@@ -19,10 +19,6 @@ from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import Epochs
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.shard.tickets import Delivered
-
-if TYPE_CHECKING:
-    from fastload.loader.data_loader import DataLoader
-
 
 # ---- Rebuilt loaders --------------------------------------------------------------------------------
 # ``torch.utils.data.DataLoader(loader.dataset, batch_sampler=..., collate_fn=loader.collate_fn)`` asks the
@@ -97,54 +93,43 @@ class LoaderSource:
         number: tells loaders apart, in all processes.
         fetch: the loader's; returns the batch of a key.
         arguments: returns the arguments that make the same batches in another process.
-        open_again: makes a loader from them, and returns its ``fetch``.
+        kind: the class that makes a loader from them.
     """
 
     def __init__(
-        self,
-        number: str,
-        fetch: Callable[[Any], Any],
-        arguments: Callable[[], Arguments],
-        open_again: Callable[[Arguments], Callable[[Any], Any]],
+        self, number: str, fetch: Callable[[Any], Any], arguments: Callable[[], Arguments], kind: Any
     ) -> None:
         self._number = number
         self._fetch = fetch
         self._arguments = arguments
-        self._open_again = open_again
+        self._kind = kind
 
     def fetch(self, key: Any) -> Any:
         """Return the batch ``key``."""
         return self._fetch(key)
 
     def __reduce__(self) -> Any:
-        return _opened_again, (self._number, self._arguments(), self._open_again)
+        return _opened_again, (self._number, self._arguments(), self._kind)
 
 
 _opened: dict[str, LoaderSource] = {}
 
 
-def _opened_again(number: str, arguments: Arguments, open_again: Any) -> LoaderSource:
+def _opened_again(number: str, arguments: Arguments, kind: Any) -> LoaderSource:
     """Open the loader that sent its ids to this process, unless it is open; closes the one before."""
     if number not in _opened:
         _opened.clear()
-        fetch = open_again(arguments)
-        _opened[number] = LoaderSource(number, fetch, lambda: arguments, open_again)
+        fetch = kind(**arguments.as_keywords())._fetch
+        _opened[number] = LoaderSource(number, fetch, lambda: arguments, kind)
     return _opened[number]
 
 
-def source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
-    """Return what a loader's sample ids lead to; None once it is gone."""
+def source_of(owner: weakref.ref[Any], kind: Any) -> LoaderSource | None:
+    """Return what a loader's sample ids lead to; None once it is gone. ``kind``: makes it again."""
     loader = owner()
     if loader is None:
         return None
-    return LoaderSource(loader._number, loader._fetch, loader._loader_plan.arguments_here, _open_again)
-
-
-def _open_again(arguments: Arguments) -> Callable[[Any], Any]:
-    """Open the same loader in one of torch's worker processes, and return its ``fetch``."""
-    from fastload.loader.data_loader import DataLoader
-
-    return DataLoader(**arguments.as_keywords())._fetch
+    return LoaderSource(loader._number, loader._fetch, loader._loader_plan.arguments_here, kind)
 
 
 # ---- Attributes of torch's DataLoader ---------------------------------------------------------------

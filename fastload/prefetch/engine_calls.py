@@ -13,7 +13,7 @@ from fastload._native import _C
 from fastload.dataset.mixture import Packed
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.prefetch.slots import Slot
-from fastload.sample.layout import BatchLayout, FieldLayout, Place, SampleLayout
+from fastload.sample.layout import BatchLayout, SampleLayout
 from fastload.sampler import BlockOrder, Sampler
 
 # ---- Requests for batches ----
@@ -28,13 +28,11 @@ class Filling:
     Args:
         engine: the engine that fills them.
         layout: of a sample.
-        is_pair: the engine fills one image and one label.
     """
 
-    def __init__(self, engine: _C.Engine, layout: SampleLayout, is_pair: bool) -> None:
+    def __init__(self, engine: _C.Engine, layout: SampleLayout) -> None:
         self.engine = engine
         self.layout = layout
-        self._is_pair = is_pair
         self._of_equal = lru_cache(maxsize=8)(lambda size: layout.of(size, [None] * len(layout.fields)))
 
     def planned(self, ids: Ids, draws: Draws | None, epoch: int, partners: Ids | None = None) -> BatchLayout:
@@ -60,35 +58,9 @@ class Filling:
         partners: Ids | None = None,
     ) -> int:
         """Have the core fill a slot; return the batch's ticket."""
-        slot.layout.write_numbers(slot.memory, ids != -1)
-        if self._is_pair:
-            images, labels = slot.layout.places[:2]
-            pixels = slot.memory[images.begin : images.begin + images.nbytes]
-            numbers = slot.memory[labels.begin : labels.begin + labels.nbytes].view(np.int64)
-            return int(self.engine.submit(pixels, numbers, ids, draws, epoch, announced, partners))
-        places = [
-            _place_for_core(field, place)
-            for field, place in zip(self.layout.fields, slot.layout.places, strict=True)
-            if field.is_of_core
-        ]
-        return int(self.engine.submit_fields(slot.memory, places, ids, draws, epoch, announced, partners))
-
-
-def _place_for_core(field: FieldLayout, place: Place) -> Any:
-    """Return a place as ``_C.Engine.submit_fields`` takes it."""
-    if field.form == "picture" and field.mode == "pad":
-        height, width = place.size
-        return place.begin, place.stride, field.picture_bytes(1, width), height, width
-    if field.form == "picture" and field.mode == "list":
-        assert place.offsets is not None
-        return place.begin + place.offsets
-    if field.form == "masks" and field.mode == "list":
-        return place.begin, place.offsets, place.sizes
-    if field.form == "masks":
-        return place.begin, place.offsets, *place.size
-    if place.offsets is not None:
-        return place.begin, place.offsets
-    return place.begin, place.stride
+        memory, layout = slot.memory, slot.layout
+        layout.write_numbers(memory, ids != -1)
+        return int(self.engine.submit(memory, layout.for_core, ids, draws, epoch, announced, partners))
 
 
 # ---- Reading ahead, and the share of the page cache ----

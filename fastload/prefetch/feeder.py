@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -142,14 +142,12 @@ class Announcements(Generic[Handle]):
 
 
 class Fault(NamedTuple):
-    """A bad sample of a batch, and what was done about it, if that happened during decoding."""
+    """A bad sample of a batch, as found by whoever decodes it."""
 
     position: int  # in the batch
     sample: int  # sample id
     kind: type[Exception]
     message: str
-    substitute: int | None = None  # sample id that replaced it
-    fatal: bool = False  # the policy has already made it an error
 
 
 def faults_of_core(found: Iterable[tuple[int, int, int, str]]) -> list[Fault]:
@@ -177,6 +175,7 @@ class Pending:
     batch: BatchIds
     slot: Slot
     ticket: int
+    reports: list[Any] = field(default_factory=list)  # of its bad samples, not published yet
 
 
 class Feeder:
@@ -331,7 +330,7 @@ class Feeder:
         """Put other samples, or none, at positions of a collected batch; see :func:`mended`."""
         slot = pending.slot
         of = slot.layout.layout
-        from fastload.sample.ragged import mended  # rarely needed
+        from fastload.sample.mended import mended  # rarely needed
 
         raw = mended(of, slot.fields, changes)
         if not of.is_measured:

@@ -15,47 +15,11 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.sample.delivery import IMAGE, LABEL
-from fastload.sample.layout import PARAMETERS, BatchLayout, FieldLayout, SampleLayout
+from fastload.sample.layout import BatchLayout, SampleLayout
 
 # ---- Slots ----
 
-_IGNORE_LABEL: int = _C.IGNORE_LABEL
 _STEPS = 8  # lease sizes from one power of two to the next, if batches differ in size
-
-
-@dataclass(frozen=True)
-class SlotShape:
-    """Batches of one image and one label per sample, all images of one size."""
-
-    batch_size: int
-    height: int
-    width: int
-    dtype: torch.dtype
-
-    @property
-    def sample_bytes(self) -> int:
-        """Bytes of an image."""
-        return 3 * self.height * self.width * self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a batch's images."""
-        return self.batch_size * self.sample_bytes
-
-    def layout(self, parameters: int = 0) -> SampleLayout:
-        """Return what a batch holds for each sample.
-
-        Args:
-            parameters: number of float32 values of augmentation on the device.
-        """
-        fields = [
-            FieldLayout(IMAGE, "picture", self.dtype, (3, self.height, self.width)),
-            FieldLayout(LABEL, "fixed", torch.int64, blank=_IGNORE_LABEL),
-        ]
-        if parameters:
-            fields.append(FieldLayout(PARAMETERS, "fixed", torch.float32, (parameters,)))
-        return SampleLayout(tuple(fields))
 
 
 @dataclass
@@ -71,18 +35,6 @@ class Slot:
     memory: npt.NDArray[np.uint8]
     layout: BatchLayout
     fields: dict[str, Any]
-
-    @property
-    def images(self) -> torch.Tensor:
-        """Images of batches of one image and one label: (n, 3, height, width)."""
-        images: torch.Tensor = self.fields[IMAGE]
-        return images
-
-    @property
-    def labels(self) -> torch.Tensor:
-        """Labels of such batches: (n,) int64."""
-        labels: torch.Tensor = self.fields[LABEL]
-        return labels
 
 
 def fields_in(whole: torch.Tensor, layout: BatchLayout) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 import sys
 import threading
@@ -13,26 +12,19 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from fastload._version import __version__
-from fastload.backends.options import Options, Order
 from fastload.errors import WorldError
 from fastload.machine.messages import stacklevel
 from fastload.machine.threads import start_beside
 from fastload.ranks.mesh import is_mesh
 from fastload.ranks.world import World
-from fastload.sampler import Sampler
-from fastload.transforms.plan import Plan
 
 # ---- The handshake ----------------------------------------------------------------------------------
 
 WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
 _LOOK_SECONDS = 0.1  # how often a waiting rank checks whether another one has no seed
-_LOOKED_AT = 64  # positions of the order that are compared
 _LONGEST_KEY = 160  # characters; longer ones are hashed
 
 _ALONE = "Where one rank alone makes it, pass ranks=fastload.Ranks(0, 1): it gets all samples then."
@@ -40,84 +32,6 @@ _ALONE = "Where one rank alone makes it, pass ranks=fastload.Ranks(0, 1): it get
 Membership = tuple[Any, list[int], int]  # a store, global ranks, and this process's index among them
 
 _met: Counter[str] = Counter()  # handshakes of this process by the place where the loader was made
-
-
-def describe(
-    dataset: Any,
-    length: int,
-    sampler: Sampler,
-    plan: Plan,
-    options: Options,
-    order: Order,
-    world: World,
-    epoch: int,
-) -> dict[str, Any]:
-    """Return what must be equal on all ranks: dataset id, options, order and version. JSON-able, about 1 kB.
-
-    It leaves out threads, prefetching and folders, which may differ between ranks.
-    """
-    own = getattr(dataset, "id", None)
-    return {
-        "dataset": own if isinstance(own, str) else f"{type(dataset).__module__}.{_name(type(dataset))}",
-        "samples": length,
-        "world_size": world.size,
-        "batch_size": options.batch_size,
-        "shuffle": order.in_words,
-        "seed": options.seed,
-        "drop_last": order.drop_last,
-        "padding": order.padding,
-        "on_error": options.errors.action,
-        "max_pixels": options.errors.max_pixels,
-        "cache_decoded": options.cache.decoded,
-        "sampler": type(sampler.order).__name__,
-        "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
-        **{f"transform's {part.name}": _written(getattr(plan, part.name)) for part in fields(plan)},
-        "transform's tail": ", ".join(map(_name, plan.tail)),
-        "fields": None if options.fields.names is None else list(options.fields.names),
-        "sizes": str(options.pictures),
-        "text": ""
-        if options.text is None
-        else str({name: _collate(tokenizer) for name, tokenizer in options.text.by_field.items()}),
-        "masks": options.fields.masks,
-        "objects": str(options.fields.rows_of),
-        "collate": _collate(options.collate),
-        "batch_transform": _batch_transform(options.batch_transform),
-        "fastload": __version__,
-    }
-
-
-def _order(sampler: Sampler, epoch: int) -> str:
-    """Hash some sample ids of the epoch: a user's sampler may draw different ones on each rank."""
-    total = sampler.pool(epoch)
-    if total == 0:
-        return ""
-    positions = np.unique(np.linspace(0, total - 1, _LOOKED_AT).astype(np.int64))
-    ids = sampler.order.ids(positions, epoch)
-    return hashlib.sha256(f"{total} {ids.tolist()}".encode()).hexdigest()[:16]
-
-
-def _collate(given: Any) -> str:
-    """Return a callable's name, or a word or spec as written."""
-    return _name(given) if callable(given) else _written(given)
-
-
-def _batch_transform(given: Any) -> str:
-    """Describe fastload's steps with their arguments, others by name."""
-    steps = given if isinstance(given, (list, tuple)) else [given]
-    own = (type(step).__module__.startswith("fastload.") for step in steps)
-    return ", ".join(
-        _written(step) if is_own else _name(step) for step, is_own in zip(steps, own, strict=True)
-    )
-
-
-def _written(value: Any) -> str:
-    """Return the repr without addresses of callables."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def _name(value: Any) -> str:
-    """Return a callable's name; what it holds (a device, a folder) may differ between ranks."""
-    return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 
 class Handshake:

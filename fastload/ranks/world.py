@@ -48,8 +48,8 @@ def _process_group(group: Any) -> tuple[int, int] | None:
     rank = int(distributed.get_rank(group))
     if rank < 0:
         raise WorldError(
-            f"The process group of ranks= does not include this process, global rank {distributed.get_rank()}. "
-            "Make the loader on the group's ranks only."
+            f"The process group of ranks= does not include this process, global rank "
+            f"{distributed.get_rank()}. Make the loader on the group's ranks only."
         )
     return rank, int(distributed.get_world_size(group))
 
@@ -83,8 +83,8 @@ def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
         if name not in environ:
             raise WorldError(
                 f"{launcher}'s variables are only partly set: {name} is missing. Set both {rank} and {size}, "
-                "or neither, or make the process group before the first batch, or pass ranks=fastload.Ranks(rank, "
-                "world_size)."
+                "or neither, or make the process group before the first batch, or pass "
+                "ranks=fastload.Ranks(rank, world_size)."
             )
     return _number(environ, rank), _number(environ, size)
 

@@ -22,7 +22,7 @@ from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardErro
 from fastload.extras import library_missing
 from fastload.machine.threads import ForkSafeLock
 from fastload.remote.location import Location
-from fastload.remote.opening import StorageOptions, unknown_options
+from fastload.remote.options import StorageOptions, unknown_options
 from fastload.remote.store import Facts, Listed, warn_of_store
 
 try:

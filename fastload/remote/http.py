@@ -16,7 +16,7 @@ from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
 from fastload.machine.threads import ForkSafeLock, started_pool
 from fastload.remote.location import Location
-from fastload.remote.opening import StorageOptions, checked_headers, unknown_options
+from fastload.remote.options import StorageOptions, checked_headers, unknown_options
 from fastload.remote.store import Facts, Listed, Store, warn_of_store
 
 # ---- Reachability ----

@@ -23,7 +23,7 @@ from fastload.extras import library_missing
 from fastload.machine.threads import ForkSafeLock
 from fastload.remote.http import check_reach
 from fastload.remote.location import Location
-from fastload.remote.opening import StorageOptions, checked_headers, unknown_options
+from fastload.remote.options import StorageOptions, checked_headers, unknown_options
 from fastload.remote.store import Facts, Listed, warn_of_store
 
 try:

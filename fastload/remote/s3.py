@@ -20,7 +20,7 @@ from fastload.machine.paths import read_at
 from fastload.machine.threads import ForkSafeLock
 from fastload.remote.http import check_reach
 from fastload.remote.location import Location
-from fastload.remote.opening import S3Options, StorageOptions
+from fastload.remote.options import S3Options, StorageOptions
 from fastload.remote.store import Facts, Listed, warn_of_store
 
 # ---- Messages for failures of S3 and botocore ----
@@ -124,7 +124,7 @@ class S3Store:
 
     Args:
         root: ``s3://BUCKET``.
-        storage_options: see :class:`~fastload.remote.opening.S3Options`.
+        storage_options: see :class:`~fastload.remote.options.S3Options`.
 
     Raises:
         ValueError, TypeError: an option is unknown or has an invalid value.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import default_collate, default_convert
 
+from fastload._native import _C
 from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
 
 #: The fields of a set with one image and one label, in a batch's memory.
@@ -17,17 +18,32 @@ IMAGE, LABEL = "image", "label"
 _SMALL = 8  # fields that together are less than 1 / _SMALL of a batch are copied out of it
 
 
+def image_and_label(
+    dtype: torch.dtype, size: tuple[int, int] | None, blank_size: tuple[int, int] = (0, 0)
+) -> SampleLayout:
+    """Return the layout of samples that are one image and one label.
+
+    Args:
+        dtype: of the images.
+        size: height and width of all images; None: they differ.
+        blank_size: of an image that differs, at a position without a sample.
+    """
+    mode: Any = "list" if size is None else "stack"
+    image = FieldLayout(IMAGE, "picture", dtype, (3, *(size or (0, 0))), mode=mode, blank_size=blank_size)
+    return SampleLayout((image, FieldLayout(LABEL, "fixed", torch.int64, blank=_C.IGNORE_LABEL)))
+
+
 @dataclass(frozen=True)
 class Delivery:
-    """The step from a batch's memory to what the consumer gets.
+    """The step from a batch's memory to what the consumer gets: dicts by field.
 
     Args:
         layout: the layout of a sample.
-        is_pair: batches are (images, labels), samples (image, label); else both are dicts by field name.
+        unbatched: the consumer gets samples, from batches of one.
     """
 
     layout: SampleLayout
-    is_pair: bool
+    unbatched: bool = False
 
     def batch(self, raw: Mapping[str, Any], nbytes: int = 0) -> Any:
         """Return a batch of :meth:`fastload.sample.layout.BatchLayout.raw`, with objects instead of bytes.
@@ -37,8 +53,9 @@ class Delivery:
             nbytes: the size of its memory. Small fields are copied, so that labels that a user keeps do not
                 keep the pictures alive; 0: they are not copied.
         """
-        if self.is_pair:
-            return raw[IMAGE], _kept(raw[LABEL], nbytes // _SMALL)
+        return self.collated(self.samples(raw)) if self.unbatched else self._shown(raw, nbytes)
+
+    def _shown(self, raw: Mapping[str, Any], nbytes: int) -> Any:
         batch = self.layout.finished(raw)
         least = _least_left([size for value in batch.values() for size in _sizes(value)], nbytes)
         return {name: _kept(value, least) for name, value in batch.items()}
@@ -46,11 +63,9 @@ class Delivery:
     def samples(self, raw: Mapping[str, Any]) -> list[Any]:
         """Return the samples of a batch, one by one, for Python callables.
 
-        They are (image, label as an int), or dicts with Python numbers, tensors for arrays, boxes, points and
-        unpadded pictures, objects as they are, and whether the position is a sample.
+        They are dicts with Python numbers, tensors for arrays, boxes, points and unpadded pictures, objects
+        as they are, and whether the position is a sample.
         """
-        if self.is_pair:
-            return list(zip(raw[IMAGE], raw[LABEL].tolist(), strict=True))
         batch = self.layout.finished(raw)
         fields = [field for field in self.layout.fields if not field.is_origin]
         columns = [_column(field, batch) for field in fields]
@@ -58,12 +73,20 @@ class Delivery:
         columns.append(raw[VALID].tolist())
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
-    def collated(self, samples: Sequence[Any]) -> Any:
-        """Return the batch of samples that callables have returned, by torch's rules and, for rows and
-        objects, fastload's. Fields that the callables have added go to torch's ``default_collate``.
+    def collated(self, samples: list[Any], collate_fn: Callable[[Any], Any] | None = None) -> Any:
+        """Return what the consumer gets of a batch's samples, which callables may have changed.
+
+        Args:
+            samples: the samples.
+            collate_fn: the user's; None: torch's rules and, for rows and objects, fastload's. Fields that the
+                callables have added go to torch's ``default_collate``.
         """
-        if self.is_pair or not all(isinstance(sample, Mapping) for sample in samples):
-            return default_collate(list(samples))
+        if self.unbatched:
+            return (collate_fn or default_convert)(samples[0])  # type: ignore[no-untyped-call]
+        if collate_fn is not None:
+            return collate_fn(samples)
+        if not all(isinstance(sample, Mapping) for sample in samples):
+            return default_collate(samples)
         known = {field.name: field for field in self.layout.fields}
         batch: dict[str, Any] = {}
         sizes: dict[str, Any] = {}
@@ -75,6 +98,18 @@ class Delivery:
                 batch[name] = _collated(field, values)
         valid = {VALID: batch.pop(VALID)} if VALID in batch else {}
         return {**batch, **sizes, **valid}
+
+
+class Pairs(Delivery):
+    """The delivery of :func:`image_and_label`: batches are [images, labels], a list as torch's collate makes
+    it; samples are (image, label)."""
+
+    def _shown(self, raw: Mapping[str, Any], nbytes: int) -> Any:
+        return [raw[IMAGE], _kept(raw[LABEL], nbytes // _SMALL)]
+
+    def samples(self, raw: Mapping[str, Any]) -> list[Any]:
+        """Return (image, label as an int) of each sample."""
+        return list(zip(raw[IMAGE], raw[LABEL].tolist(), strict=True))
 
 
 def _least_left(sizes: Sequence[int], nbytes: int) -> int:

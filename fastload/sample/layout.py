@@ -125,6 +125,7 @@ class Planner:
         if field.mode == "pad":
             size = field.padded_size(known)
             return self.equal(field.picture_bytes(*size), size, sizes=known, numbers_at=at)
+        known = np.where(known.all(1, keepdims=True), known, field.blank_size)
         offsets, nbytes = _listed(known[:, 0] * known[:, 1] * field.channels * field.dtype.itemsize)
         return Place(self.take(nbytes), nbytes, offsets=offsets, sizes=known, numbers_at=at)
 
@@ -195,6 +196,8 @@ class FieldLayout:
         of: the schema's field, if its name differs: a sample with several views has it several times.
         delivered: the dtype that the consumer gets, if it differs.
         behind: the mode after Python callables, if it differs.
+        blank_size: with "list": height and width of the picture where the core has measured none; (0, 0): it
+            has no pixels.
     """
 
     name: str
@@ -210,6 +213,7 @@ class FieldLayout:
     of: str = ""
     delivered: torch.dtype | None = None
     behind: Literal["", "stack", "pad", "list"] = ""
+    blank_size: tuple[int, int] = (0, 0)
 
     @property
     def is_origin(self) -> bool:
@@ -395,6 +399,12 @@ class BatchLayout:
     device_bytes: int
     nbytes: int
 
+    @cached_property
+    def for_core(self) -> list[tuple[Any, ...]]:
+        """The places as ``_C.Engine.submit`` takes them."""
+        fields = zip(self.layout.fields, self.places, strict=True)
+        return [_for_core(field, place) for field, place in fields if field.is_of_core]
+
     @property
     def measured(self) -> npt.NDArray[np.int64]:
         """The measurements of all fields, concatenated; see :meth:`SampleLayout.split`."""
@@ -498,6 +508,17 @@ class BatchLayout:
             flat = cut(begin, begin + field.picture_bytes(height, width)).view(field.dtype)
             pictures.append(_pixels(flat, field, (), (height, width)))
         return pictures
+
+
+def _for_core(field: FieldLayout, place: Place) -> tuple[Any, ...]:
+    if field.form == "picture" and field.mode == "pad":
+        height, width = place.size
+        return place.begin, place.stride, field.picture_bytes(1, width), height, width
+    if field.mode == "list":
+        return place.begin, place.offsets, place.sizes
+    if field.form == "masks":
+        return place.begin, place.offsets, *place.size
+    return place.begin, place.stride if place.offsets is None else place.offsets
 
 
 def _converted(value: Any, dtype: torch.dtype) -> Any:

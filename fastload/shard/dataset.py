@@ -59,6 +59,19 @@ def as_integer(index: Any) -> int:
     raise TypeError(f"A sample's index must be an integer. Found: {index!r} ({type(index).__name__}).")
 
 
+def checked_index(index: Any, count: int) -> int:
+    """Return a list index, which may count from the end, as a sample id.
+
+    Raises:
+        TypeError: not an integer.
+        IndexError: out of range.
+    """
+    number = as_integer(index)
+    if not -count <= number < count:
+        raise IndexError(f"index {number} is out of range for {count} samples.")
+    return number % count
+
+
 def check_fields(path: Path, wanted: bytes) -> None:
     """Raise FormatError unless the index at ``path``, whose header is checked, has this digest of fields."""
     with open(path, "rb") as file:

@@ -85,7 +85,7 @@ class Named:
     def put(self, batch: Any, images: Any, labels: Any) -> Any:
         """Return the batch with these in their place."""
         if not isinstance(batch, Mapping):
-            return images, labels
+            return [images, labels]
         values = {self.image: images, self.label: labels}
         return {**batch, **{name: value for name, value in values.items() if name is not None}}
 
@@ -191,11 +191,6 @@ def _planned(part: Any) -> Any:
     return part.planned if isinstance(part, RandomErasing) else part
 
 
-def ends_with_own(parts: tuple[Any, ...]) -> bool:
-    """Return whether the batch comes from one of our specs, not from a callable."""
-    return not parts or isinstance(known(parts[-1]), (*BATCH_SPECS, Erasing))
-
-
 def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
     """Check the parts of ``batch_transform=``.
 
@@ -295,7 +290,7 @@ class Augmenter:
         return color_jitter(unit, parameters[:, :4], (brightness, contrast, saturation, hue))
 
     def taken(self, batch: Any) -> Any:
-        """Return ``batch`` in a form for :meth:`__call__`: (images, labels), or a mapping that has them.
+        """Return ``batch`` in a form for :meth:`__call__`: [images, labels], or a mapping that has them.
 
         Raises:
             TypeError: it is something else.
@@ -304,7 +299,7 @@ class Augmenter:
             self.named.check(batch, *self._needs)
             return batch
         if isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[0], torch.Tensor):
-            return batch[0], batch[1]
+            return list(batch)
         raise TypeError(
             f"batch_transform needs batches of (images, labels), or dicts. Found: {describe(batch)}."
         )
@@ -329,7 +324,7 @@ class Augmenter:
             key: which batch.
 
         Returns:
-            (images, labels), or a dict, or what the last callable returned.
+            [images, labels], or a dict, or what the last callable returned.
         """
         keyed = BatchKeyed(self._seed, key.epoch, self._sampler.batch(*key))
         named = self.named

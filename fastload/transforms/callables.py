@@ -5,44 +5,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from fastload.transforms.compose import ImageOnly
-from fastload.transforms.plan import Does
-
-#: What a picture is in torchvision's chain: "pil", "image" (``tv_tensors.Image``) or "tensor".
-ImageState: TypeAlias = Literal["pil", "image", "tensor"]
-
-
-@dataclass(frozen=True)
-class Called:
-    """A callable of a transform's tail.
-
-    Args:
-        function: the callable, as the user passed it.
-        takes: "sample": all of it, whatever that is; "v2": all of it, as torchvision's v2 takes samples;
-            "image": only a picture.
-        moves: whether it may move pixels without moving boxes, masks and points itself.
-        field: the field of an "image"; None: the only one.
-        refuses: what v2 raises an error for: "objects" (boxes, masks, points), "samples" (it is for
-            batches), or "".
-        state: what pictures are when they reach it.
-        pure: whether nothing is a tv_tensor any more, after ``ToPureTensor``.
-        name: for messages.
-    """
-
-    function: Any = field(repr=False)
-    takes: Literal["sample", "v2", "image"]
-    moves: bool = False
-    field: str | None = None
-    refuses: str = ""
-    state: ImageState = "pil"
-    pure: bool = False
-    name: str = ""
-
+from fastload.transforms.plan import Called, Does, ImageState
 
 # torchvision's classes, v1 and v2, that leave every pixel where it is.
 _STILL = frozenset((

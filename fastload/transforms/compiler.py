@@ -12,8 +12,6 @@ import numpy as np
 from fastload.extras import need
 from fastload.transforms import recognised as torchvision_objects
 from fastload.transforms.callables import (
-    Called,
-    ImageState,
     all_parts,
     calls_v2,
     does_in_python,
@@ -25,7 +23,7 @@ from fastload.transforms.callables import (
 from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
-from fastload.transforms.plan import Does, Plan, Step
+from fastload.transforms.plan import Called, Does, ImageState, Plan, Step
 from fastload.transforms.recognised import adapted
 
 # ---- Plans of transforms ----------------------------------------------------------------------------
@@ -36,7 +34,7 @@ _WHOLE = "runs in the core with identical results, on the whole picture, before 
 
 def compile_plan(transform: Any) -> Plan:
     """Return the plan of a transform: a spec, a torchvision object, a callable, a Compose of those, Views of
-    those or a mapping that means Views, or None.
+    those or a mapping that means Views, or None. A plan is returned as it is.
 
     The longest prefix of known transforms in an order that the core can do runs in the core; everything from
     the first other callable onward is the tail. Pictures are PIL's until a transform makes tensors of them,
@@ -49,6 +47,8 @@ def compile_plan(transform: Any) -> Plan:
             Views do not come first.
         TypeError: an element is neither a transform nor callable.
     """
+    if isinstance(transform, Plan):
+        return transform
     if isinstance(transform, ByEpoch):
         return _of_epochs(transform)
     items = list(flattened(Views(transform) if isinstance(transform, Mapping) else transform))

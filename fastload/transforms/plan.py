@@ -4,17 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from fastload._native import _C
-
-if TYPE_CHECKING:
-    from fastload.transforms.callables import Called, ImageState
-
 
 #: What a step does to a sample: "moves" pixels, and every position with them; changes only "colours",
 #: "boxes", "points" or "types"; drops "objects"; "nothing"; or "unknown", whatever a callable does.
 Does: TypeAlias = Literal["moves", "colours", "boxes", "points", "objects", "types", "nothing", "unknown"]
+
+
+#: What a picture is in torchvision's chain: "pil", "image" (``tv_tensors.Image``) or "tensor".
+ImageState: TypeAlias = Literal["pil", "image", "tensor"]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A callable of a transform's tail.
+
+    Args:
+        function: the callable, as the user passed it.
+        takes: "sample": all of it, whatever that is; "v2": all of it, as torchvision's v2 takes samples;
+            "image": only a picture.
+        moves: whether it may move pixels without moving boxes, masks and points itself.
+        field: the field of an "image"; None: the only one.
+        refuses: what v2 raises an error for: "objects" (boxes, masks, points), "samples" (it is for
+            batches), or "".
+        state: what pictures are when they reach it.
+        pure: whether nothing is a tv_tensor any more, after ``ToPureTensor``.
+        name: for messages.
+    """
+
+    function: Any = field(repr=False)
+    takes: Literal["sample", "v2", "image"]
+    moves: bool = False
+    field: str | None = None
+    refuses: str = ""
+    state: ImageState = "pil"
+    pure: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -345,8 +372,8 @@ class Plan:
         """
         if self.needs_boxes:
             raise ValueError(
-                "RandomIoUCrop draws from the sample's boxes, which are not available when pictures of "
-                "different sizes are cut one by one for a callable. Put a Resize to a fixed size before it."
+                "RandomIoUCrop draws from the sample's boxes, which are not available with a picture alone. "
+                "Read a set with a field of boxes by fastload.DataLoader, or leave it out."
             )
         if self.needs_engine:
             raise ValueError(

@@ -20,7 +20,7 @@ from uses import small
 
 from fastload import DataLoader, PackedDataset, transforms
 from fastload._native import _C
-from fastload.cache.files import PrivateFolder
+from fastload.cache.folder import PrivateFolder
 from fastload.cache.layout import ENTRY, HEADER
 from fastload.cache.policy import cached_sets
 

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from bench_doctor import main, off_by
-from doctor.scenarios import SCENARIOS
+from doctor.run import ALL, TrainingStep
 from doctor.sets import picture_folder
 from harness.throttle import NoThrottle, busy_neighbour, quota_of_cpus
 from PIL import Image
@@ -36,8 +37,15 @@ def test_a_scenario(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_scenarios_have_names_of_their_own_and_mended_loops() -> None:
-    assert len({one.name for one in SCENARIOS}) == len(SCENARIOS) >= 20
-    assert all(bool(one.fix) == (one.after is not None) for one in SCENARIOS)
+    assert len({one.name for one in ALL}) == len(ALL) >= 20
+    assert all(bool(one.fix) == (one.after is not None) for one in ALL)
+
+
+def test_a_network_trains_as_the_step() -> None:
+    step = TrainingStep("resnet8", "cpu")
+    stage = step.alone((torch.randn(4, 3, 32, 32), torch.zeros(4, dtype=torch.long)))
+    assert stage.name == "step"
+    assert stage.rate > 0
 
 
 def test_off_by() -> None:

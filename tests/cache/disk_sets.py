@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from fastload import PackedDataset
 from fastload._native import _C
-from fastload.cache.disk import open_disk, plan_slots
+from fastload.cache.disk import open_disk
+from fastload.cache.disk_files import plan_slots
 from fastload.cache.layout import Contents
 from fastload.cache.settings import DiskSetting
 

@@ -12,6 +12,7 @@ import pytest
 from cache_folder import OpenFolder
 from decoded_engine import EPOCHS, epochs_of, make_cache, put_epochs
 from odd_files import ODD_FILES, odd_file
+from plain_engine import plain_engine
 from plain_pack import plain_pack
 
 from fastload import PackedDataset
@@ -156,10 +157,7 @@ def test_a_file_of_another_tier_is_refused(odd: PackedDataset, tmp_path: Path) -
     with pytest.raises(ValueError, match="must be of the tier decoded-64 .* Found: decoded-48 with 102"):
         epochs_of(odd, 64, folder)
     with pytest.raises(ValueError, match="Each source needs a pixel cache"):
-        _C.Engine(
-            odd.sources, _C.GeometrySpec(), _C.StoreSpec(), out_height=4, out_width=4, seed=0, threads=1,
-            max_pixels=100, fallback=None, decoded_side=48, pixels=[None, None],
-        )  # fmt: skip
+        plain_engine(odd.sources, 4, 4, max_pixels=100, decoded_side=48, pixels=[None, None])
 
 
 def test_a_file_that_may_only_be_read(odd: PackedDataset, tmp_path: Path) -> None:

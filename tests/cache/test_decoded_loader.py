@@ -16,7 +16,7 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cli import main
-from fastload.ranks.handshake import describe
+from fastload.loader.compared import compared
 from fastload.ranks.world import World
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
@@ -97,13 +97,15 @@ def test_warm_fills_what_loaders_use(root: Path, odd: Path, capsys: pytest.Captu
     assert facts["there_records"] == known(odd)
 
 
-def test_samples_of_different_sizes_take_no_memory(root: Path, odd: Path) -> None:
+def test_samples_of_different_sizes_are_kept_too(root: Path, odd: Path) -> None:
     transform = T.Compose([T.Resize(30), T.ToDtype("uint8"), lambda image: image.float().mean(dim=(1, 2))])
     expected, _ = two_epochs(loader(odd, "off", transform=transform))
     found, stats = two_epochs(loader(odd, "auto", transform=transform))
     assert same(found, expected)
-    assert stats["paths"] == []
-    assert "one by one" in stats["reason"]
+    assert stats["ready_records"] == stats["stored"] == known(odd)
+    again, stats = two_epochs(loader(odd, "auto", transform=transform))
+    assert same(again, expected)
+    assert (stats["stored"], stats["hits"]) == (0, 2 * known(odd))
 
 
 @pytest.mark.parametrize("side", ["0", "70000", "half", "-3"])
@@ -140,7 +142,7 @@ def test_ranks_must_agree_on_it(odd: Path) -> None:
         made = loader(odd, cache, side)
         made.close()
         arranged, core = made._loader_plan, made.sampler.core
-        parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, World()
-        described.append(describe(*parts, 0))
+        parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, arranged.order
+        described.append(compared(*parts, World(), 0))
     assert described[1] == described[2]  # where pixels come from is each rank's own affair
     assert described[0] != described[1] != described[3]

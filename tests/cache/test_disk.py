@@ -23,7 +23,7 @@ from torch.utils.data import Subset
 
 import fastload.prefetch.engine_calls
 from fastload import Cache, DataLoader, PackedDataset, Ranks
-from fastload.cache.disk import (
+from fastload.cache.disk_files import (
     CLASSES_OFFSET,
     HEADER_BYTES,
     LIVE_BYTES,

@@ -12,7 +12,7 @@ from plain_pack import plain_pack
 
 from fastload import PackedDataset
 from fastload._native import _C
-from fastload.cache.disk import expected_hits
+from fastload.cache.disk_files import expected_hits
 from fastload.sampler import Partition, Sampler
 from fastload.sampler.sampler import ShuffledOrder
 from fastload.sampler.upcoming import NOT_NEEDED, level_of, needs_all, use_levels

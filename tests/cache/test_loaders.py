@@ -16,7 +16,8 @@ from torch.utils.data import Subset
 
 import fastload.transforms as T
 from fastload import Cache, DataLoader, PackedDataset, mix
-from fastload.cache.files import PrivateFolder, folder_path, inspect
+from fastload.cache.files import inspect
+from fastload.cache.folder import PrivateFolder, folder_path
 from fastload.cli import main
 from fastload.errors import StateError
 

@@ -20,7 +20,7 @@ from plain_pack import plain_pack
 import fastload.cache.opening
 from fastload import DataLoader, PackedDataset, mix
 from fastload._native import _C
-from fastload.cache.files import folder_path
+from fastload.cache.folder import folder_path
 from fastload.cache.opening import open_cache, planned_bytes
 from fastload.cache.policy import Room
 from fastload.cache.settings import CacheSetting

@@ -21,7 +21,8 @@ from process import in_child, thread_names
 import fastload.cache.files as cache_files
 from fastload import DataLoader, PackedDataset
 from fastload._native import _C
-from fastload.cache.files import PrivateFolder, attach, create, promised_bytes
+from fastload.cache.files import attach, create, promised_bytes
+from fastload.cache.folder import PrivateFolder
 from fastload.cache.layout import HEADER, RESERVED_AT, Contents
 from fastload.cache.opening import open_cache
 from fastload.cache.settings import CacheSetting, parse_setting

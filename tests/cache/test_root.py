@@ -10,7 +10,7 @@ import pytest
 from cache_folder import OpenFolder
 
 from fastload._native import _C
-from fastload.cache.files import LOCK_NAME, PrivateFolder, folder_path
+from fastload.cache.folder import LOCK_NAME, PrivateFolder, folder_path
 from fastload.errors import CacheError
 
 

@@ -16,7 +16,7 @@ from torch.utils.data import Subset
 
 import fastload.transforms as T
 from fastload import Cache, DataLoader, PackedDataset, mix
-from fastload.cache.files import folder_path
+from fastload.cache.folder import folder_path
 from fastload.cache.opening import open_cache
 from fastload.cache.settings import CacheSetting
 from fastload.cli import main

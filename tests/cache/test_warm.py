@@ -19,7 +19,8 @@ from plain_pack import plain_pack
 import fastload.cache.warming
 from fastload import DataLoader, PackedDataset, Ranks
 from fastload._native import _C
-from fastload.cache.files import PrivateFolder, attach, inspect
+from fastload.cache.files import attach, inspect
+from fastload.cache.folder import PrivateFolder
 from fastload.cli import main
 
 SIDE = 300

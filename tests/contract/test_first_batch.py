@@ -46,7 +46,7 @@ OTHERS = [
     "backends.torch_workers",
     "backends.upcoming",
     "backends.worker_processes",
-    "cache.disk",
+    "cache.disk_files",
     "cache.disk",
     "cache.disk",
     "cache.record_format",

@@ -64,9 +64,8 @@ def test_a_distributed_sampler_gives_rank_and_order(dataset: Any, folder: Path) 
     seen = []
     for rank in range(2):
         share = DistributedSampler(dataset, num_replicas=2, rank=rank, shuffle=True)
-        ours = from_torch(
-            TorchLoader(dataset, 8, sampler=share), seed=1, ranks=fastload.Ranks(handshake="off")
-        )
+        alone = fastload.Ranks(rank, 2, handshake="off")
+        ours = from_torch(TorchLoader(dataset, 8, sampler=share), seed=1, ranks=alone)
         seen += [key for batch in keys(ours) for key in batch]
     assert sorted(seen) == sorted(whole)
     assert seen != whole

@@ -38,12 +38,15 @@ def decode(record):
     return np.zeros((8, 8, 3), np.uint8)
 
 def make_engine(threads=2):
-    return _C.Engine(dataset.sources, _C.GeometrySpec(), _C.StoreSpec(), out_height=8, out_width=8, seed=0,
-                     threads=threads, max_pixels=100_000, fallback=decode)
+    view = _C.ViewPlan(_C.GeometrySpec(), 8, 8)
+    fields = [_C.FieldPlan("picture"), _C.FieldPlan("label", part=_C.INDEX, width=8)]
+    return _C.Engine(dataset.sources, [], [view], fields, seed=0, threads=threads, max_pixels=100_000,
+                     fallback=decode)
 
 def submit(engine):
     ids = np.arange(len(dataset), dtype=np.int64)
-    return engine.submit(np.empty(len(ids) * 192, np.uint8), np.empty(len(ids), np.int64), ids, None, 0)
+    places = [(8 * len(ids), 192), (0, 8)]
+    return engine.submit(np.empty(len(ids) * 200, np.uint8), places, ids, None, 0)
 """
 
 # The engines live until the interpreter's end: nothing has closed them.

@@ -50,29 +50,37 @@ ALLOWED: dict[str, set[str]] = {
     "cache": {"machine", "shard", "dataset"},
     "packing": {"_version", "machine", "remote", "sample", "shard", "dataset"},
     "transfer": {"machine", "sample", "transforms", "sampler", "prefetch"},
+    "ranks": {"machine"},
     "backends": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache", "transfer",
+        "ranks",
     },
-    "ranks": {"_version", "machine", "transforms", "sampler", "backends"},
     "loader": {
-        "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache", "transfer",
-        "backends", "ranks", "collate",
+        "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
+        "transfer", "ranks", "backends", "collate",
     },
     "diagnose": {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
         "packing", "transfer", "backends", "ranks", "loader",
     },
-    "integrations": {"_version", "machine", "transforms", "dataset", "prefetch", "loader"},
+    "integrations": {"machine", "transforms", "dataset", "prefetch", "backends", "loader"},
     "cli": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing", "loader",
         "diagnose", "_version",
     },
     "__init__": {
-        "_version", "unbuilt", "sample", "collate", "transforms", "sampler", "dataset", "cache", "packing",
+        "_version", "unbuilt", "sample", "collate", "transforms", "sampler", "dataset", "backends", "packing",
         "loader", "diagnose",
     },
     "__main__": {"cli"},
 }  # fmt: skip
+
+# Doors upwards: the files that import a module of fastload by its name, and which.
+BY_NAME = {
+    "loader/torch_compat.py": {"fastload.integrations.accelerate", "fastload.integrations.lightning"},
+}
+# Rooms whose files also import each other later, inside functions.
+LATE = {"backends"}
 
 # Rooms of csrc/core, each with those whose headers it may include. Stages know base/ only; what joins them
 # stands above them.
@@ -150,11 +158,32 @@ def broken_includes(core: Path) -> list[str]:
     return found
 
 
+def by_name(package: Path) -> dict[str, set[str]]:
+    """The modules of fastload that each file of ``package`` imports by a string."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called.rpartition(".")[2] not in ("import_module", "__import__"):
+                continue
+            name = getattr(node.args[0], "value", None)
+            if isinstance(name, str) and part_of(name) is not None:
+                found.setdefault(path.relative_to(package).as_posix(), set()).add(name)
+    return found
+
+
 def circles(package: Path) -> list[list[str]]:
-    """Modules of ``package`` that import each other while they are imported: each list is one circle."""
+    """Modules of ``package`` that import each other: each list is one circle.
+
+    Imports for type checkers and inside functions count, too.
+    """
     paths = {module_name(path, package.parent): path for path in package.rglob("*.py")}
     above = {
-        module: {name for name, at_once in imports(path, package.parent) if at_once and name in paths}
+        module: {
+            name
+            for name, at_once in imports(path, package.parent)
+            if name in paths and (at_once or part_of(module) not in LATE)
+        }
         for module, path in paths.items()
     }
     # A package's own file runs before each of its modules; what it imports of them is no circle.
@@ -263,6 +292,10 @@ def test_no_modules_import_each_other() -> None:
     assert circles(PACKAGE) == []
 
 
+def test_modules_are_imported_by_name_only_through_doors() -> None:
+    assert by_name(PACKAGE) == BY_NAME
+
+
 def test_no_module_hides_what_its_package_offers() -> None:
     assert hidden_names(PACKAGE) == []
 
@@ -272,17 +305,20 @@ def test_the_checks_of_modules_find(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("from fastload.a import pack\n")
     (package / "a.py").write_text("from fastload.b import x\ndef pack(): pass\n")
-    (package / "b.py").write_text("def x():\n    from fastload.pack import y\n")
+    (package / "b.py").write_text("")
     (package / "pack.py").write_text("from fastload.a import pack\n")
     assert circles(package) == []
     assert hidden_names(package) == ["__init__.py: pack"]
-    (package / "b.py").write_text("from fastload.pack import y\n")
-    assert circles(package) == [["fastload.a", "fastload.b", "fastload.pack"]]
+    one_line = "from fastload.pack import y\n"
+    for line in (one_line, f"if TYPE_CHECKING:\n    {one_line}", f"def x():\n    {one_line}"):
+        (package / "b.py").write_text(line)
+        assert circles(package) == [["fastload.a", "fastload.b", "fastload.pack"]]
     (package / "a.py").write_text('"""See :func:`fastload.pack.now` and :class:`fastload.DataLoader`."""\n')
     (package / "b.py").write_text('x("fastload.loader.data_loader")\ny("fastload.integrations.skipping")\n')
     (package / "pack.py").write_text('import_module(f"fastload.{name}")\nimport_module("fastload.remote")\n')
     assert dead_names(package) == ["a.py:1: fastload.pack.now", "b.py:2: fastload.integrations.skipping"]
     assert made_names(package) == ["pack.py: f'fastload.{name}'"]
+    assert by_name(package) == {"pack.py": {"fastload.remote"}}
 
 
 def test_core_includes_go_down_and_know_no_python_torch_or_cuda() -> None:

@@ -324,12 +324,19 @@ def test_what_it_does_not_go_with(folder: Path, options: dict[str, Any], message
         load(folder, T.Mosaic(SIZE), **options)
 
 
-def test_callables_behind_it_need_one_size(tmp_path: Path) -> None:
-    """Where pairs differ in size, each picture is decoded where the callables run, which has no others."""
-    fastload.pack([{"image": PilImage.fromarray(drawn(1, 3)), "label": 1}], tmp_path / "pairs")
-    chain = T.Compose([T.Mosaic(SIZE), T.Resize(24), lambda picture: picture])
-    with pytest.raises(ValueError, match="pictures of one size"):
-        next(iter(load(tmp_path / "pairs", chain, collate_fn=list)))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_callables_behind_it_where_pairs_differ_in_size(tmp_path: Path, workers: int) -> None:
+    samples = [{"image": PilImage.fromarray(drawn(i, 3)), "label": i} for i in range(6)]
+    fastload.pack(samples, tmp_path / "pairs")
+    chain = [T.Mosaic(SIZE), T.Resize(24), T.ToDtype("uint8")]
+    options = {"collate": "ragged", "num_workers": workers}
+    wanted = [
+        image for batch in load(tmp_path / "pairs", T.Compose(chain), **options) for image in batch["image"]
+    ]
+    options = {"collate_fn": list, "num_workers": workers}
+    found = load(tmp_path / "pairs", T.Compose([*chain, lambda image: image + 1]), **options)
+    for (image, _), one in zip((sample for batch in found for sample in batch), wanted, strict=True):
+        assert torch.equal(image, one + 1)
 
 
 def test_callables_behind_it(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import pickle
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,28 @@ def test_every_argument_is_here() -> None:
     named = {name for given, _, _ in REFUSED for name in given}
     assert len(DEFAULTS) == 32
     assert set(DEFAULTS) - FREE <= named
+
+
+def test_arguments_are_the_parameters() -> None:
+    """Names, order, defaults and types are written twice: for callers, and for what is kept of a call."""
+    kept = {one.name: one.default for one in dataclasses.fields(Arguments) if one.name != "dataset"}
+    assert list(kept.items()) == list(DEFAULTS.items())[1:]
+    written, hints = DataLoader.__init__.__annotations__, Arguments.__annotations__
+    assert {name: written[name] for name in hints} == hints
+    assert Arguments("a").changed(seed=1).as_keywords() == {**DEFAULTS, "dataset": "a", "seed": 1}
+    with pytest.raises(TypeError, match="sede"):
+        Arguments("a").changed(sede=1)
+
+
+def test_the_docstring_can_be_read_at_once() -> None:
+    """Two screens: what is longer belongs to a value's own docstring."""
+    words = inspect.getdoc(DataLoader)
+    assert words is not None
+    assert len(words.splitlines()) <= 90
+    parameters = words[words.index("Args:") : words.index("It passes")]
+    begun = re.split(r"\n    (?=\w)", parameters)[1:]
+    assert {name for one in begun for name in one.partition(":")[0].split(", ")} == set(DEFAULTS)
+    assert max(len(one.strip().splitlines()) for one in begun) <= 5
 
 
 def test_words_are_those_that_the_types_name() -> None:

@@ -26,8 +26,8 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, random_split
 from typing_extensions import assert_type
 
 import fastload
-from fastload import Block, Cache, Dali, DataLoader, Device, Fields, MixedDataset, OnError, PackedDataset, Pad, Ranks
-from fastload import SubsetSampler, Tokenizers, WeightedSampler, mix
+from fastload import Block, Cache, Dali, DataLoader, Device, Fields, MixedDataset, OnError, PackedDataset
+from fastload import Pad, Ranks, SubsetSampler, Tokenizers, WeightedSampler, mix
 from fastload import transforms as T
 from fastload.errors import DecodeError, FastloadError
 

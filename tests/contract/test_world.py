@@ -58,7 +58,7 @@ def test_the_process_group_comes_before_variables(tmp_path: Path, monkeypatch: p
 def test_half_set_is_refused() -> None:
     with pytest.raises(WorldError, match="WORLD_SIZE is missing"):
         find_world(environ={"RANK": "0"})
-    with pytest.raises(WorldError, match="Pass both rank and world_size"):
+    with pytest.raises(WorldError, match="both rank and world_size, or neither"):
         find_world(rank=1, environ={})
     with pytest.raises(WorldError, match=r"rank must be in \[0, world_size\). Found: rank=2, world_size=2"):
         find_world(2, 2, environ={})

@@ -117,7 +117,7 @@ SamplePlan random_plan(Random& random) {
   store.normalize = store.dtype != DType::kUint8;
   store.mean = {0.4, 0.5, 0.6};
   store.std = {0.2, 0.25, 0.3};
-  return {FieldsPlan::of_image_and_label(view, store), seed};
+  return {test::image_and_label(view, store), seed};
 }
 
 struct Result {

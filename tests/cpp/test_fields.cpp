@@ -13,6 +13,7 @@
 #include "check.h"
 #include "column_file.h"
 #include "engine/engine.h"
+#include "plain_job.h"
 #include "random.h"
 #include "sample/column.h"
 #include "sample/field_place.h"
@@ -192,7 +193,7 @@ TEST(batches_of_fields_by_several_threads) {
     Octets images(ids.size() * kTinyBytes, 77), values(ids.size() * 6, 77);
     Octets all(static_cast<size_t>(ends.back()) * 4, 77);
     std::vector<int64_t> labels(ids.size(), 77);
-    std::vector<FieldPlace> places = places_of_image_and_label(plan.fields, images, labels);
+    std::vector<FieldPlace> places = places_of(plan.fields, images, labels);
     places.emplace_back().memory = values;
     places.back().stride = 6;
     places.emplace_back().memory = all;

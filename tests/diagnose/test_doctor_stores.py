@@ -22,6 +22,7 @@ from watched_loops import FakeClock
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload._native import _C
+from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.diagnose.doctor import _as_watched, _fetched_share, examine, measured_stages
 from fastload.diagnose.facts import Stage
 from fastload.diagnose.fixes import data as disk_tier
@@ -206,7 +207,11 @@ def test_the_verdict_has_the_line_and_what_the_loader_needs() -> None:
 
 def disk_case(packed: PackedDataset, folder: Path, **changes: Any) -> Any:
     subject = SimpleNamespace(
-        dataset=packed, arguments={"cache": "off"}, data_bytes=10**9, fits_memory=False, ids=np.arange(8)
+        dataset=packed,
+        options=SimpleNamespace(cache=CacheSetting("off")),
+        data_bytes=10**9,
+        fits_memory=False,
+        ids=np.arange(8),
     )
     given = {"storage": LINE, "cold": 1.0, "step": None, "subject": subject, "folder": folder}
     return case(**(given | changes))
@@ -221,13 +226,14 @@ def test_a_tier_on_disk_is_worth_what_the_disk_gives(
     of = disk_case(packed, tmp_path)
     (found,) = disk_tier.on_local_disk(of)
     assert found.name == "disk-tier"
-    assert found.words == 'cache="FOLDER_ON_A_LOCAL_DISK:500MB"'
+    assert found.words == 'cache="/LOCAL_DISK/FOLDER:500MB"'
     assert found.rate == pytest.approx(1 / (0.5 / 80 + 0.5 / 800))
     assert "gave 800 of the set's records per second" in found.evidence
     assert found.price == "500 MB of disk"
     for changes in ({"cold": 0.0}, {"storage": STORAGE}, {"storage": None}):
         assert list(disk_tier.on_local_disk(replace(of, **changes))) == []
-    for name, value in (("fits_memory", True), ("arguments", {"cache": f"{tmp_path}:1GB"})):
+    tier = SimpleNamespace(cache=parse_setting(f"{tmp_path}:1GB"))
+    for name, value in (("fits_memory", True), ("options", tier)):
         subject: Any = SimpleNamespace(**{**vars(of.subject), name: value})
         assert list(disk_tier.on_local_disk(replace(of, subject=subject))) == []
     monkeypatch.setattr(_C, "file_system", lambda folder: {"in_memory": True, "remote": False})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +13,25 @@ import numpy as np
 import pytest
 import torch
 
-from fastload import DataLoader, PackedDataset
+import fastload  # noqa: F401 (what the user types is evaluated)
+from fastload import Cache, DataLoader, PackedDataset
 from fastload import transforms as T
+from fastload._native import _C
+from fastload.backends.values import cache_setting
 from fastload.diagnose.doctor import measured_stages
 from fastload.diagnose.examination import Examination, proposals
 from fastload.diagnose.facts import Fix, Loop, Stage
+from fastload.diagnose.fixes import REGISTRY, data
 from fastload.diagnose.fixes import loader as batches
 from fastload.diagnose.fixes import loader as delivery
 from fastload.diagnose.fixes import loader as threads
 from fastload.diagnose.fixes import step as copies
+from fastload.diagnose.storage import Storage
 from fastload.diagnose.trial import Budget, LoaderUnderTest, Trial
 from fastload.diagnose.verdict import judge
 from fastload.errors import CacheError
+from fastload.loader.arguments import Arguments
+from fastload.loader.options import resolve
 
 BASE = Trial(200.0, 0.01, 1.0, 2, {"shard": 0.0, "decode": 0.008, "transform": 0.002}, (0.04,) * 8)
 FLOATS = T.Compose([T.RandomResizedCrop(32), T.ToDtype("float32", scale=True)])
@@ -226,6 +234,71 @@ def test_uint8_is_not_tried_where_nothing_would_come_of_it(
     made = trials(delivery, now=100.0, uint8=150.0)
     assert list(delivery.as_uint8(case(packed, **given))) == []
     assert made == []
+
+
+def typed(words: str) -> dict[str, Any]:
+    """The arguments that a fix tells the user to type, evaluated."""
+    found = re.findall(r"(?<![\w.])(\w+=(?:fastload\.\w+\([^)]*\)|\"[^\"]*\"|\w+))", words)
+    return {name: value for text in found for name, value in eval(f"dict({text})").items()}
+
+
+def test_what_the_user_is_to_type_is_what_the_loader_takes(
+    packed: PackedDataset, trials: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every fix that names an argument, for a loader that has a value with other parts."""
+    trials(delivery, now=100.0, more=150.0, uint8=150.0)
+    gains = {"now": 100.0, "cached": 150.0}
+    tried = {name: replace(BASE, rate=rate) for name, rate in gains.items()}
+    monkeypatch.setattr(data, "in_turns", lambda *_, **__: tried)
+    monkeypatch.setattr(data, "_disk_rate", lambda case: 800.0)
+    monkeypatch.setattr(data, "_free", lambda folder: 10**12)
+    monkeypatch.setattr(_C, "file_system", lambda folder: {"in_memory": False, "remote": False})
+    monkeypatch.setattr(LoaderUnderTest, "fits_memory", False)
+    storage = Storage(80.0, 400.0, 1e4, 0.01, 8e6, True, "read")
+    known = {"cpus": 8.0, "base": replace(BASE, busy=0.5), "loop": loop(STEADY, cuda=True, device="cuda:0")}
+    of = case(packed, transform=FLOATS, prefetch_factor=2, cache=Cache(format="auto"), **known)
+    of = replace(of, storage=storage, cold=1.0)
+    tried_here = [propose for propose in REGISTRY if propose is not data.repacked]  # options of pack
+    found = [fix for cold in (of, replace(of, cold=0.0)) for propose in tried_here for fix in propose(cold)]
+    asked = {fix.name: typed(fix.words) for fix in found}
+    asked = {name: arguments for name, arguments in asked.items() if arguments}
+    assert set(asked) == {
+        "threads", "autotune", "prefetch", "block", "memory-cache", "disk-tier", "decoded-cache",
+        "device-normalise", "batch-size", "pin-memory",
+    }  # fmt: skip
+    for arguments in asked.values():
+        resolve(Arguments(packed, **arguments))
+    assert asked["block"] == {"shuffle": "block"}
+    assert asked["memory-cache"]["cache"].format == "auto"
+    assert asked["decoded-cache"]["cache"].decoded == 128
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "expected"),
+    [
+        ("auto", {"size": "50%"}, 'cache="50%"'),
+        ("off", {"size": "1.5GB"}, 'cache="1.5GB"'),
+        ("auto", {"disk": "/nvme/set:800GB"}, 'cache="/nvme/set:800GB"'),
+        (Cache(decoded=256), {"size": "50%"}, "cache=fastload.Cache(size='50%', decoded=256)"),
+        (
+            ["64GB", "/nvme/set:800GB"],
+            {"decoded": 96},
+            "cache=fastload.Cache(size='64000000000B', decoded=96, disk='/nvme/set:800000000000B')",
+        ),
+        (
+            Cache("50%", "/dev/shm", format="coefficients"),
+            {"decoded": "full", "format": "jpeg"},
+            "cache=fastload.Cache(size='50%', folder='/dev/shm', decoded='full')",
+        ),
+    ],
+)
+def test_a_cache_is_spelled_with_what_the_user_has(given: Any, changes: Any, expected: str) -> None:
+    before = cache_setting(given)
+    text = data.spelled(before, **changes)
+    assert text == expected
+    after = cache_setting(typed(text)["cache"])
+    for name in {"root", "disk", "decoded", "format"} - set(changes):
+        assert getattr(after, name) == getattr(before, name)
 
 
 def test_pinned_slots_are_a_hint_where_the_loop_has_a_device(packed: PackedDataset) -> None:

@@ -20,9 +20,9 @@ from verdicts import full_verdict
 import fastload
 from fastload import transforms as T
 from fastload.cli import main
-from fastload.diagnose.report import History, Report
-from fastload.diagnose.report.measured import Timeline, measure_costs, own_verdict, run_alone
-from fastload.diagnose.report.parts import measure_mixing
+from fastload.diagnose.pages import History
+from fastload.diagnose.pages.measured import Timeline, measure_costs, own_verdict, run_alone
+from fastload.diagnose.pages.parts import measure_mixing
 
 CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip()])
 
@@ -48,7 +48,7 @@ def test_a_loaders_report_has_its_parts(mixed_sizes: fastload.PackedDataset, tmp
         for _ in range(2):
             for _ in loader:
                 time.sleep(0.01)
-        report = loader.report(seconds=0.4)
+        report = fastload.diagnose.report(loader, seconds=0.4)
     page = report.html
     for heading in (
         "Threads and queue",
@@ -76,7 +76,7 @@ def test_a_loaders_report_has_its_parts(mixed_sizes: fastload.PackedDataset, tmp
 def test_a_verdict_stands_on_top_of_a_loaders_parts(packed: fastload.PackedDataset) -> None:
     verdict = full_verdict()
     with loader_of(packed) as loader:
-        page = Report(verdict, loader, seconds=0.1).html
+        page = fastload.diagnose.report(loader, verdict, seconds=0.1).html
     limit = page.index("Decoding is the bottleneck")
     assert limit < page.index("What would help") < page.index("Threads and queue")
     assert "By the loader" not in page
@@ -84,7 +84,7 @@ def test_a_verdict_stands_on_top_of_a_loaders_parts(packed: fastload.PackedDatas
 
 def test_nothing_is_no_report() -> None:
     with pytest.raises(ValueError, match="needs a verdict or a loader. Found: neither"):
-        Report()
+        fastload.diagnose.report()
 
 
 def test_the_loader_goes_on_as_if_nothing_had_been(packed: fastload.PackedDataset) -> None:
@@ -97,7 +97,7 @@ def test_the_loader_goes_on_as_if_nothing_had_been(packed: fastload.PackedDatase
             got.append(next(iterator)[0].clone())
             if step == 1:
                 state = loader.state_dict()
-                loader.report(seconds=0.1)
+                fastload.diagnose.report(loader, seconds=0.1)
                 assert loader.state_dict() == state
         got += [images.clone() for images, _ in iterator]
         got += [images.clone() for images, _ in loader]
@@ -118,7 +118,7 @@ def test_an_unused_loader_with_a_sampler_is_not_asked_for_its_order(packed: fast
             return 20
 
     with loader_of(packed, sampler=Order(), shuffle=None) as loader:
-        page = loader.report(seconds=0.1).html
+        page = fastload.diagnose.report(loader, seconds=0.1).html
         assert asked == []
         assert measure_mixing(loader) is None
         assert "The loader has not been used yet: these are the clocks of a second one" in page
@@ -141,7 +141,7 @@ def test_a_torch_datasets_code_is_not_run_for_a_report() -> None:
         for _ in loader:
             pass
         assert Counting.reads == 40
-        page = loader.report().html
+        page = fastload.diagnose.report(loader).html
     assert Counting.reads == 40
     assert "and waited for data" in page
     assert "<svg" not in page
@@ -220,7 +220,7 @@ def test_bad_samples_are_named_not_raised(tmp_path: Path) -> None:
     assert len(costs.samples) == 5
     assert [key for key, _ in costs.bad] == ["2.img"]
     with loader_of(dataset, batch_size=2, on_error="skip") as loader:
-        page = loader.report(seconds=0.1).html
+        page = fastload.diagnose.report(loader, seconds=0.1).html
     assert "Could not be decoded: 1." in page
     assert "2.img" in page
 

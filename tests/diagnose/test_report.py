@@ -17,10 +17,10 @@ from chromium import found_in, screenshot
 from page_checks import CHARTS
 from verdicts import full_verdict, step_limits
 
+from fastload.diagnose import report
 from fastload.diagnose.facts import Sentence
-from fastload.diagnose.report import Report, render, write_report
-from fastload.diagnose.report.page import amount, rate, seconds, share
-from fastload.diagnose.report.parts import grouped
+from fastload.diagnose.pages.page import amount, rate, seconds, share
+from fastload.diagnose.pages.parts import grouped
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 
@@ -52,7 +52,7 @@ class Tags(HTMLParser):
 
 def test_the_page_has_all_of_the_verdict_and_needs_no_other_file() -> None:
     verdict = full_verdict()
-    page = render(verdict)
+    page = report(verdict=verdict).html
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
@@ -83,7 +83,7 @@ def test_the_page_has_all_of_the_verdict_and_needs_no_other_file() -> None:
 
 def test_ids_of_charts_are_their_own() -> None:
     tags = Tags()
-    page = render(full_verdict())
+    page = report(verdict=full_verdict()).html
     tags.feed(page)
     assert len(tags.ids) >= 3
     assert len(set(tags.ids)) == len(tags.ids)
@@ -91,18 +91,18 @@ def test_ids_of_charts_are_their_own() -> None:
 
 
 def test_a_verdict_of_one_sentence_is_a_page() -> None:
-    page = render(step_limits())
+    page = report(verdict=step_limits()).html
     assert "Nothing: the step is the bottleneck." in page
     assert "The training step is the bottleneck: the loader keeps up" in page
     assert "<svg" not in page
     assert "What would help" not in page
-    assert "The training step is the bottleneck" in render(replace(step_limits(), sentences=()))
+    assert "The training step is the bottleneck" in report(verdict=replace(step_limits(), sentences=())).html
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
     verdict = full_verdict()
     unknown = replace(verdict, rate=0.0, fixes=tuple(replace(fix, rate=0.0) for fix in verdict.fixes))
-    page = render(unknown)
+    page = report(verdict=unknown).html
     assert "inf" not in re.sub(r"<[^>]*>", "", page)
     assert "nan" not in page
     assert page.count("<svg") == 2
@@ -113,7 +113,7 @@ def test_words_cannot_become_markup() -> None:
     verdict = replace(full_verdict(), sentences=(Sentence(hostile, hostile),), limit=hostile)
     verdict = replace(verdict, fixes=tuple(replace(f, name=hostile, words=hostile) for f in verdict.fixes))
     verdict = replace(verdict, stages=tuple(replace(s, name=hostile) for s in verdict.stages))
-    page = render(verdict)
+    page = report(verdict=verdict).html
     assert "<script" not in page
     tags = Tags()
     tags.feed(page)
@@ -121,7 +121,7 @@ def test_words_cannot_become_markup() -> None:
 
 
 def test_a_notebook_gets_the_same_without_a_page_around_it() -> None:
-    shown = Report(full_verdict())._repr_html_()
+    shown = report(verdict=full_verdict())._repr_html_()
     assert "<html" not in shown
     assert "body {" not in shown
     assert "Decoding is the bottleneck: 2 threads" in shown
@@ -132,12 +132,12 @@ def test_a_notebook_gets_the_same_without_a_page_around_it() -> None:
 
 def test_matplotlibs_settings_and_pyplot_are_left_alone(tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
-    path = write_report(full_verdict(), tmp_path / "r.html")
+    path = report(verdict=full_verdict()).save(tmp_path / "r.html")
     assert path == tmp_path / "r.html"
     assert dict(mpl.rcParams) == before
     code = (
         f"import sys; sys.path.insert(0, {str(REFERENCE)!r}); from verdicts import full_verdict;"
-        "from fastload.diagnose.report import render; render(full_verdict());"
+        "from fastload.diagnose import report; report(verdict=full_verdict()).html;"
         "print('matplotlib' in sys.modules, 'matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -147,8 +147,8 @@ def test_matplotlibs_settings_and_pyplot_are_left_alone(tmp_path: Path) -> None:
 def test_without_matplotlib_the_error_names_the_line_that_helps() -> None:
     code = (
         f"import sys; sys.modules['matplotlib'] = None; sys.path.insert(0, {str(REFERENCE)!r})\n"
-        "from verdicts import full_verdict\nfrom fastload.diagnose.report import render\n"
-        "try: render(full_verdict())\nexcept ImportError as error: print(type(error).__name__, error)"
+        "from verdicts import full_verdict\nfrom fastload.diagnose import report\n"
+        "try: report(verdict=full_verdict())\nexcept ImportError as error: print(type(error).__name__, error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("LibraryMissing drawing the report's charts needs matplotlib")
@@ -179,12 +179,12 @@ def test_runs_of_batches_keep_their_mean() -> None:
 
 @pytest.mark.parametrize("width", [1000, 420])
 def test_a_browser_cuts_no_letters_and_lays_none_on_others(tmp_path: Path, width: int) -> None:
-    path = write_report(full_verdict(), tmp_path / "r.html")
+    path = report(verdict=full_verdict()).save(tmp_path / "r.html")
     assert found_in(path, CHARTS, width=width) == []
 
 
 def test_the_check_of_letters_finds_them(tmp_path: Path) -> None:
-    path = write_report(full_verdict(), tmp_path / "r.html")
+    path = report(verdict=full_verdict()).save(tmp_path / "r.html")
     text = path.read_text()
     path.write_text(
         text.replace("</svg>", '<text x="10" y="20">One</text><text x="12" y="20">Two</text></svg>')
@@ -201,7 +201,7 @@ def pixels(path: Path) -> np.ndarray:
 
 
 def test_it_is_dark_where_the_browser_is(tmp_path: Path) -> None:
-    path = write_report(full_verdict(), tmp_path / "r.html")
+    path = report(verdict=full_verdict()).save(tmp_path / "r.html")
     means, inks = [], []
     for dark in (False, True):
         screenshot(path, tmp_path / f"{dark}.png", height=1300, dark=dark)

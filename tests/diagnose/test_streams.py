@@ -195,10 +195,9 @@ def test_made_up_clocks_reach_prometheus() -> None:
         rank = 3
 
     class Fake:
-        class _loader_plan:
-            @staticmethod
-            def known() -> tuple[Any, int]:
-                return Known(), 0
+        @staticmethod
+        def place_of_rank() -> tuple[Any, int]:
+            return Known(), 0
 
         @staticmethod
         def stats() -> dict[str, Any]:

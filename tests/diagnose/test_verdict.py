@@ -153,7 +153,7 @@ def test_blocks_are_worth_what_storage_gives_in_order() -> None:
     (found,) = in_blocks(of)
     assert found.rate == pytest.approx(200)
     assert "80 records/s at random and 400 in order" in found.evidence
-    of.subject.arguments["shuffle"] = "block"
+    of.subject.arguments.shuffle = "block"
     assert list(in_blocks(of)) == []
 
 

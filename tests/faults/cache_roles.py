@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from cache_scheduler import Clock, Steps
 
-import fastload.cache.disk
+import fastload.cache.disk_files
 import fastload.cache.files
+import fastload.cache.folder
 import fastload.cache.opening
 import fastload.cache.policy
 import fastload.cache.warming
@@ -192,10 +193,10 @@ def prepare(steps: Steps) -> None:
     """Virtual time and no threads, in all that is forked from here."""
     clock = Clock(steps)
     modules = (
-        fastload.cache.files,
+        fastload.cache.folder,
         fastload.cache.warming,
         fastload.cache.files,
-        fastload.cache.disk,
+        fastload.cache.disk_files,
         fastload.cache.opening,
     )
     for module in modules:

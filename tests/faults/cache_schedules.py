@@ -37,6 +37,7 @@ from cache_roles import Stage, clear, disk, left_small, left_whole, pack_set, pr
 from cache_scheduler import Actor, Outcome, Schedule, Steps, build_steps, explore, run_schedule
 
 import fastload.cache.files
+import fastload.cache.folder
 import fastload.cache.layout
 import fastload.cache.opening
 import fastload.cache.warming
@@ -206,8 +207,8 @@ def _no_lock(self: Any, seconds: float = 0.0) -> Iterator[None]:
 
 
 def _attach_at_once(folder: Any, name: str, *, write: bool = True) -> Any:
-    descriptor = fastload.cache.files.open_private(folder, name, os.O_RDWR)
-    while not fastload.cache.files.lock(descriptor, fcntl.LOCK_SH):
+    descriptor = fastload.cache.folder.open_private(folder, name, os.O_RDWR)
+    while not fastload.cache.folder.lock(descriptor, fcntl.LOCK_SH):
         fastload.cache.files.time.sleep(0.01)
     return fastload.cache.files._attached(descriptor, folder.path / name)
 
@@ -220,7 +221,7 @@ def _nothing(*_: object) -> int:
 PLANTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
     "files are made without the folder's lock": (
         "two make",
-        [(fastload.cache.files.PrivateFolder, "creating", _no_lock)],
+        [(fastload.cache.folder.PrivateFolder, "creating", _no_lock)],
     ),
     "who attaches does not look again": (
         "one attaches, one clears",

@@ -44,7 +44,7 @@ def loader_of(job: dict[str, Any], rank: int | None = None, world: int | None = 
     shares = 1 if world is None else world
     own = {} if job["group"] or world is None else {"ranks": Ranks(rank, world)}
     options = dict(job["options"])
-    if isinstance(options["cache"], dict):
+    if isinstance(options.get("cache"), dict):
         options["cache"] = Cache(**options["cache"])
     order = Block(40, 80) if job["shuffle"] == "block" else job["shuffle"]
     return DataLoader(

@@ -1,4 +1,4 @@
-"""Options at their ends: a huge prefetch_factor, a tiny timeout, too many threads, a log that cannot be written."""
+"""Options at their ends: a huge prefetch_factor, a tiny timeout, too many threads, a bad log."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_engine import PlainSlot, plain_engine
 from plain_pack import plain_pack
 
 from fastload import PackedDataset
@@ -24,8 +25,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 
 
 def engine_of(dataset: PackedDataset, threads: int = 2, **options: Any) -> Any:
-    settings = {"out_height": 4, "out_width": 4, "seed": 0, "max_pixels": 100, "fallback": None, **options}
-    return _C.Engine(dataset.sources, _C.GeometrySpec(), _C.StoreSpec(), threads=threads, **settings)
+    return plain_engine(dataset.sources, 4, 4, threads=threads, max_pixels=100, **options)
 
 
 class Order:
@@ -33,11 +33,11 @@ class Order:
 
     def __init__(self, ids: list[int]) -> None:
         self.ids = np.array(ids, np.int64)
-        self.images = np.full(len(ids) * SIZE, 77, np.uint8)
-        self.labels = np.full(len(ids), 77, np.int64)
+        self.slot = PlainSlot(len(ids), SIZE)
+        self.images, self.labels = self.slot.images, self.slot.labels
 
     def submit(self, engine: Any) -> int:
-        return int(engine.submit(self.images, self.labels, self.ids, None, 0))
+        return self.slot.submit(engine, self.ids)
 
     def check(self) -> None:
         assert self.labels.tolist() == self.ids.tolist()
@@ -96,8 +96,10 @@ def test_cancelled_memory_is_not_written_afterwards(tiny: PackedDataset) -> None
 def test_errors_of_use(tiny: PackedDataset) -> None:
     engine, order = engine_of(tiny), Order([1, 2])
     with pytest.raises(ValueError, match="does not fit field 0 of 2 samples of 48 bytes. Found: 48 bytes"):
-        engine.submit(order.images[:SIZE], order.labels, order.ids, None, 0)
-    empty = engine.submit(order.images[:0], order.labels[:0], order.ids[:0], None, 0)
+        engine.submit(order.slot.memory[:-SIZE], [(16, SIZE), (0, 8)], order.ids, None, 0)
+    with pytest.raises(ValueError, match="2 samples has places of 2 fields and 2 draws. Found: 1 places"):
+        engine.submit(order.slot.memory, [(16, SIZE)], order.ids, None, 0)
+    empty = PlainSlot(0, SIZE).submit(engine, [])
     assert engine.wait(empty, 0.0)  # a rank's share of a short last batch
     assert engine.collect(empty) == []
     with pytest.raises(StateError, match="No batch has ticket 999"):
@@ -149,9 +151,8 @@ def test_stats_add_up(tiny: PackedDataset, tmp_path: Path) -> None:
 
 def test_positions_of_somebody_else_are_left_alone(tiny: PackedDataset) -> None:
     engine, order = engine_of(tiny), Order([3, 4, 5])
-    ids = np.array([3, _C.ELSEWHERE, 5])
     order.images[:], order.labels[:] = 77, 88
-    ticket = engine.submit(order.images, order.labels, ids, None, 0)
+    ticket = order.slot.submit(engine, [3, _C.ELSEWHERE, 5])
     assert engine.wait(ticket, 60.0)
     assert engine.collect(ticket) == []
     assert (order.images[SIZE : 2 * SIZE] == 77).all()

@@ -12,7 +12,7 @@ from field_sets import RICH, rich_samples, write_field_set
 from fastload import DataLoader
 from fastload import transforms as T
 from fastload.backends.options import least_prefetch
-from fastload.loader import assembly as arrangement
+from fastload.loader import options as resolving
 from fastload.prefetch.slots import in_steps
 
 COUNT, BATCH = 40, 4
@@ -42,7 +42,7 @@ def test_as_many_as_the_bytes_hold_and_the_same_batches(
     assert {len(one) for one in free[:-8]} == {8}
     bound = 3 * sorted(leased)[len(leased) // 2]
     leased.clear()
-    monkeypatch.setattr(arrangement, "AHEAD_BYTES", bound)
+    monkeypatch.setattr(resolving, "AHEAD_BYTES", bound)
     found, batches = ahead_of_each(folder, leased, **LISTS)
     pairs = zip(chain(*batches), chain(*expected), strict=True)
     assert all(one.equal(other) for one, other in pairs)
@@ -57,7 +57,7 @@ def test_as_many_as_the_bytes_hold_and_the_same_batches(
 def test_two_are_in_work_however_large_they_are(
     folder: Path, leased: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrangement, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(resolving, "AHEAD_BYTES", 1)
     found, _ = ahead_of_each(folder, leased, **LISTS)
     assert {len(one) for one in found} == {2}
 
@@ -77,7 +77,7 @@ def test_enough_samples_for_all_threads_are() -> None:
 def test_others_are_as_many_as_was_said(
     folder: Path, leased: list[int], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], count: int
 ) -> None:
-    monkeypatch.setattr(arrangement, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(resolving, "AHEAD_BYTES", 1)
     found, _ = ahead_of_each(folder, leased, **options)
     assert {len(one) for one in found} == {count}
 
@@ -86,7 +86,7 @@ def test_the_plan_says_so(folder: Path, leased: list[int], monkeypatch: pytest.M
     with DataLoader(folder, BATCH, num_workers=1, **LISTS) as loader:
         plan = loader.memory_plan()
     assert plan["slots"] == 8 + 2
-    monkeypatch.setattr(arrangement, "AHEAD_BYTES", 3 * plan["slot_bytes"])
+    monkeypatch.setattr(resolving, "AHEAD_BYTES", 3 * plan["slot_bytes"])
     with DataLoader(folder, BATCH, num_workers=1, **LISTS) as loader:
         bounded = loader.memory_plan()
     assert bounded["slots"] == 3 + 2 + 2

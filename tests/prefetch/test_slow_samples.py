@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from pictures import encoded, picture
+from plain_engine import PlainSlot, plain_engine
 from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload._native import _C
 from fastload.backends import native as engines
 
 SIDE = 150  # over 64 KiB a sample: smaller ones are claimed in groups
@@ -58,16 +58,10 @@ def test_all_other_samples_of_all_batches_are_done_meanwhile(
 ) -> None:
     """With two threads: one is in the slow sample, the other does the 199 others."""
     gate = Gate(blobs[SLOW])
-    engine = _C.Engine(
-        dataset.sources, _C.GeometrySpec(), _C.StoreSpec(), out_height=SIDE, out_width=SIDE, seed=0,
-        threads=2, max_pixels=100_000, fallback=gate,
-    )  # fmt: skip
-    size, sample = 20, 3 * SIDE * SIDE
-    tickets = []
+    engine = plain_engine(dataset.sources, SIDE, SIDE, threads=2, max_pixels=100_000, fallback=gate)
+    size, tickets = 20, []
     for first in range(0, COUNT, size):
-        ids = np.arange(first, first + size, dtype=np.int64)
-        images, labels = np.empty(size * sample, np.uint8), np.empty(size, np.int64)
-        tickets.append(engine.submit(images, labels, ids, None, 0))
+        tickets.append(PlainSlot(size, 3 * SIDE * SIDE).submit(engine, range(first, first + size)))
     for ticket in tickets[1:]:
         assert engine.wait(ticket, 60.0)
     assert gate.entered.is_set()

@@ -19,6 +19,7 @@ from verdicts import step_limits
 from fastload import DataLoader, Ranks
 from fastload import transforms as T
 from fastload.diagnose import ranks as gathered
+from fastload.diagnose import report
 from fastload.diagnose.facts import Fix, Sentence, Verdict
 from fastload.diagnose.ranks import (
     Gathered,
@@ -31,7 +32,6 @@ from fastload.diagnose.ranks import (
     why_words,
     with_ranks,
 )
-from fastload.diagnose.report import write_report
 from fastload.errors import WorldError
 
 CHAIN = T.RandomResizedCrop(8)
@@ -279,11 +279,11 @@ def test_words_of_what_is_missing() -> None:
 
 def test_a_report_of_the_ranks(tmp_path: Path) -> None:
     many = ranks(*(rank(i) for i in range(40)), rank(40, host="<b>", wait=4.0), rank(41, batches=0))
-    path = write_report(step_limits(), tmp_path / "r.html", ranks=Gathered(many, (42,)))
+    path = report(verdict=step_limits(), ranks=Gathered(many, (42,))).save(tmp_path / "r.html")
     page = path.read_text()
     assert "Rank 40 (&lt;b&gt;) is slow" in page
     assert "Nothing is known of rank 42 so far." in page
     assert page.count("<svg") == 1
     assert found_in(path, CHARTS) == []
-    empty = write_report(step_limits(), tmp_path / "e.html", ranks=Gathered({}, (0,)))
+    empty = report(verdict=step_limits(), ranks=Gathered({}, (0,))).save(tmp_path / "e.html")
     assert "No rank has had a batch yet." in empty.read_text()

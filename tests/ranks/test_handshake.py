@@ -15,7 +15,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.ranks.handshake import describe
+from fastload.loader.compared import compared
 from fastload.ranks.world import World
 
 
@@ -64,7 +64,7 @@ def test_callables_of_two_processes_are_equal_by_their_names(
         loader = DataLoader(numbered, batch_size=2, transform=transform())
         arranged = loader._loader_plan
         parts = loader.dataset, len(loader.dataset), loader.sampler.core, arranged.plan, arranged.options
-        described.append(describe(*parts, World(), 0))
+        described.append(compared(*parts, arranged.order, World(), 0))
         loader.close()
     assert described[0] == described[1]
     assert "Cut" in str(described[0])

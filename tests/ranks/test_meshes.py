@@ -65,9 +65,9 @@ def test_validation_on_one_rank(numbered: Path, tmp_path: Path) -> None:
     assert "reads all 53 samples of its PackedDataset on each of 2 ranks" in told[0]
     rows, told = found["a path"]
     assert len([row for row in rows if row >= 0]) in (26, 27)
-    assert any("one of 2" in one and "ranks=Ranks(0, 1): it gets all samples" in one for one in told)
+    assert any("one of 2" in one and "ranks=fastload.Ranks(0, 1): it gets all samples" in one for one in told)
     assert found["a path, no handshake"][1] == []
-    assert "ranks=Ranks(0, 1): it gets all samples then" in found["a path, drawn"][0]
+    assert "ranks=fastload.Ranks(0, 1): it gets all samples then" in found["a path, drawn"][0]
     rows, told = found["a world of its own"]
     assert sorted(rows) == everything
     assert told == []

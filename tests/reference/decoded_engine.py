@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from cache_folder import OpenFolder
 from geometry_uses import crop, spec_of
+from plain_engine import PlainSlot, plain_engine
 
 from fastload import PackedDataset
-from fastload._native import _C
 from fastload.cache.files import attach, create
 from fastload.cache.layout import plan
 from fastload.cache.tiers import decoded, decoded_side
@@ -45,18 +45,19 @@ def epochs_of(
     cache = attach(folder, "x", write=write) if folder is not None else None
     order = np.arange(len(dataset)) if ids is None else np.asarray(ids)
     settings = {"max_pixels": 1 << 20, "fallback": partial(decode_with_pil, max_pixels=1 << 20), **options}
-    engine = _C.Engine(
-        dataset.sources, spec_of(crop(SIZE, SIZE)),
-        _C.StoreSpec(), out_height=SIZE, out_width=SIZE, seed=5, threads=2,
+    engine = plain_engine(
+        dataset.sources, SIZE, SIZE, spec_of(crop(SIZE, SIZE)), seed=5, threads=2,
         decoded_side=decoded_side(side), pixels=[cache], read_ahead=1 << 20, **settings,
     )  # fmt: skip
-    images = np.full((EPOCHS, len(order), SIZE, SIZE, 3), 7, np.uint8)
-    labels = np.zeros((EPOCHS, len(order)), np.int64)
+    images = np.empty((EPOCHS, len(order), SIZE, SIZE, 3), np.uint8)
+    labels = np.empty((EPOCHS, len(order)), np.int64)
     faults = []
+    slot = PlainSlot(len(order), 3 * SIZE * SIZE)
     for epoch in range(EPOCHS):
-        ticket = engine.submit(images[epoch].reshape(-1), labels[epoch], order.astype(np.int64), None, epoch)
+        ticket = slot.submit(engine, order, epoch)
         assert engine.wait(ticket, 60.0)
         faults += [(sample, message) for _, sample, _, message in engine.collect(ticket)]
+        images[epoch], labels[epoch] = slot.images.reshape(images.shape[1:]), slot.labels
     engine.close()
     return (images, labels), faults, cache.counts() if cache is not None else {}
 

@@ -22,7 +22,7 @@ STEP = Stage("step", 400.0, 0.0, "Given.")
 
 
 def case(**changes: Any) -> Examination:
-    subject: Any = SimpleNamespace(threads=2, batch_size=1, arguments={"shuffle": True})
+    subject: Any = SimpleNamespace(threads=2, batch_size=1, arguments=SimpleNamespace(shuffle=True))
     made = Examination(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, STEP, subject, Path(), (), None, 0.0)
     return replace(made, **changes)
 

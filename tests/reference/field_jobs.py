@@ -65,7 +65,7 @@ class Job:
             cuts[name] = cut
             end = -(-(end + size) // ALIGN) * ALIGN
         memory = np.full(end, garbage, np.uint8)
-        ticket = self.engine.submit_fields(memory, places, numbers, drawn, epoch)
+        ticket = self.engine.submit(memory, places, numbers, drawn, epoch)
         assert self.engine.wait(ticket, TIMEOUT)
         faults = self.engine.collect(ticket)
         return {name: cut(memory) for name, cut in cuts.items()}, faults
@@ -109,14 +109,15 @@ class Job:
             height, width = known.max(0).tolist() if count else (0, 0)
         if wanted.mode == "list":
             lengths = -(-(known[:, 0] * known[:, 1] * pixel) // ALIGN) * ALIGN
-            offsets = np.cumsum(lengths) - lengths + begin
+            offsets = np.cumsum(lengths) - lengths
 
             def pictures(memory: Any) -> list[Any]:
                 return [
-                    read(memory, int(at), *size) for at, size in zip(offsets, known.tolist(), strict=True)
+                    read(memory, begin + int(at), *size)
+                    for at, size in zip(offsets, known.tolist(), strict=True)
                 ]
 
-            return offsets, pictures, int(lengths.sum())
+            return (begin, offsets, known), pictures, int(lengths.sum())
         if wanted.mode == "pad":
             height, width = height + 3, width + 5
         stride = height * width * pixel

@@ -17,7 +17,8 @@ from object_server import ObjectServer
 import fastload.remote.s3 as s3
 from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
-from fastload.remote.opening import S3Options, open_store
+from fastload.remote.opening import open_store
+from fastload.remote.options import S3Options
 from fastload.remote.s3 import S3Store
 
 BUCKET = "only-s3"

@@ -103,7 +103,7 @@ def test_the_steps_name_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fields": Fields(["weight"], masks="dense")}, "masks='dense' draws outlines"),
+        ({"fields": Fields(["weight"], masks="dense")}, r"masks='dense'\) draws outlines"),
         ({"fields": Fields(rows_of={"boxes": ["lengths"]})}, "no field 'lengths'"),
     ],
 )

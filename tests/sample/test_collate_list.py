@@ -135,7 +135,7 @@ def test_fields_of_other_names_are_named(tmp_path: Path) -> None:
         ({"labels": None}, {}, "a field that is the labels; of those that batches have, none is"),
         ({"boxes": None}, {}, "a field that is the boxes; of those that batches have, none is"),
         ({}, {"fields": ["image", "labels"]}, "a field that is the boxes"),
-        ({}, {"collate": Pad(then=Detection("list"))}, "'list'.* pictures as they are"),
+        ({}, {"collate": Pad(then=Detection("list"))}, "takes a list of pictures, which Pad does not make"),
         ({}, {"collate": Detection("list", boxes="bbox")}, "boxes='bbox'.: batches have no such field"),
     ],
 )

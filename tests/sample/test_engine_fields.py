@@ -11,6 +11,7 @@ from field_jobs import Job, Wanted
 from field_reference import shown_area
 from field_sets import RICH, rich_samples, write_field_set
 from geometry_uses import crop, flip, given, shorter
+from plain_engine import PlainSlot, plain_engine
 from points_reference import boxes, points
 
 from fastload._native import _C
@@ -64,16 +65,13 @@ def view_of(files: PackedFiles, sample: int, epoch: int, draw: int = 0, spec: An
 
 
 def plain_batch(files: PackedFiles, ids: list[int], epoch: int) -> tuple[np.ndarray, np.ndarray]:
-    engine = _C.Engine(
-        files.sources, _C.GeometrySpec(**CROP), _C.StoreSpec(), out_height=16, out_width=20, seed=SEED,
-        threads=1, max_pixels=10**8, fallback=None,
-    )  # fmt: skip
-    images = np.zeros(len(ids) * 16 * 20 * 3, np.uint8)
-    labels = np.zeros(len(ids), np.int64)
-    ticket = engine.submit(images, labels, np.array(ids, np.int64), None, epoch)
+    geometry = _C.GeometrySpec(**CROP)
+    engine = plain_engine(files.sources, 16, 20, geometry, seed=SEED, max_pixels=10**8)
+    slot = PlainSlot(len(ids), 16 * 20 * 3)
+    ticket = slot.submit(engine, ids, epoch)
     assert engine.wait(ticket, 60.0)
     assert engine.collect(ticket) == []
-    return images.reshape(-1, 16, 20, 3), labels
+    return slot.images.reshape(-1, 16, 20, 3), slot.labels
 
 
 def test_every_value_is_what_the_set_has(files: PackedFiles) -> None:
@@ -192,7 +190,7 @@ def test_places_are_checked(files: PackedFiles) -> None:
     memory = np.zeros(4096, np.uint8)
 
     def submit(places: list[Any], size: int = 4096) -> None:
-        ticket = job.engine.submit_fields(memory[:size], places, ids, None, 0)
+        ticket = job.engine.submit(memory[:size], places, ids, None, 0)
         job.engine.wait(ticket, 60.0)
         job.engine.collect(ticket)
 

@@ -167,7 +167,7 @@ def test_records_of_all_streams_are_read_ahead(files: PackedFiles) -> None:
         time.sleep(0.01)
     memory = np.zeros(1 << 14, np.uint8)
     places = [(0, 320), (1024, 320), (2048, 960)]
-    ticket = job.engine.submit_fields(memory, places, ids, None, 0, announced)
+    ticket = job.engine.submit(memory, places, ids, None, 0, announced)
     assert job.engine.wait(ticket, 60.0)
     assert job.engine.collect(ticket) == []
     assert memory[:960].tobytes() == alone["mask"].tobytes()

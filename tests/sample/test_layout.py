@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from fastload.sample.layout import VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
-from fastload.sample.ragged import Ragged, mended
+from fastload.sample.mended import mended
+from fastload.sample.ragged import Ragged
 
 FIELDS = (
     FieldLayout("label", "fixed", torch.int64, blank=-100),

@@ -141,10 +141,11 @@ def test_a_batch_of_bad_samples_has_none(damaged: Path, collate: str) -> None:
 )
 def test_what_is_no_scale_and_shift_is_not_said(damaged: Path, operation: Any) -> None:
     chain = T.Compose([operation] if isinstance(operation, T.Mosaic) else [T.Resize((32, 32)), operation])
-    fields = ["image", "boxes", "labels", "area", "iscrowd"]
-    options = {"collate": "yolo", "transform": chain, "fields": fields, "on_error": "skip"}
-    if isinstance(operation, T.Mosaic):
-        options["objects"] = {"boxes": ["labels", "area", "iscrowd"]}
+    rows = ["labels", "area", "iscrowd"]
+    fields = Fields(
+        ["image", "boxes", *rows], rows_of={"boxes": rows} if isinstance(operation, T.Mosaic) else None
+    )
+    options: dict[str, Any] = {"collate": "yolo", "transform": chain, "fields": fields, "on_error": "skip"}
     with DataLoader(damaged, COUNT, **options) as loader:
         (batch,) = list(loader)
     assert len(batch["im_file"]) == len(batch["ratio_pad"]) > 2

@@ -204,22 +204,8 @@ void Engine::forget(const std::shared_ptr<void>& announced) {
   kept_.expect_none();
 }
 
-// Pictures of a list have the sizes that measure() told of.
-void Engine::measure_lists(BatchRequest& request) {
-  const std::vector<FieldPlan>& fields = plan_.fields.fields();
-  std::vector<Measured> measured;
-  for (size_t i = 0; i < std::min(fields.size(), request.places.size()); ++i) {
-    FieldPlace& place = request.places[i];
-    if (fields[i].form != FieldPlan::Form::kPicture || place.offsets.empty()) continue;
-    if (measured.empty())
-      measured = measure(request.ids, request.draws, request.epoch, request.partners);
-    place.sizes = std::move(measured[i].sizes);
-  }
-}
-
 Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
-  measure_lists(request);
   if (request.ahead == nullptr) {
     request.ahead = announce(request.ids, request.draws, request.epoch, request.partners);
   }

@@ -96,7 +96,6 @@ class Engine final : public Pool::Client {
   void erase(Ticket ticket);
   static std::deque<Submitted>::iterator found_in(std::deque<Submitted>& queue, Ticket ticket);
   static Error closed();
-  void measure_lists(BatchRequest& request);
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
   [[nodiscard]] std::vector<int64_t> records_of_mosaics(const std::vector<int64_t>& ids,
                                                         const std::vector<uint32_t>& draws,

@@ -85,19 +85,6 @@ bool fits_pictures(const FieldPlace& place, const FieldPlan& field, size_t n) {
 
 }  // namespace
 
-std::vector<FieldPlace> places_of_image_and_label(const FieldsPlan& plan, std::span<uint8_t> images,
-                                                  std::span<int64_t> labels) {
-  const ViewPlan& view = plan.views().front();
-  FieldPlace image, label;
-  image.memory = images;
-  image.room = {view.out_height, view.out_width};
-  image.row_bytes = plan.fields().front().pixel_bytes() * static_cast<size_t>(view.out_width);
-  image.stride = image.row_bytes * static_cast<size_t>(view.out_height);
-  label.memory = {reinterpret_cast<uint8_t*>(labels.data()), labels.size_bytes()};
-  label.stride = sizeof(int64_t);
-  return {image, label};
-}
-
 void check_place(const FieldPlace& place, const FieldPlan& field, size_t n, size_t number) {
   const bool good = n == 0                         ? true
                     : field.form == Form::kPicture ? fits_pictures(place, field, n)

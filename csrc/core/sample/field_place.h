@@ -61,10 +61,6 @@ struct FieldPlace {
   }
 };
 
-// The places of FieldsPlan::of_image_and_label(): pictures back to back, and labels.
-std::vector<FieldPlace> places_of_image_and_label(const FieldsPlan& plan, std::span<uint8_t> images,
-                                                  std::span<int64_t> labels);
-
 // Throws Error(kValue) where n samples of the field would not lie in the place's memory.
 void check_place(const FieldPlace& place, const FieldPlan& field, size_t n, size_t number);
 

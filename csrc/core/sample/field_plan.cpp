@@ -177,15 +177,6 @@ void FieldsPlan::add_picture(uint32_t number) {
   }
 }
 
-FieldsPlan FieldsPlan::of_image_and_label(const ViewPlan& view, const StoreSpec& store) {
-  FieldPlan image, label;
-  image.form = FieldPlan::Form::kPicture;
-  image.picture.store = store;
-  label.form = FieldPlan::Form::kLabel;
-  label.part = FieldPlan::kIndex;
-  return FieldsPlan({view}, {image, label});
-}
-
 size_t FieldsPlan::picture_bytes() const {
   size_t bytes = 0;
   for (const FieldPlan& field : fields_) {

@@ -95,8 +95,6 @@ class FieldsPlan {
 
   // Throws Error(kValue) for fields of views that there are not, and what does not fit together.
   FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> fields);
-  // One image and one label.
-  static FieldsPlan of_image_and_label(const ViewPlan& view, const StoreSpec& store);
 
   [[nodiscard]] const std::vector<ViewPlan>& views() const { return views_; }
   [[nodiscard]] const std::vector<FieldPlan>& fields() const { return fields_; }

@@ -19,8 +19,15 @@ import torch
 
 from fastload import errors
 from fastload._native import _C
-from fastload.backends.batch_form import planned_form
-from fastload.backends.dali.graph import DecodeShare, Graph, GraphSpec, decoded_bytes, decoder_padding
+from fastload.backends.batch_form import batch_form
+from fastload.backends.dali.graph import (
+    BatchShape,
+    DecodeShare,
+    Graph,
+    GraphSpec,
+    decoded_bytes,
+    decoder_padding,
+)
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
@@ -32,7 +39,8 @@ from fastload.machine.cpu import ThreadPlan
 from fastload.machine.sizes import counted
 from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.prefetch.feeder import Announcements, BatchKey, Fault, Feeder, Pending, following
-from fastload.prefetch.slots import Slot, SlotShape
+from fastload.prefetch.slots import Slot
+from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sampler import BatchIds, Sampler
 from fastload.shard.codecs import CODECS, COEFFICIENTS
 from fastload.transfer.augment import Augmenter
@@ -194,7 +202,7 @@ class HostAssembly:
         self._pin = pin
         self._labels = labels
 
-    def finish(self, work: Work, pixels: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def finish(self, work: Work, pixels: torch.Tensor | None) -> list[torch.Tensor]:
         """Return images (n, 3, h, w) with channels_last strides, and labels (n,).
 
         Args:
@@ -206,13 +214,13 @@ class HostAssembly:
             assert pixels is not None
             images = pixels.permute(0, 3, 1, 2).to(self._dtype)  # a view, unless DALI lacks the dtype
             labels = torch.from_numpy(self._labels[work.batch.ids])
-            return images.pin_memory() if self._pin else images, labels
+            return [images.pin_memory() if self._pin else images, labels]
         if pixels is not None:
             for position, first, count in runs(work.records.positions):
-                rows = slot.images[position : position + count]
+                rows = slot.fields[IMAGE][position : position + count]
                 rows.copy_(pixels[first : first + count].permute(0, 3, 1, 2))
-            slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
-        return slot.images, slot.labels
+            slot.fields[LABEL].numpy()[work.records.positions] = self._labels[work.dali_ids()]
+        return [slot.fields[IMAGE], slot.fields[LABEL]]
 
     def close(self) -> None:
         """Do nothing."""
@@ -249,7 +257,7 @@ class DeviceAssembly:
         plan: Plan,
         options: Options,
         augmenter: Augmenter | None,
-        shape: SlotShape,
+        shape: BatchShape,
         labels: npt.NDArray[np.int64],
     ) -> None:
         self._gpu = gpu
@@ -293,9 +301,9 @@ class DeviceAssembly:
         gpu.record(event, stream)
         self._kept.append((event, (pixels, pixels_of_all, work.slot, labels)))
         if self._augmenter is None:
-            return images, numbers
+            return [images, numbers]
         augment = self._augmenter
-        return gpu.run(lambda: augment((images, numbers), parameters, work.key))
+        return gpu.run(lambda: augment([images, numbers], parameters, work.key))
 
     def _shapes(self, size: int) -> list[Shape]:
         """Return what the images and labels of a batch are."""
@@ -314,7 +322,7 @@ class DeviceAssembly:
         positions = np.arange(0) if pixels is None else work.records.positions
         if pixels is not None:
             gpu.launch(lambda: _copy_runs(rows, pixels, positions))
-        host = slot.images.permute(0, 2, 3, 1)
+        host = slot.fields[IMAGE].permute(0, 2, 3, 1)
         for position, _, count in runs(np.setdiff1d(np.arange(size), positions)):
             gpu.copy(rows[position : position + count], host[position : position + count], stream)
         return assembled
@@ -323,8 +331,9 @@ class DeviceAssembly:
         if work.slot is None:
             return torch.from_numpy(self._labels[work.batch.ids])
         if pixels is not None:
-            work.slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
-        return work.slot.labels
+            work.slot.fields[LABEL].numpy()[work.records.positions] = self._labels[work.dali_ids()]
+        labels: torch.Tensor = work.slot.fields[LABEL]
+        return labels
 
     def _parameters(self, work: Work, stream: Any) -> torch.Tensor:
         if self._augmenter is None or not self._augmenter.parameters:
@@ -525,13 +534,13 @@ class DaliBackend:
         augmenter: Augmenter | None = None,
     ) -> None:
         self._pid = os.getpid()
+        self._unbatched = options.unbatched
         _tell_of_records(dataset)
         dali_threads, native_threads = share_threads(threads, options, gpu)
         own = plan if gpu is None else crosses_as(plan)
         host_options = options if gpu is None else replace(options, pin_memory=True)
-        form = planned_form(dataset, own, options)
-        shape = form.shape
-        assert shape is not None
+        form = batch_form(dataset, own, options)
+        shape = BatchShape.of(form.delivery.layout, options.batch_size)
         size = (shape.height, shape.width)
         self._threads = dali_threads
         self._graph = Graph(_graph_spec(own, options, size, dali_threads, gpu))
@@ -591,7 +600,8 @@ class DaliBackend:
         self._count(work, pixels)
         if faults:
             self._host.resolve(work.parts[0], sorted(faults, key=lambda fault: fault.position))
-        return self._assembly.finish(work, pixels)
+        batch = self._assembly.finish(work, pixels)
+        return [batch[0][0], int(batch[1][0])] if self._unbatched else batch
 
     def _decoded(self, key: BatchKey) -> tuple[Work, torch.Tensor | None, list[Fault]]:
         work = self._queue.take(key)

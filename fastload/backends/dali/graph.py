@@ -16,7 +16,7 @@ from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.errors import LibraryMissing
 from fastload.extras import words
-from fastload.prefetch.slots import SlotShape
+from fastload.sample.layout import SampleLayout
 from fastload.transfer.convert import BUFFERS
 from fastload.transforms.plan import Plan
 
@@ -255,12 +255,38 @@ def decoder_padding(options: Options, threads: int) -> int:
     return _BUDGET_PADDING if limit is None else min(_BUDGET_PADDING, limit // (_PADDING_SHARE * threads))
 
 
-def resized_bytes(shape: SlotShape, options: Options) -> int:
+@dataclass(frozen=True)
+class BatchShape:
+    """Batches of one image and one label per sample, all images of one size.
+
+    Args:
+        batch_size: samples in a full batch.
+        height, width, dtype: of the images.
+    """
+
+    batch_size: int
+    height: int
+    width: int
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a batch's images."""
+        return self.batch_size * 3 * self.height * self.width * self.dtype.itemsize
+
+    @classmethod
+    def of(cls, layout: SampleLayout, batch_size: int) -> BatchShape:
+        """Return the shape of batches of a layout from :func:`fastload.sample.delivery.image_and_label`."""
+        image = layout.fields[0]
+        return cls(batch_size, image.shape[1], image.shape[2], image.dtype)
+
+
+def resized_bytes(shape: BatchShape, options: Options) -> int:
     """Return the bytes of uint8 batches on the device: in work, and one that is being converted."""
     return (options.prefetch_factor + 2) * 3 * shape.height * shape.width * options.batch_size
 
 
-def device_plan(shape: SlotShape, options: Options) -> dict[str, int]:
+def device_plan(shape: BatchShape, options: Options) -> dict[str, int]:
     """Plan the memory of a loader that decodes on the device (:meth:`fastload.DataLoader.memory_plan`).
 
     ``device_bytes`` is ``Dali.memory_limit``; without one it is what does not depend on the pictures.
@@ -285,7 +311,7 @@ def device_plan(shape: SlotShape, options: Options) -> dict[str, int]:
     }
 
 
-def decoded_bytes(shape: SlotShape, options: Options, threads: int) -> int:
+def decoded_bytes(shape: BatchShape, options: Options, threads: int) -> int:
     """Return the bytes of decoded pictures that DALI may have of one batch.
 
     The rest of the limit is for resized batches (uint8), one in each of ``prefetch_factor`` + 2 places, and

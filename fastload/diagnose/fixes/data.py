@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.cache.settings import CacheSetting, parse_setting
+from fastload.backends.values import Cache
+from fastload.cache.settings import CacheSetting
 from fastload.diagnose.examination import Examination, digits
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.storage import RangeReader
@@ -131,10 +132,34 @@ def amount(count: float) -> str:
     return f"{count / 1e3:.0f} KB"
 
 
+def _size(count: float) -> str:
+    """Write a number of bytes as an argument."""
+    return amount(count).replace(" ", "")
+
+
+def spelled(setting: CacheSetting, **changes: Any) -> str:
+    """Write the argument ``cache`` as it can be typed, with some parts of the value changed."""
+    share, disk = setting.share, setting.disk
+    limit = None if setting.limit is None else f"{setting.limit}B"
+    parts = {
+        "size": limit if share is None else f"{share * 100:g}%",
+        "folder": None if setting.root is None else str(setting.root),
+        "decoded": setting.decoded,
+        "disk": None if disk is None else f"{disk.root}:{disk.limit}B",
+        "format": setting.format,
+    }
+    cache = Cache(**parts | changes)  # type: ignore[arg-type]
+    for name in ("size", "disk"):  # of which the text alone is enough
+        text = getattr(cache, name)
+        if text is not None and cache == Cache(**{name: text}):
+            return f'cache="{text}"'
+    return f"cache=fastload.{cache!r}"
+
+
 def in_blocks(case: Examination) -> Iterator[Fix]:
     """Predict ``shuffle="block"`` from how fast storage is in order."""
     storage = case.storage
-    if storage is None or case.cold <= 0 or case.subject.arguments["shuffle"] is not True:
+    if storage is None or case.cold <= 0 or case.subject.arguments.shuffle is not True:
         return
     base = case.base
     yield case.fix(
@@ -151,12 +176,13 @@ def in_blocks(case: Examination) -> Iterator[Fix]:
 def from_memory(case: Examination) -> Iterator[Fix]:
     """Predict a cache in the node's memory for what comes from storage in each epoch."""
     subject, base = case.subject, case.base
-    if case.storage is None or case.cold <= 0:
+    cache = subject.options.cache
+    if case.storage is None or case.cold <= 0 or cache.mode == "on" or cache.disk is not None:
         return
     room = min(1.0, _SHARE * available_memory() / max(1, subject.data_bytes))
-    if room < 0.1 or subject.arguments["cache"] not in ("auto", "off", None):
+    if room < 0.1:
         return
-    words = 'cache="50%"' if room < 1 else f'cache="{amount(1.1 * subject.data_bytes).replace(" ", "")}"'
+    words = spelled(cache, size="50%" if room < 1 else _size(1.1 * subject.data_bytes))
     left = case.cold * (1 - room)
     yield case.fix(
         "memory-cache",
@@ -189,8 +215,8 @@ def warmed(case: Examination) -> Iterator[Fix]:
 def decoded_cache(case: Examination) -> Iterator[Fix]:
     """Try decoded pictures in memory, if the whole set fits."""
     subject, side = case.subject, sensible_side(case.subject)
-    arguments = subject.arguments
-    if side is None or arguments["cache_decoded"] is not None or arguments["backend"] != "native":
+    cache = subject.options.cache
+    if side is None or cache.decoded is not None or subject.options.dali is not None:
         return
     if not all(part.is_plain for part in subject.parts):
         return
@@ -198,10 +224,10 @@ def decoded_cache(case: Examination) -> Iterator[Fix]:
     if need > _SHARE * available_memory() or not case.budget.allows(10, "decoded pictures in memory"):
         return
     ids = subject.ids[: int(max(32, _FILLING * case.base.rate))]
-    setting = CacheSetting("on", limit=max(1 << 24, 2 * need), root=case.memory_folder)
+    setting = CacheSetting("on", limit=max(1 << 24, 2 * need), root=case.memory_folder, decoded=side)
 
     def cached() -> object:
-        loader = subject.make(ids=ids, cache=setting, cache_decoded=side)
+        loader = subject.make(ids=ids, cache=setting)
         for number, _ in enumerate(loader):
             if number * subject.trial_batch > len(ids):
                 break
@@ -212,7 +238,7 @@ def decoded_cache(case: Examination) -> Iterator[Fix]:
     now, then = trials["now"], trials["cached"]
     yield case.fix(
         "decoded-cache",
-        f'cache_decoded={side}, cache="{amount(1.1 * need).replace(" ", "")}"',
+        spelled(cache, size=_size(1.1 * need), decoded=side, format="jpeg"),
         then,
         f"{len(ids)} pictures kept decoded in memory gave {digits(then.rate)} images/s, decoded each time "
         f"{digits(now.rate)}, in turns. This applies from the second epoch on.",
@@ -245,7 +271,7 @@ def on_local_disk(case: Examination) -> Iterator[Fix]:
     storage, subject = case.storage, case.subject
     if storage is None or not storage.remote or case.cold <= 0 or subject.fits_memory:
         return
-    if parse_setting(subject.arguments["cache"]).disk is not None or not can_be_replicated(subject.dataset):
+    if subject.options.cache.disk is not None or not can_be_replicated(subject.dataset):
         return
     kind = _C.file_system(str(case.folder))
     if kind["in_memory"] or kind["remote"]:
@@ -254,11 +280,10 @@ def on_local_disk(case: Examination) -> Iterator[Fix]:
     if room < _LEAST_FAR or not case.budget.allows(2 + _WRITING / case.budget.run, "a tier on disk"):
         return
     rate = _disk_rate(case)
-    wanted = amount(room * subject.data_bytes).replace(" ", "")
     seconds = case.cold * ((1 - room) / storage.random + room / rate)
     yield case.fix(
         "disk-tier",
-        f'cache="FOLDER_ON_A_LOCAL_DISK:{wanted}"',
+        spelled(subject.options.cache, disk=f"/LOCAL_DISK/FOLDER:{_size(room * subject.data_bytes)}"),
         case.base,
         f"The disk of {case.folder.parent} gave {digits(rate)} of the set's records per second at random "
         f"(written there, and dropped from memory); {room:.0%} of the set fits on it. This applies from the "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fastload.diagnose.callables import Function, without
+from fastload.diagnose.callables import Function, with_transform, without
 from fastload.diagnose.examination import LEAST_GAIN, Examination, Examined, digits
 from fastload.diagnose.facts import Fix, Loop
 from fastload.diagnose.trial import LoaderUnderTest, in_turns
@@ -31,10 +31,10 @@ def by_itself(case: Examination, fix: Fix, batches: int = 0) -> Iterator[Fix]:
         fix: a tried fix of threads or prefetch; autotune's threads go up to the CPUs.
         batches: how many more batches ahead ``fix`` has.
     """
-    arguments = case.subject.arguments
+    options = case.subject.options
     # Without num_workers, the threads are already at their maximum.
-    has_room = batches <= EXTRA_DEPTH if batches else arguments["num_workers"] is not None
-    if arguments["autotune"] or arguments["backend"] != "native" or fix.gain < LEAST_GAIN or not has_room:
+    has_room = batches <= EXTRA_DEPTH if batches else options.num_workers is not None
+    if options.autotune or options.dali is not None or fix.gain < LEAST_GAIN or not has_room:
         return
     what = f"prefetch by {batches} batches" if batches else f"num_workers from {case.subject.threads}"
     words = f"autotune=True would raise {what} by itself, while the job runs"
@@ -169,7 +169,10 @@ def as_uint8(case: Examination) -> Iterator[Fix]:
     if not dtypes or _on_cpu(case) or not case.budget.allows(6, "device normalisation"):
         return
     trials = in_turns(
-        {"now": subject.make, "uint8": lambda: _uint8(subject)},
+        {
+            "now": subject.make,
+            "uint8": lambda: subject.make(**with_transform(subject, crosses_as(subject.plan))),
+        },
         subject.trial_batch,
         case.budget.run,
         step=case.step,
@@ -197,12 +200,6 @@ def _floats(subject: LoaderUnderTest) -> list[str]:
         return []
     views = zip(plan.every, crosses_as(plan).every, strict=True)
     return sorted({own.dtype for own, left in views if own.dtype != left.dtype})
-
-
-def _uint8(subject: LoaderUnderTest) -> Any:
-    loader = subject.make()
-    loader._loader_plan.plan = crosses_as(subject.plan)
-    return loader
 
 
 def _on_cpu(case: Examination) -> bool:

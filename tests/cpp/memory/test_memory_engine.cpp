@@ -141,7 +141,7 @@ SamplePlan resizing_plan(int side) {
   view.geometry.add("random_resized_crop", {pixels, pixels, 0.08, 1.0, 3.0 / 4, 4.0 / 3});
   view.geometry.add("horizontal_flip", {0.5});
   view.pixels = PixelSpec({{"grayscale", 0.5, {}, {}}});
-  return {FieldsPlan::of_image_and_label(view, {})};
+  return {image_and_label(view, {})};
 }
 
 TEST(an_engine_of_all_codecs_without_memory_says_so) {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastload._version import __version__
 from fastload.diagnose.facts import Verdict
-from fastload.diagnose.report.measured import measure_costs, own_verdict, run_alone
-from fastload.diagnose.report.page import ReportPart, document, fragment
-from fastload.diagnose.report.parts import (
+from fastload.diagnose.pages.measured import measure_costs, own_verdict, run_alone
+from fastload.diagnose.pages.page import ReportPart, document, fragment
+from fastload.diagnose.pages.parts import (
     costs_part,
     fixes_part,
     loop_part,
@@ -27,50 +27,35 @@ from fastload.diagnose.report.parts import (
 )
 
 if TYPE_CHECKING:
+    from fastload.diagnose.pages.measured import History
     from fastload.diagnose.ranks import Gathered
-    from fastload.diagnose.report.measured import History
-    from fastload.loader.data_loader import DataLoader
+    from fastload.loader.view import LoaderView
 
 
 # ---- The report -------------------------------------------------------------------------------------
 
 
 class Report:
-    """A report on a loop and its loader; a notebook shows it if it is a cell's last value.
-
-    Args:
-        verdict: the doctor's, shown first; None: a verdict from the loader's clocks.
-        loader: a loader to examine for about ten seconds: its clocks so far; a second loader with the same
-            arguments, run for ``seconds`` without a step; some hundred samples one by one; its order. The
-            loader itself does not change.
-        ranks: from :func:`fastload.diagnose.ranks.gathered_stats`, to show which rank is slow.
-        history: the loader's clocks while the loop ran, if they were recorded.
-        seconds: for the second loader.
-
-    Raises:
-        LibraryMissing: matplotlib is not installed.
-        ValueError: neither a verdict nor a loader.
-    """
+    """What :func:`fastload.diagnose.report` returns; a notebook shows it if it is a cell's last value."""
 
     def __init__(
         self,
-        verdict: Verdict | None = None,
-        loader: DataLoader[Any] | None = None,
-        *,
-        ranks: Gathered | None = None,
-        history: History | None = None,
-        seconds: float = 3.0,
+        loader: Any,
+        verdict: Verdict | None,
+        ranks: Gathered | None,
+        history: History | None,
+        seconds: float,
     ) -> None:
         by, of_loader = "", list[ReportPart | None]()
         if loader is not None:
-            own, of_loader = look_at(loader, history, seconds)
+            own, of_loader = look_at(_viewed(loader), history, seconds)
             by, verdict = ("", verdict) if verdict is not None else ("By the loader's own clocks", own)
         if verdict is None:
             raise ValueError("A report needs a verdict or a loader. Found: neither.")
         self.verdict = verdict
         of_ranks = []
         if ranks is not None:
-            from fastload.diagnose.report.parts import ranks_part
+            from fastload.diagnose.pages.parts import ranks_part
 
             of_ranks.append(ranks_part(ranks))
         parts = [*_of_verdict(verdict, by), *of_ranks, *of_loader, machine_part(verdict)]
@@ -104,34 +89,33 @@ def _of_verdict(verdict: Verdict, by: str) -> Iterator[ReportPart | None]:
         yield loop_part(verdict.loop)
 
 
-def render(verdict: Verdict | None = None, loader: DataLoader[Any] | None = None, **more: Any) -> str:
-    """Make the report as one HTML page; see :class:`Report`."""
-    return Report(verdict, loader, **more).html
+def _viewed(loader: Any) -> LoaderView:
+    from fastload.loader.view import view_of  # imports torch, of which a verdict alone has no need
 
-
-def write_report(
-    verdict: Verdict | None,
-    path: str | os.PathLike[str],
-    loader: DataLoader[Any] | None = None,
-    **more: Any,
-) -> Path:
-    """Write :func:`render`'s page to ``path``; return the path."""
-    return Report(verdict, loader, **more).save(path)
+    view = view_of(loader)
+    if view is None:
+        raise TypeError(
+            f"A report shows the clocks of a fastload.DataLoader. Found: {type(loader).__name__}. Pass "
+            "verdict=, of `with fastload.diagnose(loader) as d`, alone."
+        )
+    return view
 
 
 # ---- The loader's sections --------------------------------------------------------------------------
 
 
 def look_at(
-    loader: DataLoader[Any], history: History | None, seconds: float
+    loader: LoaderView, history: History | None, seconds: float
 ) -> tuple[Verdict, list[ReportPart | None]]:
     """Return a verdict from the loader's clocks, and the loader's parts of the page.
 
     For a loader over a torch Dataset there is only the consumer's clock: it has no threads of ours, and a
     report does not run the user's code.
     """
+    from fastload.dataset.views import SourceKind
+
     stats = loader.stats()
-    if not loader._loader_plan.packed:
+    if loader.kind is not SourceKind.PACKED:
         return own_verdict(stats, None), []
     alone = run_alone(loader, seconds)
     used = bool(stats["stages"]["decode"]["count"])
@@ -140,7 +124,7 @@ def look_at(
         timeline = timeline_part(history.moments, "While the loop ran,")
     else:
         timeline = timeline_part(alone.moments, "In a second loader with the same arguments, without a step,")
-    dataset: Any = loader.dataset
+    dataset = loader.opened
     mixing, costs = measure_mixing(loader), measure_costs(dataset)
     has_classes = bool(dataset.classes) and dataset.schema.label_field is not None
     return own_verdict(stats, alone), [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +15,13 @@ from numpy.typing import NDArray
 from fastload import errors
 from fastload.dataset.decoding import decode_field, decode_record
 from fastload.diagnose.facts import Sentence, Stage, Verdict
-from fastload.diagnose.report.page import rate, seconds, share
+from fastload.diagnose.pages.page import rate, seconds, share
 from fastload.machine.threads import start_beside
 from fastload.shard.codecs import CODECS, NEEDS_FALLBACK, PROGRESSIVE
 
 if TYPE_CHECKING:
     from fastload.dataset.mixture import Packed
-    from fastload.loader.data_loader import DataLoader
+    from fastload.loader.view import LoaderView
     from fastload.shard.dataset import PackedFiles
 
 
@@ -87,7 +88,7 @@ class History:
         most: readings that are kept; then every second one is dropped, and ``every`` is doubled.
     """
 
-    def __init__(self, loader: DataLoader[Any], every: float = 0.025, most: int = 4096) -> None:
+    def __init__(self, loader: LoaderView, every: float = 0.025, most: int = 4096) -> None:
         if every <= 0 or most < 16:
             raise ValueError(f"every must be > 0 seconds and most >= 16. Found: every={every}, most={most}.")
         self._loader = loader
@@ -110,7 +111,7 @@ class History:
     @property
     def moments(self) -> Timeline:
         """The readings so far."""
-        return Timeline(list(self._rows), self._loader._loader_plan.batch_size)
+        return Timeline(list(self._rows), self._loader.options.batch_size)
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):
@@ -146,7 +147,7 @@ class Alone:
     moments: Timeline
 
 
-def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
+def run_alone(loader: LoaderView, seconds: float) -> Alone:
     """Run a second loader with ``loader``'s arguments for ``seconds``.
 
     ``loader``, its position and torch's generators stay as they are. In place of a user's sampler, which
@@ -156,7 +157,7 @@ def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
 
     first, before, batches = 0.0, 0, 0
     # Worker processes of Python callables are seeded from torch's generator.
-    with torch.random.fork_rng(devices=[]), type(loader)(**_arguments(loader)) as copy:
+    with torch.random.fork_rng(devices=[]), closing(_alone(loader)) as copy:
         with History(copy) as history:
             for _ in _epochs(copy):
                 now = time.perf_counter()
@@ -171,7 +172,7 @@ def run_alone(loader: DataLoader[Any], seconds: float) -> Alone:
     return Alone(rate, batches, stats, history.moments)
 
 
-def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
+def _epochs(loader: LoaderView) -> Iterator[Any]:
     """Yield the batches of one epoch after the other; end after an empty one."""
     batch = empty = object()
     while True:
@@ -181,21 +182,21 @@ def _epochs(loader: DataLoader[Any]) -> Iterator[Any]:
             return
 
 
-def _arguments(loader: DataLoader[Any]) -> dict[str, Any]:
-    loader_plan = loader._loader_plan
-    world, seed = loader_plan.known()
-    own: dict[str, Any] = {
-        "rank": world.rank,
-        "world_size": world.size,
-        "process_group": None,
+def _alone(loader: LoaderView) -> LoaderView:
+    """Make the second loader."""
+    from fastload.backends.values import Ranks
+
+    world, seed = loader.place_of_rank()
+    changes: dict[str, Any] = {
+        "ranks": Ranks(world.rank, world.size, handshake="off"),
         "seed": seed or 0,
+        "generator": None,
+        "on_error": replace(loader.options.errors, log=None),
     }
-    own |= {"dataset": loader.dataset, "generator": None, "handshake": "off", "error_log": None}
-    arguments = {**loader._arguments, **own}
-    if arguments["sampler"] is not None or arguments["batch_sampler"] is not None:
-        arguments |= {"sampler": None, "batch_sampler": None, "shuffle": True}
-        arguments |= {"batch_size": loader_plan.batch_size}
-    return arguments
+    if loader.order.is_given:
+        changes |= {"sampler": None, "batch_sampler": None, "shuffle": True}
+        changes |= {"batch_size": loader.options.batch_size}
+    return loader.again(**changes)
 
 
 # ---- A verdict without the doctor -------------------------------------------------------------------

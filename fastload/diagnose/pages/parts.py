@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
-from fastload.diagnose.ranks import Gathered, RankClocks
-from fastload.diagnose.report.measured import STAGES, Costs, SampleCost, Timeline
-from fastload.diagnose.report.page import (
+from fastload.diagnose.pages.measured import STAGES, Costs, SampleCost, Timeline
+from fastload.diagnose.pages.page import (
     COLOURS,
     ReportPart,
     amount,
@@ -29,7 +29,7 @@ from fastload.diagnose.report.page import (
     tiles,
     words,
 )
-from fastload.ranks.world import World
+from fastload.diagnose.ranks import Gathered, RankClocks
 from fastload.sampler import Partition, make_sampler
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
@@ -37,7 +37,7 @@ from fastload.shard.dataset import PackedFiles
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fastload.loader.data_loader import DataLoader
+    from fastload.loader.view import LoaderView
 
 
 # ---- Costs of single samples ------------------------------------------------------------------------
@@ -387,21 +387,21 @@ def _timeline(loop: Loop) -> str:
 # ---- Mixing of the order ----------------------------------------------------------------------------
 
 
-def measure_mixing(loader: DataLoader[Any], epoch: int = 0) -> dict[str, Quality] | None:
+def measure_mixing(loader: LoaderView, epoch: int = 0) -> dict[str, Quality] | None:
     """Measure the loader's order, a uniform shuffle and no shuffle, in one process's batches.
 
     Returns:
         None with a user's sampler, which perhaps may be asked only once, and for several sets, which have no
         common order on disk.
     """
-    loader_plan, dataset, arguments = loader._loader_plan, loader.dataset, loader._arguments
-    own = arguments["sampler"] is None and arguments["batch_sampler"] is None
-    if not own or not isinstance(dataset, PackedFiles) or not len(dataset):
+    dataset = loader.opened
+    if loader.order.is_given or not isinstance(dataset, PackedFiles) or not len(dataset):
         return None
-    _, seed = loader_plan.known()
-    n, partition = len(dataset), Partition(min(loader_plan.batch_size, len(dataset)))
+    n, partition = len(dataset), Partition(min(loader.options.batch_size, len(dataset)))
+    own = copy(loader.core)
+    own.partition = Partition(loader.options.batch_size)
     return {
-        "this loader": measure(loader_plan.make_sampler(World(), seed), dataset.labels, epoch),
+        "this loader": measure(own, dataset.labels, epoch),
         "a uniform shuffle": measure(make_sampler(n, partition, shuffle=True, seed=0), dataset.labels),
         "no shuffle": measure(make_sampler(n, partition, shuffle=False, seed=0), dataset.labels),
     }
