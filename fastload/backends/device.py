@@ -203,10 +203,8 @@ class DeviceBackend:
         self._lists = any(one.field.mode == "list" for one in crossing.pictures)
         self._keeps_zero = all(writer.keeps_zero for writer in self._writers)
         self._known: dict[tuple[int, int], _Read] = {}  # by device slot and number of samples
-        #: Whether operations on the device show a batch: they convert objects' masks, or make samples of it.
-        self._operates = crossing.form.delivery.unbatched or any(
-            field.form == "masks" and field.delivered is not None for field in layout.fields
-        )
+        #: Whether a field's dtype changes when the batch is shown: masks of objects.
+        self._casts = any(field.form == "masks" and field.delivered is not None for field in layout.fields)
         full = layout.empty(options.batch_size)
         self._outputs = Outputs(gpu, options.device.memory, crossing.shapes(full))
         self._slots = _host_slots(gpu, full, options, sampler)
@@ -282,7 +280,7 @@ class DeviceBackend:
         self._gpu.launch(kernels)
         self._outputs.lend(raw.values())
         delivery = self._host.delivery
-        batch = self._gpu.run(lambda: delivery.batch(raw)) if self._operates else delivery.batch(raw)
+        batch = self._gpu.run(lambda: delivery.batch(raw)) if self._casts else delivery.batch(raw)
         if self._origins:
             batch[HOST] = numbers
         return batch, parameters
