@@ -21,10 +21,11 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from fastload.backends.batch_form import batch_form, batches_each, python_workers, slots_for
+from fastload.backends.batch_form import batches_each, python_workers, slots_for
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import BatchMemory, NativeBackend, host_memory
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.stats import Counts
 from fastload.backends.tail import CallableError, Tail, failed
 from fastload.backends.worker_processes import (

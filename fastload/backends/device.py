@@ -8,12 +8,12 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from fastload.backends.batch_form import Form, batch_form
-from fastload.backends.choice import batch_parts, of_core
+from fastload.backends.batch_form import Form, batch_parts, of_core
 from fastload.backends.faults import SampleReport
 from fastload.backends.fields import most_measured, of_channels
 from fastload.backends.native import BatchMemory, NativeBackend
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.protocol import Backend, PlacedBackend
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.backends.batch_form import Form, output_size, runs_python
-from fastload.backends.choice import batch_parts
+from fastload.backends.batch_form import Form, batch_parts, output_size, runs_python
 from fastload.backends.options import Options
 from fastload.backends.values import Groups
 from fastload.cache.tiers import Side, bounded_sizes

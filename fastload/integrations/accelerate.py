@@ -19,7 +19,7 @@ from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
 from fastload.loader.arguments import Arguments
 from fastload.loader.rank_sampler import RankBatches
-from fastload.loader.torch_compat import owner_of
+from fastload.loader.rebuilt import owner_of
 from fastload.loader.view import AdaptedLoader, Batches, LoaderView, viewed
 from fastload.prefetch.feeder import BatchKey
 

@@ -22,6 +22,7 @@ from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.keywords import refuse_unknown
 from fastload.loader.rank_sampler import RankBatches, sampler_class
+from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
 from fastload.loader.torch_compat import (
     AutoWorkers,
     accelerate_asks,
@@ -29,10 +30,7 @@ from fastload.loader.torch_compat import (
     let_skip,
     lightning_made,
     look_for_accelerate,
-    own_collate,
     set_attributes,
-    source_of,
-    wraps_ours,
 )
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import site_of_loader

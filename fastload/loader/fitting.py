@@ -7,8 +7,9 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe
 
-from fastload.backends.batch_form import batch_form, delivers_pairs, runs_python
+from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.options import Options, Order, warn_ignored
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.values import Fields
 from fastload.dataset.decoding import require_pil
 from fastload.dataset.mixture import Packed

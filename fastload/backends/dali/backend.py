@@ -19,7 +19,6 @@ import torch
 
 from fastload import errors
 from fastload._native import _C
-from fastload.backends.batch_form import batch_form
 from fastload.backends.dali.graph import (
     BatchShape,
     DecodeShare,
@@ -31,6 +30,7 @@ from fastload.backends.dali.graph import (
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.stats import Counts
 from fastload.backends.values import Dali
 from fastload.dataset.mixture import Packed
