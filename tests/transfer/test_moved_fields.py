@@ -368,7 +368,7 @@ def test_reused_memory_is_taken_once(folder: Path, on: Make) -> None:
         ({"fields": ["second", "label"], "collate": "pad"},
          r"one size. Found: second \(pictures that differ in size\).*collate=Pad\(height, width\)"),
         ({"fields": ["mask", "label"], "collate": "ragged"}, r"Found: mask \(pictures that differ in size\)"),
-        ({"fields": Fields(["image", "outlines"], masks="dense")}, r"Found: outlines \(any number of masks\)"),
+        ({"fields": Fields(["image", "outlines"], masks="dense")}, r"Found: outlines \(any number of masks"),
         ({"fields": ["image", "caption"], "text": {"caption": len}}, r"and text=.* exclude each other"),
         ({"collate": Patches("naflex", 8, 36), "transform": T.ResizeToPatches(8, 36), "fields": ["image"]},
          r"and collate=Patches.* exclude each other: it makes its own"),
