@@ -20,7 +20,7 @@ from fastload.sample.layout import BatchLayout, Measured
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
-    from fastload.backends.tail import Over
+    from fastload.backends.tail import Adapter
 
 _UNKNOWN_SIDE = 256  # pixels of a picture whose size the index does not know
 
@@ -65,13 +65,13 @@ class Form:
         streams: which records are read: None for the index's, and the names of further pictures.
         parts_of: returns, for the dataset read through its caches, the parts, views and fields that
             ``_C.Engine`` takes.
-        over: returns what passes samples to Python callables.
+        adapter: returns what passes samples to Python callables.
     """
 
     delivery: Delivery
     streams: tuple[str | None, ...]
     parts_of: Callable[[Packed], tuple[list[Any], list[Any], list[Any]]]
-    over: Callable[[], Over]
+    adapter: Callable[[], Adapter]
 
 
 def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form:
@@ -92,12 +92,12 @@ def _of_pairs(dataset: Packed, plan: Plan, options: Options) -> Form:
     blank = _size_of_first(dataset, plan, options) if size is None else (0, 0)
     layout = image_and_label(getattr(torch, plan.dtype), size, blank)
 
-    def over() -> Over:
-        from fastload.backends.tail import PictureOver  # without callables there is no need of it
+    def adapter() -> Adapter:
+        from fastload.backends.tail import PictureAdapter  # without callables there is no need of it
 
-        return PictureOver(plan)
+        return PictureAdapter(plan)
 
-    return Form(Pairs(layout, options.unbatched), (None,), lambda _: parts_of_pairs(plan, size), over)
+    return Form(Pairs(layout, options.unbatched), (None,), lambda _: parts_of_pairs(plan, size), adapter)
 
 
 def parts_of_pairs(plan: Plan, size: tuple[int, int] | None) -> tuple[list[Any], list[Any], list[Any]]:

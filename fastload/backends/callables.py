@@ -431,7 +431,7 @@ class PythonBackend:
         depth = 1 if workers else None  # the workers have the other batches
         self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
         moves = any(one.moves or one.takes == "sample" for one in plan.called)
-        tail = Tail(form.over(), options.collate_fn, options.seed, form.delivery, moves)
+        tail = Tail(form.adapter(), options.collate_fn, options.seed, form.delivery, moves)
         parts = TailParts(dataset, sampler, options, tail, self._decoding)
         self._stage = InlineStage(parts) if slots is None else WorkerStage(parts, workers, slots)
         self._goes_on = bool(workers) and options.unbatched

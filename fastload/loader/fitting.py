@@ -184,8 +184,11 @@ def _check_reused(dataset: Packed, plan: Plan, options: Options, order: Order) -
     if options.unbatched or order.batch_sampler is not None:
         given = "batch_size=None" if options.unbatched else "batch_sampler"
         raise ValueError(f"{this} needs batches of one size. Found: {given}. Pass batch_size.")
-    rows, masks = "any number of rows", "any number of masks"
-    why = {"picture": "pictures that differ in size", "rows": rows, "masks": masks}
+    why = {
+        "picture": "pictures that differ in size",
+        "rows": "any number of rows",
+        "masks": "any number of masks",
+    }
     varying = [
         f"{field.name} ({why[field.form]})"
         for field in batch_form(dataset, plan, options).delivery.layout.fields

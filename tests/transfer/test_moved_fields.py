@@ -13,6 +13,9 @@ import torch
 from field_sets import RICH, rich_samples, write_field_set
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pictures import encoded
+from PIL import Image as PilImage
+from plain_pack import plain_pack
 from reused import EQUAL, FLOATS, NORMALIZED, REUSED, impossible, places, tensors, write_deep_set
 from simulated_gpu import SimulatedGpu
 
@@ -381,3 +384,20 @@ def test_what_differs_in_size_cannot_be_reused(folder: Path, arguments: Any, mes
     options: dict[str, Any] = {"batch_size": 4, "transform": T.Resize(side), **arguments}
     with pytest.raises(ValueError, match=rf"Device\(memory='poison'\).* {message}"):
         DataLoader(folder, device=Device(memory="poison"), **options)
+
+
+def test_pairs_whose_pictures_differ_in_size(
+    on: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callable collate gets them as a list, on the device."""
+    blobs = [encoded(PilImage.new("RGB", (20 + i, 40 - i), (i, 3 * i, 255 - i)), "PNG") for i in range(COUNT)]
+    folder = plain_pack(tmp_path, blobs, range(COUNT)).folder
+    options: dict[str, Any] = {
+        "transform": T.Compose([T.Resize(14), *NORMALIZED]),
+        "collate": lambda batch: {"image": batch[0], "label": batch[1]},
+    }
+    wanted = on_the_host(folder, **options)
+    for seed, eagerness in enumerate((0.0, 0.5, 1.0)):
+        gpu = SimulatedGpu(seed, eagerness)
+        monkeypatch.setattr("fastload.transfer.cuda.find_gpu", {None: None, "cuda": gpu}.get)
+        assert run(gpu, on(gpu, folder, BATCH, shuffle=True, **{**options, "seed": 2}), wanted) == 0
