@@ -29,7 +29,7 @@ from harness.machine import facts
 from harness.measure import table
 
 from fastload import transforms as T
-from fastload.prefetch.slots import SlotShape
+from fastload.sample.delivery import image_and_label
 from fastload.sample.layout import BatchLayout
 from fastload.transfer import convert
 from fastload.transfer.convert import Converter
@@ -200,8 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit("This benchmark needs a CUDA device; there is none here.")
     gpu = find_gpu("cuda")
     assert isinstance(gpu, CudaGpu)
-    shape = SlotShape(options.batch_size, options.side, options.side, torch.uint8)
-    layout = shape.layout().of(options.batch_size, [None, None])
+    sample = image_and_label(torch.uint8, (options.side, options.side))
+    layout = sample.of(options.batch_size, [None, None])
     ring = Ring(gpu, layout, 1)
     slot = ring.lease(layout)
     assert slot is not None

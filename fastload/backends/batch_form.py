@@ -1,28 +1,21 @@
-"""The form of a packed dataset's batches, and the memory that they need, before anything is decoded."""
+"""What options ask of batches: pairs or fields, their size, what Python does, what whole batches get."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.cache.tiers import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
-from fastload.prefetch.slots import in_steps
-from fastload.sample.delivery import Delivery, Pairs, image_and_label
-from fastload.sample.layout import BatchLayout, Measured
+from fastload.sample.delivery import Delivery
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
-    from fastload.backends.tail import Over
-
-_UNKNOWN_SIDE = 256  # pixels of a picture whose size the index does not know
+    from fastload.backends.tail import Adapter
 
 # ---- Worker processes for Python callables ----------------------------------------------------------
 
@@ -65,65 +58,13 @@ class Form:
         streams: which records are read: None for the index's, and the names of further pictures.
         parts_of: returns, for the dataset read through its caches, the parts, views and fields that
             ``_C.Engine`` takes.
-        over: returns what passes samples to Python callables.
+        adapter: returns what passes samples to Python callables.
     """
 
     delivery: Delivery
     streams: tuple[str | None, ...]
     parts_of: Callable[[Packed], tuple[list[Any], list[Any], list[Any]]]
-    over: Callable[[], Over]
-
-
-def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form:
-    """Return the form of batches.
-
-    Raises:
-        ValueError: see :func:`output_size`.
-    """
-    if delivers_pairs(dataset, plan, options):
-        return _of_pairs(dataset, plan, options)
-    from fastload.backends.fields import form_of_fields  # images and labels do not need it
-
-    return form_of_fields(dataset, plan, options)
-
-
-def _of_pairs(dataset: Packed, plan: Plan, options: Options) -> Form:
-    size = output_size(dataset, plan, options)
-    blank = _size_of_first(dataset, plan, options) if size is None else (0, 0)
-    layout = image_and_label(getattr(torch, plan.dtype), size, blank)
-
-    def over() -> Over:
-        from fastload.backends.tail import PictureOver  # without callables there is no need of it
-
-        return PictureOver(plan)
-
-    return Form(Pairs(layout, options.unbatched), (None,), lambda _: parts_of_pairs(plan, size), over)
-
-
-def parts_of_pairs(plan: Plan, size: tuple[int, int] | None) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return what ``_C.Engine`` takes for one image and one label: parts, views and fields.
-
-    Args:
-        plan: the compiled transform.
-        size: height and width of all images; None: they differ.
-    """
-    height, width = size or (0, 0)
-    view = _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec(), plan.source_spec())
-    image = _C.FieldPlan("picture", store=plan.store_spec())
-    return [], [view], [image, _C.FieldPlan("label", part=_C.INDEX, width=8)]
-
-
-def _size_of_first(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int]:
-    """Return height and width of what stands where there is no picture: those of the set's first one under
-    the transform, as callables must not get a picture without pixels."""
-    first = next((part.record(0) for part in dataset.parts if len(part)), None)
-    width = height = 0
-    if first is not None:
-        width, height = map(int, bounded_sizes(first["width"], first["height"], options.cache.decoded))
-    if plan.mosaic is not None:
-        width = height = plan.mosaic.size
-    view = _C.draw_view(plan.geometry_spec(), width or _UNKNOWN_SIDE, height or _UNKNOWN_SIDE, 0, 0, 0)
-    return view.made[::-1]  # type: ignore[no-any-return]
+    adapter: Callable[[], Adapter]
 
 
 def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
@@ -167,40 +108,42 @@ def runs_python(plan: Plan, options: Options) -> bool:
     return bool(plan.tail) or options.collate_fn is not None
 
 
-# ---- Memory -----------------------------------------------------------------------------------------
+# ---- Erasing: in the core, or on whole batches ------------------------------------------------------
 
 
-def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
-    """Return the layout of a full batch; if batches differ in size, of the largest possible one.
+def erases_batches(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> bool:
+    """Whether torch erases in whole batches, because the core's pixels are not the final ones.
 
-    Raises:
-        ValueError: its size is not known before samples are read.
+    Args:
+        dataset: what is read.
+        plan: the compiled transform.
+        options: the loader's.
+        on_gpu: whether batches go to a device.
     """
-    layout, count = batch_form(dataset, plan, options).delivery.layout, options.batch_size
-    known: Sequence[Measured] = [None] * len(layout.fields)
-    if layout.is_measured:
-        from fastload.backends.fields import most_measured
+    if plan.erase is None:
+        return False
+    from fastload.transforms.batch import ColorJitter
 
-        known = most_measured(dataset, plan, layout, count, options.cache.decoded)
-    return layout.of(count, known)
+    alone = not options.unbatched and not runs_python(plan, options)
+    converted = on_gpu and alone and delivers_pairs(dataset, plan, options)
+    jitters = any(isinstance(part, ColorJitter) for part in _parts(options))
+    return converted or jitters or options.dali is not None
 
 
-def memory_plan(largest: BatchLayout, options: Options, threads: int, workers: int = 0) -> dict[str, int]:
-    """Plan the memory (:meth:`fastload.DataLoader.memory_plan`) of batches on the host."""
-    nbytes, ahead = largest.nbytes, options.most_prefetch
-    if largest.layout.is_measured:
-        nbytes = in_steps(nbytes)
-        ahead = options.most_ahead(nbytes, threads)
-    slots = ahead + 2  # in work, at the consumer, and one it has not released yet
-    if workers:
-        slots = slots_for(workers, options.prefetch_factor)
-    pinned = 0
-    if options.pin_memory and not workers and torch.cuda.is_available():
-        pinned = slots * (1 << (nbytes - 1).bit_length())  # torch's allocator rounds to powers of two
-    return {
-        "slots": slots,
-        "slot_bytes": nbytes,
-        "total": max(slots * nbytes, pinned),
-        "pinned_bytes": pinned,
-        "device_bytes": 0,
-    }
+def _parts(options: Options) -> tuple[Any, ...]:
+    if options.batch_transform is None:
+        return ()
+    from fastload.transfer.augment import parts_of
+
+    return parts_of(options.batch_transform)
+
+
+def batch_parts(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> tuple[Any, ...]:
+    """Return what is done to whole batches: the transform's erasing, if it is, and ``batch_transform``."""
+    parts = _parts(options)
+    return (plan.erase, *parts) if erases_batches(dataset, plan, options, on_gpu) else parts
+
+
+def of_core(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> Plan:
+    """Return the plan without what is done to whole batches."""
+    return replace(plan, erase=None) if erases_batches(dataset, plan, options, on_gpu) else plan

@@ -21,10 +21,11 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from fastload.backends.batch_form import batch_form, batches_each, python_workers, slots_for
+from fastload.backends.batch_form import batches_each, python_workers, slots_for
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import BatchMemory, NativeBackend, host_memory
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.stats import Counts
 from fastload.backends.tail import CallableError, Tail, failed
 from fastload.backends.worker_processes import (
@@ -431,7 +432,7 @@ class PythonBackend:
         depth = 1 if workers else None  # the workers have the other batches
         self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
         moves = any(one.moves or one.takes == "sample" for one in plan.called)
-        tail = Tail(form.over(), options.collate_fn, options.seed, form.delivery, moves)
+        tail = Tail(form.adapter(), options.collate_fn, options.seed, form.delivery, moves)
         parts = TailParts(dataset, sampler, options, tail, self._decoding)
         self._stage = InlineStage(parts) if slots is None else WorkerStage(parts, workers, slots)
         self._goes_on = bool(workers) and options.unbatched

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from fastload._native import _C
-from fastload.backends.batch_form import (
-    batch_form,
-    delivers_pairs,
-    largest_batch,
-    memory_plan,
-    python_workers,
-    runs_python,
-)
+from fastload.backends.batch_form import batch_parts, of_core, python_workers, runs_python
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options, Order
+from fastload.backends.planned_batches import batch_form, largest_batch, memory_plan
 from fastload.backends.stats import Counts
 from fastload.cache.opening import planned_bytes
 from fastload.cache.tiers import tier_of
@@ -39,50 +32,6 @@ if TYPE_CHECKING:
     from fastload.transfer.augment import Augmenter
     from fastload.transfer.convert import Converter
     from fastload.transfer.streams import Gpu
-
-
-# ---- Erasing: in the core, or on whole batches ------------------------------------------------------
-
-
-def erases_batches(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> bool:
-    """Whether torch erases in whole batches, because the core's pixels are not the final ones.
-
-    Args:
-        dataset: what is read.
-        plan: the compiled transform.
-        options: the loader's.
-        on_gpu: whether batches go to a device.
-    """
-    if plan.erase is None:
-        return False
-    from fastload.transforms.batch import ColorJitter
-
-    alone = not options.unbatched and not runs_python(plan, options)
-    converted = on_gpu and alone and delivers_pairs(dataset, plan, options)
-    jitters = any(isinstance(part, ColorJitter) for part in _parts(options))
-    return converted or jitters or options.dali is not None
-
-
-def _parts(options: Options) -> tuple[Any, ...]:
-    if options.batch_transform is None:
-        return ()
-    from fastload.transfer.augment import parts_of
-
-    return parts_of(options.batch_transform)
-
-
-def batch_parts(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> tuple[Any, ...]:
-    """Return what is done to whole batches: the transform's erasing, if it is, and ``batch_transform``."""
-    parts = _parts(options)
-    return (plan.erase, *parts) if erases_batches(dataset, plan, options, on_gpu) else parts
-
-
-def of_core(dataset: Packed, plan: Plan, options: Options, on_gpu: bool) -> Plan:
-    """Return the plan without what is done to whole batches."""
-    return replace(plan, erase=None) if erases_batches(dataset, plan, options, on_gpu) else plan
-
-
-# ---- The choice -------------------------------------------------------------------------------------
 
 
 def make_backend(

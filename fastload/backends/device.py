@@ -8,12 +8,12 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from fastload.backends.batch_form import Form, batch_form
-from fastload.backends.choice import batch_parts, of_core
+from fastload.backends.batch_form import Form, batch_parts, of_core
 from fastload.backends.faults import SampleReport
 from fastload.backends.fields import most_measured, of_channels
 from fastload.backends.native import BatchMemory, NativeBackend
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.protocol import Backend, PlacedBackend
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
@@ -28,14 +28,7 @@ from fastload.sampler import Sampler
 from fastload.transfer.augment import Augmenter, parameters_of
 from fastload.transfer.convert import BUFFERS, Converter, Outputs, Shape, bytes_of, crosses_as
 from fastload.transfer.nested import Mover
-from fastload.transfer.pipeline import (
-    DEVICE_SLOTS,
-    Pipeline,
-    PooledSlots,
-    Ring,
-    ring_bytes,
-    slot_bytes,
-)
+from fastload.transfer.pipeline import DEVICE_SLOTS, Pipeline, PooledSlots, Ring, ring_bytes, slot_bytes
 from fastload.transfer.streams import Gpu, guarded
 from fastload.transforms.plan import Plan
 
@@ -96,27 +89,26 @@ class Crossing:
         Raises:
             ValueError: see :func:`fastload.backends.batch_form.output_size`.
         """
-        form, core = batch_form(dataset, crosses_as(plan), options), crosses_as(plan)
-        found = [field for field in enumerate(form.delivery.layout.fields) if field[1].form == "picture"]
-        kinds: list[Any] = [dataset.schema[field.schema_name].kind for _, field in found]
-        if any(isinstance(kind, Image) and kind.bits != 8 for kind in kinds):
-            form, core = batch_form(dataset, plan, options), plan
-        pictures = []
-        for (number, _), kind in zip(found, kinds, strict=True):
-            field, wanted = form.delivery.layout.fields[number], None
-            if core is not plan and isinstance(kind, Image):
-                view = plan.of_view(field.view)
-                numbers: Any = {
-                    name: of_channels(getattr(view, name), kind.channels) for name in ("mean", "std")
-                }
-                wanted = replace(view, **numbers)
-            pictures.append(_Pictures(number, field, wanted))
+        core, form = plan, batch_form(dataset, plan, options)
+        fields = [field for field in form.delivery.layout.fields if field.form == "picture"]
+        kinds: dict[str, Any] = {field.name: dataset.schema[field.schema_name].kind for field in fields}
+        images = {name: kind for name, kind in kinds.items() if isinstance(kind, Image)}
+        if all(kind.bits == 8 for kind in images.values()):
+            core = crosses_as(plan)
+            form = batch_form(dataset, core, options)
+        else:
+            images = {}
         layout = form.delivery.layout
+        pictures = tuple(
+            _Pictures(number, field, _of_kind(plan.of_view(field.view), images.get(field.name)))
+            for number, field in enumerate(layout.fields)
+            if field.form == "picture"
+        )
         if parameters:
             drawn = FieldLayout(PARAMETERS, "fixed", torch.float32, (parameters,))
             layout = replace(layout, fields=(*layout.fields, drawn))
         form = replace(form, delivery=replace(form.delivery, layout=layout))
-        return cls(core, form, tuple(pictures))
+        return cls(core, form, pictures)
 
     @property
     def layout(self) -> SampleLayout:
@@ -130,6 +122,14 @@ class Crossing:
         return [((begin,), torch.uint8), *(shape for one in self.pictures for shape in one.shapes(batch))]
 
 
+def _of_kind(plan: Plan, kind: Image | None) -> Plan | None:
+    """Return a view's plan with numbers for the channels of such pictures."""
+    if kind is None:
+        return None
+    mean, std = (of_channels(numbers, kind.channels) for numbers in (plan.mean, plan.std))
+    return replace(plan, mean=mean, std=std)  # type: ignore[arg-type]
+
+
 def ring_slots(options: Options) -> int:
     """Return the number of host slots: ``prefetch_factor`` in work, and those that are being copied."""
     return options.most_prefetch + DEVICE_SLOTS
@@ -140,11 +140,8 @@ def device_memory_plan(dataset: Packed, plan: Plan, options: Options) -> dict[st
     parameters = parameters_of(batch_parts(dataset, plan, options, True))
     crossing = Crossing.of(dataset, of_core(dataset, plan, options, True), options, parameters)
     layout, count = crossing.layout, options.batch_size
-    largest = layout.empty(count)
-    if layout.is_measured:
-        largest = layout.of(
-            count, most_measured(dataset, crossing.plan, layout, count, options.cache.decoded)
-        )
+    most = most_measured(dataset, crossing.plan, layout, count, options.cache.decoded)
+    largest = layout.of(count, most)
     slots, size = ring_slots(options), slot_bytes(largest)
     pinned, device = ring_bytes(largest, slots), size
     if not _has_one_size(layout):  # torch's allocator rounds to powers of two
@@ -203,18 +200,11 @@ class DeviceBackend:
         self._origins = options.origins and any(field.is_origin for field in layout.fields)
         jitter = augmenter.jitter if augmenter is not None and augmenter.jitters else None
         self._writers = [_Writer(one, gpu.device, jitter) for one in crossing.pictures]
-        self._names = [one.field.name for one in crossing.pictures]
         self._lists = any(one.field.mode == "list" for one in crossing.pictures)
         self._keeps_zero = all(writer.keeps_zero for writer in self._writers)
         self._known: dict[tuple[int, int], _Read] = {}  # by device slot and number of samples
         #: Whether a field's dtype changes when the batch is shown: masks of objects.
         self._casts = any(field.form == "masks" and field.delivered is not None for field in layout.fields)
-        self._drawn_for = (0, 0)
-        if parameters:
-            assert augmenter is not None
-            image = augmenter.named.image or IMAGE
-            height, width = next(field.shape[-2:] for field in layout.fields if field.name == image)
-            self._drawn_for = height, width
         full = layout.empty(options.batch_size)
         self._outputs = Outputs(gpu, options.device.memory, crossing.shapes(full))
         self._slots = _host_slots(gpu, full, options, sampler)
@@ -254,9 +244,10 @@ class DeviceBackend:
     def _prepare(self, pending: Pending) -> tuple[bool, dict[str, Any]]:
         """Draw the numbers for augmentation; return whether all positions are samples, and a copy of what a
         collate needs on the host."""
-        slot = pending.slot
-        if self._augmenter is not None and self._augmenter.parameters:
-            drawn = self._augmenter.draw(pending.key.epoch, pending.batch, *self._drawn_for)
+        slot, augmenter = pending.slot, self._augmenter
+        if augmenter is not None and augmenter.parameters:
+            size = slot.fields[augmenter.named.image or IMAGE].shape[-2:]
+            drawn = augmenter.draw(pending.key.epoch, pending.batch, *size)
             slot.fields.pop(PARAMETERS).numpy()[:] = drawn
         whole = self._keeps_zero or 0 not in slot.memory[: slot.layout.size].tobytes()
         return whole, _numbers(slot) if self._origins else {}
@@ -277,7 +268,7 @@ class DeviceBackend:
         raw = layout.raw(
             lambda begin, end: rest[begin:end],
             lambda begin, end: torch.from_numpy(host[begin:end]),
-            dict(zip(self._names, outs, strict=True)),
+            {writer.name: out for writer, out in zip(self._writers, outs, strict=True)},
         )
         parameters = raw.pop(PARAMETERS, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,29 +123,21 @@ class FaultPolicy:
     def _replace(
         self, feeder: Feeder, pending: Pending, position: int, sample: int
     ) -> tuple[int, Mapping[str, Any]]:
+        """Return the sample id of a substitute, and its batch of one."""
         draws, epoch = pending.batch.draws, pending.key.epoch
         draw = 0 if draws is None else int(draws[position])
-
-        def word(attempt: int) -> int:
-            words = _C.sample_words(self._seed, epoch, sample, draw, _SUBSTITUTE_OP, attempt)
-            return int(words[0]) << 32 | int(words[1])
-
-        return self._first_good(feeder, pending, position, sample, word)
-
-    def _first_good(
-        self, feeder: Feeder, pending: Pending, position: int, sample: int, word: Callable[[int], int]
-    ) -> tuple[int, Mapping[str, Any]]:
         message, kind = "", errors.DecodeError
         for attempt in range(_MAX_TRIES):
-            candidate = self._sampler.substitute(pending.key.epoch, word(attempt))
+            words = _C.sample_words(self._seed, epoch, sample, draw, _SUBSTITUTE_OP, attempt)
+            candidate = self._sampler.substitute(epoch, int(words[0]) << 32 | int(words[1]))
             found, faults = feeder.alone(pending, position, candidate)
             if not faults:
                 return candidate, found
             message, kind = faults[0].message, faults[0].kind  # type: ignore[assignment]
             if faults[0].kind is MemoryError:
                 raise self._no_memory(pending.key, candidate, message)
-        words = f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}"
-        raise self._error(sample, words, kind)
+        none = f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}"
+        raise self._error(sample, none, kind)
 
     def _no_memory(self, key: BatchKey, sample: int, message: str) -> MemoryError:
         """Return the error for lack of memory, to which no policy applies: it does not concern the sample."""

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.backends.batch_form import Form, output_size, runs_python
-from fastload.backends.choice import batch_parts
+from fastload.backends.batch_form import Form, batch_parts, output_size, runs_python
 from fastload.backends.options import Options
 from fastload.backends.values import Groups
 from fastload.cache.tiers import Side, bounded_sizes
@@ -34,7 +33,7 @@ from fastload.transforms.operations.output import RandomErasing
 from fastload.transforms.plan import Erasing, MosaicUse, Plan
 
 if TYPE_CHECKING:
-    from fastload.backends.tail import Over
+    from fastload.backends.tail import Adapter
 
 # ---- Bounds for batches that differ in size ---------------------------------------------------------
 
@@ -406,13 +405,13 @@ def form_of_fields(dataset: Packed, plan: Plan, options: Options) -> Form:
     streams = first + Streams.of(schema, fields).pictures
     groups = options.fields.rows_of
 
-    def over() -> Over:
+    def adapter() -> Adapter:
         from fastload.backends.callable_samples import HandOver  # without callables there is no need of it
 
         return HandOver(schema, layout, plan, groups, calls_v2(options.collate_fn))
 
     delivery = Delivery(layout, options.unbatched)
-    return Form(delivery, streams, lambda read: _engine_parts(read, layout, plan, groups), over)
+    return Form(delivery, streams, lambda read: _engine_parts(read, layout, plan, groups), adapter)
 
 
 def _layout(

@@ -73,14 +73,14 @@ class Steps(NamedTuple):
     finished: Callable[[Any], Any]
 
 
-class Over(Protocol):
+class Adapter(Protocol):
     """What passes samples to callables."""
 
     def steps(self) -> Steps:
         """Return what is done to a sample; called where it is done."""
 
 
-class PictureOver:
+class PictureAdapter:
     """An adapter for samples (image, label), of which callables get the picture alone: a PIL one, mode RGB,
     or a tensor (3, H, W)."""
 
@@ -123,7 +123,7 @@ class Tail:
     ``generator`` also gets its own ``torch.Generator``.
 
     Args:
-        over: passes samples to the callables.
+        adapter: passes samples to the callables.
         collate_fn: makes a batch of samples; None: as ``delivery`` does.
         seed: the loader's.
         delivery: the form of the decoded batches.
@@ -132,13 +132,13 @@ class Tail:
 
     def __init__(
         self,
-        over: Over,
+        adapter: Adapter,
         collate_fn: Callable[[Any], Any] | None,
         seed: int,
         delivery: Delivery,
         moves: bool,
     ) -> None:
-        self._over = over
+        self._adapter = adapter
         self._steps: Steps | None = None  # made where they run
         self._collate_fn = collate_fn
         self._seed = seed
@@ -187,7 +187,7 @@ class Tail:
     def _made(self, sample: Any, key: SampleKey) -> Any:
         """Run the callables on a sample."""
         if self._steps is None:
-            self._steps = self._over.steps()
+            self._steps = self._adapter.steps()
         given, functions, finished = self._steps
         sample = given(sample)
         if functions:

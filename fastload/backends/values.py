@@ -184,6 +184,7 @@ class Device(Printed):
         name: "cuda", "cuda:1", or a ``torch.device``. None or "cpu": the host.
         memory: "fresh": tensors that may be kept; "reuse": the same device memory each time, valid until the
             next batch; "poison": as "reuse", but memory that is no longer valid is overwritten, for tests.
+            Both need batches of one size.
 
     Raises:
         ValueError: another kind of device, or not a legal word.

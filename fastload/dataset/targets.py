@@ -56,7 +56,7 @@ class TargetCollate:
             raise ValueError(
                 f"target_transform makes {type(other).__name__} of labels, and entry {is_marked.index(True)} "
                 f"of the batch has the label {_C.IGNORE_LABEL}, which stands for padding or for a skipped "
-                'sample: they cannot be stacked. Pass padding="drop" and on_error="raise" or "replace", '
+                "sample: they cannot be stacked. Pass padding='drop' and on_error='raise' or 'replace', "
                 "or a collate_fn that sees to it."
             )
         return default_collate(labels)

@@ -235,7 +235,7 @@ class Gathered:
 
 
 def gathered_stats(
-    loader: LoaderView,
+    loader: Any,
     *,
     since: Mapping[str, Any] | None = None,
     name: str = "",
@@ -253,10 +253,12 @@ def gathered_stats(
             group was formed.
 
     Raises:
+        TypeError: ``loader`` is not a fastload.DataLoader.
         WorldError: there are other ranks, but neither a process group nor a folder.
     """
-    world, group = _processes(loader)
-    own = clocks_between(since, loader.stats(), world.rank)
+    view = _viewed(loader)
+    world, group = _processes(view)
+    own = clocks_between(since, view.stats(), world.rank)
     if folder is not None:
         place = Path(folder)
         known = _in_time(lambda given_up: _by_files(own, place, world.size, name, given_up))
@@ -270,7 +272,7 @@ def gathered_stats(
                 "ask the others. Pass folder=, a folder that all ranks see."
             )
         store, members, _ = member
-        key = f"fastload/{','.join(map(str, members))}/{loader.site}/clocks/{name}"
+        key = f"fastload/{','.join(map(str, members))}/{view.site}/clocks/{name}"
         known = _in_time(lambda given_up: _by_store(own, store, key, world.size, given_up))
     clocks = {own.rank: own} if known is None else known
     fresh = {rank: each for rank, each in sorted(clocks.items()) if own.at - each.at < _OLD}
@@ -380,6 +382,17 @@ def _by_files(
 # ---- The verdict with several ranks -----------------------------------------------------------------
 
 _NAME = "doctor"
+
+
+def rank_of(loader: Any) -> int:
+    """Return the rank of a fastload.DataLoader."""
+    return _viewed(loader).place_of_rank()[0].rank
+
+
+def _viewed(loader: Any) -> LoaderView:
+    from fastload.loader.view import viewed  # imports torch, of which clocks have no need
+
+    return viewed(loader, "gathered_stats")
 
 
 def gathered_of(loader: Any) -> Gathered | None:

@@ -24,7 +24,7 @@ import torch
 from fastload.diagnose import step as device
 from fastload.diagnose.facts import Stage, Verdict
 from fastload.diagnose.listening import Pass, listen, stop_listening
-from fastload.diagnose.ranks import gathered_of, later, with_ranks
+from fastload.diagnose.ranks import gathered_of, later, rank_of, with_ranks
 from fastload.diagnose.watch import Diagnosis, Record, worker_pids
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ class _Child:
         """Add what the other ranks have written meanwhile."""
         if self._ranks is None:
             return verdict
-        rank = loader.place_of_rank()[0].rank
+        rank = rank_of(loader)
         return with_ranks(verdict, later(self._ranks, gathered_of(loader), rank), rank)
 
     def _nothing(self) -> str:

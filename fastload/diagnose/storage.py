@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.backends.batch_form import parts_of_pairs
+from fastload.backends.planned_batches import parts_of_pairs
 from fastload.diagnose.trial import LoaderUnderTest
 from fastload.machine.paths import read_at
 from fastload.prefetch.engine_calls import plan_read_ahead

@@ -32,7 +32,7 @@ from fastload.diagnose.verdict import (
     step_or_copies,
     worth_saying,
 )
-from fastload.loader.view import LoaderView, view_of
+from fastload.loader.view import view_of
 
 # ---- The torch loader under test --------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ def by_fastload(case: TorchExamination) -> Iterator[Fix]:
     packed: PackedDataset[Any] = PackedDataset(folder)
     threads = max(1, int(case.cpus))
 
-    def ours() -> LoaderView:
+    def ours() -> Any:
         order: Any = FixedOrder(np.arange(len(packed)))
         return fastload.DataLoader(
             packed,

@@ -159,7 +159,7 @@ class Runner:
     """
 
     def __init__(self, loader: Any, batch_size: int) -> None:
-        self._loader = loader
+        self._loader = view_of(loader) or loader
         self._batch_size = batch_size
         self._batches = self._endless()
 

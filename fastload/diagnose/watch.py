@@ -21,7 +21,7 @@ from fastload.backends.stats import batch_length
 from fastload.dataset.views import TorchDataLoader
 from fastload.diagnose.facts import Loop, Verdict
 from fastload.diagnose.listening import Pass, is_torch_s, listen, stop_listening
-from fastload.diagnose.ranks import gathered_of, with_ranks
+from fastload.diagnose.ranks import gathered_of, rank_of, with_ranks
 from fastload.diagnose.step import OptimizerSteps, StepFacts, is_in_use
 from fastload.diagnose.usage import Meter, Usage
 from fastload.errors import StateError
@@ -521,7 +521,7 @@ class Diagnosis:
             self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
             ranks = gathered_of(self.loader)  # by now the others have left their loops, too
             if ranks is not None:
-                self._verdict = with_ranks(self._verdict, ranks, self.loader.place_of_rank()[0].rank)
+                self._verdict = with_ranks(self._verdict, ranks, rank_of(self.loader))
         return self._verdict
 
     def _busiest(self) -> Record:

@@ -19,8 +19,8 @@ from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
 from fastload.loader.arguments import Arguments
 from fastload.loader.rank_sampler import RankBatches
-from fastload.loader.torch_compat import owner_of
-from fastload.loader.view import AdaptedLoader, Batches, LoaderView
+from fastload.loader.rebuilt import owner_of
+from fastload.loader.view import AdaptedLoader, Batches, LoaderView, viewed
 from fastload.prefetch.feeder import BatchKey
 
 # ---- skip_first_batches -----------------------------------------------------------------------------
@@ -38,13 +38,13 @@ class SkippingLoader:
         batch_sampler: Accelerate's sampler of the remaining batches.
     """
 
-    def __init__(self, loader: AdaptedLoader, skip: int, batch_sampler: Any) -> None:
+    def __init__(self, loader: Any, skip: int, batch_sampler: Any) -> None:
         self._loader = loader
         self._skip = skip
         self.batch_sampler = batch_sampler
 
     def __iter__(self) -> Iterator[Any]:
-        return self._loader.iterate_from(self._skip)
+        return viewed(self._loader, "skip_first_batches").iterate_from(self._skip)
 
     def __len__(self) -> int:
         return max(0, len(self._loader) - self._skip)
@@ -121,7 +121,7 @@ class Companion:
     def __init__(
         self, loader: LoaderView, gradient_state: Any, device: torch.device | None, non_blocking: bool
     ) -> None:
-        self._known = weakref.ref(loader)  # which holds this
+        self._known = weakref.ref(loader.loader)  # which holds this
         self.gradient_state = gradient_state
         self._device = device
         self._non_blocking = non_blocking
@@ -130,7 +130,7 @@ class Companion:
     def _loader(self) -> LoaderView:
         loader = self._known()
         assert loader is not None, "whoever iterates holds the loader"
-        return loader
+        return viewed(loader, "Accelerate")
 
     def watch(self, iterator: Batches) -> Watched:
         """Return ``iterator``, announced to Accelerate."""
@@ -232,7 +232,7 @@ _STATES = "fastload_loaders.json"
 _FRAMES = 6  # from the attribute to Accelerator.prepare_data_loader, through wrappers' __getattr__
 
 
-def is_prepared(loader: AdaptedLoader) -> bool:
+def is_prepared(loader: Any) -> bool:
     """Return ``loader._is_accelerate_prepared``; if an Accelerator asks, register ``loader`` with it.
 
     It is False for a loader over an IterableDataset, which Accelerate itself divides among ranks.
@@ -241,13 +241,14 @@ def is_prepared(loader: AdaptedLoader) -> bool:
         ValueError: the Accelerator's configuration cannot be honoured.
         StateError: it asks for other batches than those that have been iterated over.
     """
-    if loader.kind is SourceKind.STREAM:
+    view = viewed(loader, "Accelerate")
+    if view.kind is SourceKind.STREAM:
         return False
     let_skip()
     frame = _asking()
     if frame is not None:
         placed = frame.f_locals.get("device_placement")
-        _join(loader, frame.f_locals["self"], placed)
+        _join(view, frame.f_locals["self"], placed)
     return True
 
 
@@ -278,8 +279,8 @@ def _join(loader: AdaptedLoader, accelerator: Any, placed: bool | None) -> None:
     to = device if placed and loader.options.device.name is None and device.type != "cpu" else None
     non_blocking = bool(getattr(accelerator, "non_blocking", False))
     loader.follow(Companion(loader, accelerator.gradient_state, to, non_blocking))
-    vars(loader)["use_stateful_dataloader"] = stateful  # which Accelerate looks for
-    _remember(loader, accelerator)
+    vars(loader.loader)["use_stateful_dataloader"] = stateful  # which Accelerate looks for
+    _remember(loader.loader, accelerator)
 
 
 def _divide(loader: AdaptedLoader) -> None:
@@ -355,18 +356,19 @@ def _padding(given: Arguments, even: bool) -> str:
     return "end" if given.padding in ("mark", "end") else "repeat"
 
 
-_told: weakref.WeakSet[LoaderView] = weakref.WeakSet()
+_told: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def warn_unprepared(loader: LoaderView) -> None:
+def warn_unprepared(loader: Any) -> None:
     """Warn, once per loader, if Accelerate runs several ranks and does not know ``loader``."""
     state = sys.modules["accelerate.state"].AcceleratorState
-    if loader in _told or not state._shared_state or loader.kind is SourceKind.STREAM:
+    view = viewed(loader, "Accelerate")
+    if loader in _told or not state._shared_state or view.kind is SourceKind.STREAM:
         return
     _told.add(loader)
-    if loader.processes.size == 1:
+    if view.processes.size == 1:
         return
-    rows = "its share of the samples is right" if loader.is_divided else "each rank reads its whole dataset"
+    rows = "its share of the samples is right" if view.is_divided else "each rank reads its whole dataset"
     warnings.warn(
         f"This fastload.DataLoader is iterated over without Accelerator.prepare: {rows}, but "
         "gather_for_metrics keeps the padding of the last batch, gradient accumulation continues past the "
@@ -378,7 +380,7 @@ def warn_unprepared(loader: LoaderView) -> None:
 # ---- save_state and load_state ----------------------------------------------------------------------
 
 
-def _remember(loader: LoaderView, accelerator: Any) -> None:
+def _remember(loader: Any, accelerator: Any) -> None:
     """Let ``save_state`` and ``load_state`` of ``accelerator`` keep the loader's epoch and seed.
 
     With use_stateful_dataloader Accelerate itself asks for ``state_dict``, and training resumes in mid-epoch.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from fastload.extras import need
-from fastload.loader.view import LoaderView
+from fastload.loader.view import viewed
 
 
 class CaptionTokens:
@@ -47,7 +47,7 @@ class CaptionTokens:
         return images[known], self._tokens[rows[known.to(rows.device)]].to(images.device)
 
 
-def data_info(loader: LoaderView) -> Any:
+def data_info(loader: Any) -> Any:
     """Return the ``open_clip_train.data.DataInfo`` of a loader, for ``data["train"]`` or ``data["val"]``.
 
     The training loop reads the loader's ``num_batches`` (of this rank) and ``num_samples`` (over all ranks)
@@ -55,12 +55,13 @@ def data_info(loader: LoaderView) -> Any:
     ``ranks=fastload.Ranks(0, 1, handshake="off")``: the loop evaluates on one rank only.
 
     Raises:
+        TypeError: ``loader`` is not a fastload.DataLoader.
         LibraryMissing: open_clip_train is not installed (open_clip_torch 2.30 and newer have it).
     """
     need("open_clip_train.data", "fastload.integrations.open_clip")
     from open_clip_train.data import DataInfo
 
-    attributes: Any = loader
-    attributes.num_batches = len(loader)
-    attributes.num_samples = len(loader.core) * loader.core.partition.world_size
-    return DataInfo(loader, sampler=attributes.sampler)
+    core = viewed(loader, "data_info").core
+    loader.num_batches = len(loader)
+    loader.num_samples = len(core) * core.partition.world_size
+    return DataInfo(loader, sampler=loader.sampler)

@@ -19,7 +19,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 from fastload.extras import need
-from fastload.loader.view import LoaderView
+from fastload.loader.view import viewed
 from fastload.machine.threads import start_beside
 
 need("prometheus_client", "fastload.integrations.prometheus")
@@ -34,7 +34,7 @@ _Rows = Mapping[str, float]  # numbers by the value of an additional label
 
 
 def serve(
-    loaders: LoaderView | Mapping[str, LoaderView],
+    loaders: Any,
     port: int = 9400,
     host: str = "127.0.0.1",
 ) -> StatsServer:
@@ -46,6 +46,7 @@ def serve(
         host: by default this machine only; ``"0.0.0.0"``: anywhere, without any protection.
 
     Raises:
+        TypeError: one is not a fastload.DataLoader.
         OSError: the port is in use.
     """
     named = loaders if isinstance(loaders, Mapping) else {"train": loaders}
@@ -60,8 +61,9 @@ class LoaderCollector:
             gone has no numbers.
     """
 
-    def __init__(self, loaders: Mapping[str, LoaderView]) -> None:
-        self._known = {name: weakref.ref(loader) for name, loader in loaders.items()}
+    def __init__(self, loaders: Mapping[str, Any]) -> None:
+        given = {name: viewed(loader, "LoaderCollector").loader for name, loader in loaders.items()}
+        self._known = {name: weakref.ref(loader) for name, loader in given.items()}
 
     def describe(self) -> Iterable[Metric]:
         """Return every family without numbers, so that a second collector in one registry is an error."""
@@ -69,7 +71,8 @@ class LoaderCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families that have numbers, in seconds and bytes, as is Prometheus' convention."""
-        here = {name: loader for name, kept in self._known.items() if (loader := kept()) is not None}
+        known = {name: kept() for name, kept in self._known.items()}
+        here = {name: viewed(each, "LoaderCollector") for name, each in known.items() if each is not None}
         stats = {name: (each.stats(), each.place_of_rank()[0].rank) for name, each in here.items()}
         for name, make, words, label, find in _FAMILIES:
             family = make(f"fastload_{name}", words, labels=("loader", "rank", *((label,) if label else ())))
@@ -84,7 +87,7 @@ class LoaderCollector:
 class StatsServer:
     """The server that :func:`serve` starts; ``close()``, or leaving its ``with``, stops it."""
 
-    def __init__(self, loaders: Mapping[str, LoaderView], host: str, port: int) -> None:
+    def __init__(self, loaders: Mapping[str, Any], host: str, port: int) -> None:
         class Handler(MetricsHandler):
             registry, timeout = _registry(loaders), _PATIENCE
 
@@ -118,12 +121,12 @@ class StatsServer:
         self.close()
 
 
-def metrics(loaders: Mapping[str, LoaderView]) -> str:
+def metrics(loaders: Mapping[str, Any]) -> str:
     """Return the loaders' clocks in Prometheus' text format."""
     return generate_latest(_registry(loaders)).decode()
 
 
-def _registry(loaders: Mapping[str, LoaderView]) -> CollectorRegistry:
+def _registry(loaders: Mapping[str, Any]) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(LoaderCollector(loaders))
     return registry

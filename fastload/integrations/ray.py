@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from fastload.extras import need
-from fastload.loader.view import LoaderView, view_of
+from fastload.loader.view import view_of
 
 
-def prepare_data_loader(loader: Any) -> LoaderView:
+def prepare_data_loader(loader: Any) -> Any:
     """Return the loader with Ray's device, in place of ``ray.train.torch.prepare_data_loader``.
 
     Ranks need no preparing: they are those of the process group that Ray made. Ray's own function also works,
@@ -37,8 +37,8 @@ def prepare_data_loader(loader: Any) -> LoaderView:
         )
     device: torch.device = ray.train.torch.get_device()
     if device.type == "cpu" or given.options.device.name is not None:
-        return given
+        return loader
     own = device if given.arguments.device is None else replace(given.options.device, name=device)
     prepared = given.again(device=own)
     prepared.load_state_dict(given.state_dict())
-    return prepared
+    return prepared.loader

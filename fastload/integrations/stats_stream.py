@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastload.loader.view import LoaderView
+from fastload.loader.view import Clocks
 
 _STAGES = {"shard": "read", "decode": "decode", "transform": "transform"}
 
@@ -37,7 +37,7 @@ class Every:
     def __init__(
         self,
         n: int,
-        loader: LoaderView,
+        loader: Clocks,
         callback: Callable[[int, dict[str, float]], object],
         prefix: str = "fastload/",
     ) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fastload.integrations.stats_stream import Every
-from fastload.loader.view import LoaderView
+from fastload.loader.view import Clocks
 
 
 class Writer(Protocol):
@@ -36,7 +36,7 @@ class Scalars(Every):
         tag: put before each name, so that two loaders can have separate charts.
     """
 
-    def __init__(self, loader: LoaderView, writer: Writer, every: int = 50, tag: str = "fastload") -> None:
+    def __init__(self, loader: Clocks, writer: Writer, every: int = 50, tag: str = "fastload") -> None:
         def write(step: int, values: dict[str, float]) -> None:
             for name, value in values.items():
                 writer.add_scalar(name, value, step)

@@ -22,6 +22,7 @@ from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.keywords import refuse_unknown
 from fastload.loader.rank_sampler import RankBatches, sampler_class
+from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
 from fastload.loader.torch_compat import (
     AutoWorkers,
     accelerate_asks,
@@ -29,10 +30,7 @@ from fastload.loader.torch_compat import (
     let_skip,
     lightning_made,
     look_for_accelerate,
-    own_collate,
     set_attributes,
-    source_of,
-    wraps_ours,
 )
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import site_of_loader
@@ -55,87 +53,16 @@ if TYPE_CHECKING:
 
 
 class Introspection:
-    """The part of a DataLoader that only reports: bad samples, clocks, steps, memory, and what
-    :class:`fastload.loader.view.LoaderView` says of a loader."""
+    """The part of a DataLoader that only reports: bad samples, clocks, steps, memory."""
 
-    _arguments: Arguments
     _loader_plan: LoaderPlan
     _epochs: Epochs
     _sampler: RankSampler
 
     @property
-    def arguments(self) -> Arguments:
-        """What the user wrote."""
-        return self._arguments
-
-    @property
-    def options(self) -> Options:
-        """What the arguments mean; it may change until iteration begins."""
-        return self._loader_plan.options
-
-    @property
-    def order(self) -> Order:
-        """Which samples come when, as far as the arguments say it."""
-        return self._loader_plan.order
-
-    @property
-    def plan(self) -> Plan:
-        """The compiled transform."""
-        return self._loader_plan.plan
-
-    @property
-    def opened(self) -> Any:
-        """The dataset that is read: of pictures and targets, the packed one behind them."""
-        return self._loader_plan.dataset
-
-    @property
-    def kind(self) -> SourceKind:
-        """Who reads the dataset."""
-        return self._loader_plan.kind
-
-    @property
-    def threads(self) -> ThreadPlan:
-        """Decoding threads; they may change until iteration begins."""
-        return self._loader_plan.threads
-
-    @property
-    def core(self) -> Sampler:
-        """This rank's batches of sample ids, in any epoch."""
-        return self._sampler.core
-
-    @property
-    def backends(self) -> Sequence[Backend]:
-        """The back ends that have been started."""
-        return self._epochs.lanes.backends
-
-    @property
-    def site(self) -> str:
-        """The place in the program that made the loader, the same on all ranks."""
-        return self._loader_plan.site
-
-    @property
-    def is_divided(self) -> bool:
-        """Whether the ranks divide the samples among them."""
-        return self._loader_plan.beginning.is_divided
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether rank, world size and seed are fixed."""
-        return self._loader_plan.beginning.has_begun
-
-    @property
-    def processes(self) -> World:
-        """Rank and world size of this process, whether or not the ranks divide the samples."""
-        return self._loader_plan.beginning.processes
-
-    @property
     def errors(self) -> list[SampleReport]:
         """The bad samples met so far (the first 10,000)."""
-        return [report for backend in self.backends for report in backend.errors]
-
-    def place_of_rank(self) -> tuple[World, int | None]:
-        """Return the rank and the world size by which samples are divided, and the seed if it is known."""
-        return self._loader_plan.known()
+        return [report for backend in self._epochs.lanes.backends for report in backend.errors]
 
     def stats(self) -> dict[str, Any]:
         """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`)."""
@@ -166,57 +93,6 @@ class Introspection:
         return self._loader_plan.plan_memory(self._sampler.core)
 
 
-# ---- Adaption to a framework ------------------------------------------------------------------------
-
-
-class Adaption(Introspection):
-    """The part of a DataLoader that frameworks change: :class:`fastload.loader.view.AdaptedLoader`."""
-
-    _companion: Companion | None = None
-
-    def amend(self, **changes: Any) -> None:
-        """Change arguments that a framework decides, before iteration begins.
-
-        Raises:
-            StateError: iteration has begun.
-            TypeError, ValueError: as when the loader is made.
-        """
-        if self.has_begun:
-            raise StateError(
-                f"The loader's {', '.join(changes)} cannot change after the first batch. Prepare it before, "
-                "or make a new DataLoader."
-            )
-        self._loader_plan.amend(changes)
-        self._sampler.remake(self._loader_plan.order)
-        shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
-        self.__dict__.update(shown)  # torch refuses to set them
-
-    def divide(self) -> None:
-        """Divide the samples among the ranks, before iteration begins."""
-        self._loader_plan.divide()
-        self._sampler.remake()
-
-    def pad(self, padding: str) -> None:
-        """Fill the last batch of several ranks this way; see :class:`fastload.sampler.Partition`."""
-        self._sampler.pad(padding)
-
-    def follow(self, companion: Companion) -> None:
-        """Let ``companion`` stand around each pass from now on."""
-        self._companion = companion
-
-    def iterate_from(self, batch: int) -> Iterator[Any]:
-        """Iterate over the next epoch from this batch on."""
-        return self._iterate(batch)
-
-    def _iterate(self, skip: int | None = None) -> Iterator[Any]:
-        """Iterate over the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
-        iterator = EpochIterator(self._epochs, self, skip)
-        if self._companion is None:
-            look_for_accelerate(self)
-            return iterator
-        return self._companion.watch(iterator)
-
-
 # ---- DataLoader -------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
@@ -229,7 +105,7 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Adaption, TorchDataLoader[T_co]):
+class DataLoader(Introspection, TorchDataLoader[T_co]):
     """Batches for a training loop, with ``torch.utils.data.DataLoader``'s parameters and more, from threads.
 
     Args:
@@ -293,6 +169,8 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
         CacheError: an explicit ``cache`` cannot be provided (at the first batch).
     """
 
+    _companion: Companion | None = None
+
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Make a loader: torch's own if it is to wrap another loader's batches (:func:`wraps_ours`)."""
         own: dict[str, Any] = {name: named.get(name) for name in ("batch_sampler", "collate_fn")}
@@ -344,7 +222,7 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
             given["num_workers"] = None
         self._arguments = Arguments(**given)
         self._callbacks = Callbacks()
-        self._arrange(LoaderPlan(self.arguments, site_of_loader()))
+        self._arrange(LoaderPlan(self._arguments, site_of_loader()))
         lightning_made(self)
 
     def _arrange(self, arranged: LoaderPlan) -> None:
@@ -424,7 +302,7 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
         none: dict[str, Any] = {"shuffle": None, "sampler": None, "batch_sampler": None, "drop_last": False}
         if name == "batch_sampler":
             none["batch_size"] = 1
-        own = self.arguments.changed(**none).changed(dataset=before.dataset, storage_options=None)
+        own = self._arguments.changed(**none).changed(dataset=before.dataset, storage_options=None)
         self._arrange(LoaderPlan(own.changed(**{name: value}), before.site))
         self._loader_plan.beginning.go_with(before.beginning, begin_before)
 
@@ -441,14 +319,21 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
         """Iterate over the batches of the next epoch. Nothing starts before the first ``next()``."""
         return self._iterate()
 
+    def __fastload_view__(self) -> View:
+        """Return what diagnose and frameworks see; see :func:`fastload.loader.view.view_of`."""
+        return View(self)
+
     def _get_iterator(self) -> Iterator[Any]:  # type: ignore[override]
         """Return a new iterator; subclasses of torch's loader call this."""
         return self._iterate()
 
-    def again(self, **changes: Any) -> Self:
-        """Make a loader of the same class over the same open dataset, with some arguments changed."""
-        own = self.arguments.changed(dataset=self.dataset, storage_options=None)
-        return type(self)(**own.changed(**changes).as_keywords())
+    def _iterate(self, skip: int | None = None) -> Iterator[Any]:
+        """Iterate over the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
+        iterator = EpochIterator(self._epochs, self, skip)
+        if self._companion is None:
+            look_for_accelerate(self)
+            return iterator
+        return self._companion.watch(iterator)
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next. This is not needed: epochs advance by themselves."""
@@ -513,7 +398,7 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
         """Let a copy begin where a new iteration of this loader would, not in the middle of one."""
         kept = self._epochs.pending_state() if self._keeps_state else {}
         return {
-            "arguments": self.arguments.as_keywords(),
+            "arguments": self._arguments.as_keywords(),
             "state": {**self._state(*self._epochs.upcoming()).to_dict(), **kept},
         }
 
@@ -555,3 +440,151 @@ class DataLoader(Adaption, TorchDataLoader[T_co]):
 def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
     alive = epochs()
     return alive.upcoming() if alive is not None else None
+
+
+# ---- The view of diagnose and of frameworks ---------------------------------------------------------
+
+
+class View:
+    """A loader as :class:`fastload.loader.view.AdaptedLoader`: beside it, as a subclass of a user's may have
+    attributes of these names.
+
+    Args:
+        loader: the loader.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+        self.stats, self.memory_plan, self.close = loader.stats, loader.memory_plan, loader.close
+        self.state_dict, self.load_state_dict = loader.state_dict, loader.load_state_dict
+
+    def __fastload_view__(self) -> View:
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    @property
+    def _plan(self) -> LoaderPlan:
+        return self.loader._loader_plan
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset that frameworks see."""
+        return self.loader.dataset
+
+    @property
+    def errors(self) -> list[SampleReport]:
+        """The bad samples met so far."""
+        return self.loader.errors
+
+    @property
+    def arguments(self) -> Arguments:
+        """What the user wrote."""
+        return self.loader._arguments
+
+    @property
+    def options(self) -> Options:
+        """What it means; it may change until iteration begins."""
+        return self._plan.options
+
+    @property
+    def order(self) -> Order:
+        """Which samples come when, as far as the arguments say it."""
+        return self._plan.order
+
+    @property
+    def plan(self) -> Plan:
+        """The compiled transform."""
+        return self._plan.plan
+
+    @property
+    def opened(self) -> Any:
+        """The dataset that is read: of pictures and targets, the packed one behind them."""
+        return self._plan.dataset
+
+    @property
+    def kind(self) -> SourceKind:
+        """Who reads the dataset."""
+        return self._plan.kind
+
+    @property
+    def threads(self) -> ThreadPlan:
+        """Decoding threads; they may change until iteration begins."""
+        return self._plan.threads
+
+    @property
+    def core(self) -> Sampler:
+        """This rank's batches of sample ids, in any epoch."""
+        return self.loader._sampler.core
+
+    @property
+    def backends(self) -> Sequence[Backend]:
+        """The back ends that have been started."""
+        return self.loader._epochs.lanes.backends
+
+    @property
+    def site(self) -> str:
+        """The place in the program that made the loader, the same on all ranks."""
+        return self._plan.site
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the ranks divide the samples among them."""
+        return self._plan.beginning.is_divided
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether rank, world size and seed are fixed."""
+        return self._plan.beginning.has_begun
+
+    @property
+    def processes(self) -> World:
+        """Rank and world size of this process, whether or not the ranks divide the samples."""
+        return self._plan.beginning.processes
+
+    def place_of_rank(self) -> tuple[World, int | None]:
+        """Return the rank and the world size by which samples are divided, and the seed if it is known."""
+        return self._plan.known()
+
+    def again(self, **changes: Any) -> View:
+        """Make a loader of the same class over the same open dataset, with some arguments changed."""
+        own = self.arguments.changed(dataset=self.loader.dataset, storage_options=None)
+        return View(type(self.loader)(**own.changed(**changes).as_keywords()))
+
+    def amend(self, **changes: Any) -> None:
+        """Change arguments that a framework decides, before iteration begins.
+
+        Raises:
+            StateError: iteration has begun.
+            TypeError, ValueError: as when the loader is made.
+        """
+        if self.has_begun:
+            raise StateError(
+                f"The loader's {', '.join(changes)} cannot change after the first batch. Prepare it before, "
+                "or make a new DataLoader."
+            )
+        self._plan.amend(changes)
+        self.loader._sampler.remake(self._plan.order)
+        shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
+        self.loader.__dict__.update(shown)  # torch refuses to set them
+
+    def divide(self) -> None:
+        """Divide the samples among the ranks, before iteration begins."""
+        self._plan.divide()
+        self.loader._sampler.remake()
+
+    def pad(self, padding: str) -> None:
+        """Fill the last batch of several ranks this way; see :class:`fastload.sampler.Partition`."""
+        self.loader._sampler.pad(padding)
+
+    def follow(self, companion: Companion) -> None:
+        """Let ``companion`` stand around each pass from now on."""
+        self.loader._companion = companion
+
+    def iterate_from(self, batch: int) -> Iterator[Any]:
+        """Iterate over the next epoch from this batch on."""
+        return self.loader._iterate(batch)

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastload.backends.batch_form import delivers_pairs, python_workers
-from fastload.backends.choice import erases_batches
+from fastload.backends.batch_form import delivers_pairs, erases_batches, python_workers
 from fastload.backends.fields import Followers, viewed
 from fastload.backends.options import Options
 from fastload.backends.values import Tokenizers

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe
 
-from fastload.backends.batch_form import batch_form, delivers_pairs, runs_python
+from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.options import Options, Order, warn_ignored
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.values import Fields
 from fastload.dataset.decoding import require_pil
 from fastload.dataset.mixture import Packed
@@ -184,7 +185,11 @@ def _check_reused(dataset: Packed, plan: Plan, options: Options, order: Order) -
     if options.unbatched or order.batch_sampler is not None:
         given = "batch_size=None" if options.unbatched else "batch_sampler"
         raise ValueError(f"{this} needs batches of one size. Found: {given}. Pass batch_size.")
-    why = {"picture": "pictures that differ in size", "rows": "any number of rows", "masks": "of any objects"}
+    why = {
+        "picture": "pictures that differ in size",
+        "rows": "any number of rows",
+        "masks": "any number of masks",
+    }
     varying = [
         f"{field.name} ({why[field.form]})"
         for field in batch_form(dataset, plan, options).delivery.layout.fields

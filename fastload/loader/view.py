@@ -17,8 +17,19 @@ from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
 
-class LoaderView(Protocol):
+class Clocks(Protocol):
+    """A loader of which only the clocks are read."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return clocks and counts since the loader began."""
+
+
+class LoaderView(Clocks, Protocol):
     """A fastload.DataLoader to look at: nothing here starts it or moves its place."""
+
+    @property
+    def loader(self) -> Any:
+        """The loader itself."""
 
     @property
     def arguments(self) -> Arguments:
@@ -82,9 +93,6 @@ class LoaderView(Protocol):
     def again(self, **changes: Any) -> LoaderView:
         """Make a loader of the same class over the same open dataset, with some arguments changed."""
 
-    def stats(self) -> dict[str, Any]:
-        """Return clocks and counts since the loader began."""
-
     def memory_plan(self) -> dict[str, int]:
         """Return the bytes that iterating allocates."""
 
@@ -145,6 +153,19 @@ class AdaptedLoader(LoaderView, Protocol):
         """Iterate over the next epoch from this batch on."""
 
 
-def view_of(loader: Any) -> LoaderView | None:
-    """Return a fastload.DataLoader as what may be known of it; None: ``loader`` is something else."""
-    return loader if hasattr(loader, "place_of_rank") else None
+def view_of(loader: Any) -> AdaptedLoader | None:
+    """Return what may be known of a fastload.DataLoader; None: ``loader`` is something else."""
+    view = getattr(loader, "__fastload_view__", None)
+    return None if view is None else view()
+
+
+def viewed(loader: Any, what: str) -> AdaptedLoader:
+    """Return what may be known of a fastload.DataLoader; ``what``: who takes it.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    view = view_of(loader)
+    if view is None:
+        raise TypeError(f"{what} takes a fastload.DataLoader. Found: {type(loader).__name__}.")
+    return view

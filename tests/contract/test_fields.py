@@ -267,7 +267,7 @@ def test_a_target_transform_changes_the_first_label(folder: Path) -> None:
     [
         ({"fields": ["image", "boxs"]}, "no field 'boxs'. It has: image, label"),
         ({"batch_transform": T.RandomErasing()}, "needs one image field. Found: image, second"),
-        ({"device": Device(memory="reuse")}, "memory='reuse'.* is for pairs"),
+        ({"device": Device(memory="reuse")}, "one size. Found: track .any number of rows., boxes"),
         ({"transform": T.Compose([CROP, T.Normalize((0.5, 0.4, 0.3), (0.5, 0.5, 0.5))])}, "1 channels"),
         ({"transform": T.Resize(24)}, "cannot be stacked.*collate='pad'"),
     ],

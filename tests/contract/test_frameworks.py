@@ -13,6 +13,7 @@ import torch
 import fastload
 from fastload import transforms as T
 from fastload.errors import StateError
+from fastload.loader.view import viewed
 from fastload.sampler import Partition, make_sampler
 
 CROP = T.Compose([T.RandomResizedCrop(16), T.RandomHorizontalFlip()])
@@ -77,11 +78,11 @@ def test_uneven_batches_can_be_had_for_a_while(folder: Path) -> None:
 
 def test_arguments_that_a_framework_decides_are_amended_before_iteration(folder: Path) -> None:
     loader = fastload.DataLoader(folder, 8, transform=CROP, seed=3)
-    loader.amend(batch_size=4)
+    viewed(loader, "the test").amend(batch_size=4)
     assert loader.batch_size == loader.batch_sampler.batch_size == 4
     assert {len(labels) for _, labels in loader} == {4}
     with pytest.raises(StateError, match="batch_size cannot change after the first batch"):
-        loader.amend(batch_size=8)
+        viewed(loader, "the test").amend(batch_size=8)
 
 
 def test_no_framework_is_imported(folder: Path) -> None:

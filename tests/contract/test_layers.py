@@ -79,8 +79,6 @@ ALLOWED: dict[str, set[str]] = {
 BY_NAME = {
     "loader/torch_compat.py": {"fastload.integrations.accelerate", "fastload.integrations.lightning"},
 }
-# Rooms whose files also import each other later, inside functions.
-LATE = {"backends"}
 
 # Rooms of csrc/core, each with those whose headers it may include. Stages know base/ only; what joins them
 # stands above them.
@@ -175,15 +173,13 @@ def by_name(package: Path) -> dict[str, set[str]]:
 def circles(package: Path) -> list[list[str]]:
     """Modules of ``package`` that import each other: each list is one circle.
 
-    Imports for type checkers and inside functions count, too.
+    Imports for type checkers, inside functions and by name count, too.
     """
     paths = {module_name(path, package.parent): path for path in package.rglob("*.py")}
+    doors = by_name(package)
     above = {
-        module: {
-            name
-            for name, at_once in imports(path, package.parent)
-            if name in paths and (at_once or part_of(module) not in LATE)
-        }
+        module: {name for name, _ in imports(path, package.parent) if name in paths}
+        | doors.get(path.relative_to(package).as_posix(), set())
         for module, path in paths.items()
     }
     # A package's own file runs before each of its modules; what it imports of them is no circle.
@@ -310,7 +306,8 @@ def test_the_checks_of_modules_find(tmp_path: Path) -> None:
     assert circles(package) == []
     assert hidden_names(package) == ["__init__.py: pack"]
     one_line = "from fastload.pack import y\n"
-    for line in (one_line, f"if TYPE_CHECKING:\n    {one_line}", f"def x():\n    {one_line}"):
+    by_a_string = 'import_module("fastload.pack")'
+    for line in (one_line, f"if TYPE_CHECKING:\n    {one_line}", f"def x():\n    {one_line}", by_a_string):
         (package / "b.py").write_text(line)
         assert circles(package) == [["fastload.a", "fastload.b", "fastload.pack"]]
     (package / "a.py").write_text('"""See :func:`fastload.pack.now` and :class:`fastload.DataLoader`."""\n')

@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from fastload import DataLoader, Ranks, errors
 from fastload import transforms as T
+from fastload.loader.view import viewed
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 
@@ -194,7 +195,7 @@ def test_a_threads_number_that_was_found_is_looked_for_again(folder: Path) -> No
     assert loader.num_workers >= 1
     assert attributes(loader)["num_workers"] == loader.num_workers
     again = type(loader)(**attributes(loader) | {"shuffle": False})
-    assert again.arguments.num_workers is None
+    assert viewed(again, "the test").arguments.num_workers is None
 
 
 def test_ids_keep_the_loader_that_they_lead_to_and_nothing_else_does(folder: Path) -> None:

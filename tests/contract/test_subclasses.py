@@ -21,6 +21,8 @@ from torch.utils.data import DistributedSampler, RandomSampler, SequentialSample
 from fastload import DataLoader, PackedDataset, Ranks, errors
 from fastload import transforms as T
 from fastload._native import _C
+from fastload.loader.data_loader import View
+from fastload.loader.view import view_of
 from fastload.transforms import batch as batch_transforms
 
 CROP = T.Compose([T.RandomResizedCrop(8), T.RandomHorizontalFlip()])
@@ -324,3 +326,25 @@ def test_a_loader_that_is_dropped_ends_its_threads(numbered: Path, kind: Any) ->
     del loader
     gc.collect()
     assert _C.pool_threads() == before
+
+
+class Named(DataLoader[Any]):
+    """A user's loader with attributes that fastload has words for, too."""
+
+    def __init__(self, dataset: Any, options: Any, **more: Any) -> None:
+        super().__init__(dataset, **more)
+        for name in set(dir(View)) - set(dir(DataLoader)):
+            if not name.startswith("_") and name != "dataset":  # which torch's loader refuses, too
+                setattr(self, name, options)
+
+
+def test_a_subclass_may_have_attributes_of_any_name(numbered: Path) -> None:
+    with Named(str(numbered), "its own", batch_size=4, seed=1) as loader:
+        assert loader.order == loader.plan == loader.options == loader.arguments == "its own"
+        (labels,) = {tuple(batch[1].tolist()) for batch in itertools.islice(loader, 1)}
+        assert labels == (0, 1, 2, 3)
+        view = view_of(loader)
+        assert view is not None
+        assert view.options.batch_size == 4
+        assert view.arguments.seed == 1
+        assert view.loader is loader

@@ -72,7 +72,7 @@ def test_memory_is_kept_until_the_device_has_read_it(load: Any) -> None:
         assert len(kept) == 3
         pixels, _, slot, labels = kept[0][1]
         assert pixels.shape[1:] == (48, 48, 3)
-        assert slot.labels is labels
+        assert slot.fields["label"] is labels
         gpu.synchronize()
         next(iterator)
         assert len(kept) == 1

@@ -18,11 +18,10 @@ from two_backends import TRAIN, same_but_for_rounding, with_dali
 from fastload import Dali, DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.backends.dali.graph import DecodeShare, decoded_bytes, decoder_padding, find_dali
+from fastload.backends.dali.graph import BatchShape, DecodeShare, decoded_bytes, decoder_padding, find_dali
 from fastload.backends.options import Options
 from fastload.loader.arguments import Arguments
 from fastload.loader.options import resolve
-from fastload.prefetch.slots import SlotShape
 
 
 @pytest.mark.parametrize("name", ["nvidia", "nvidia.dali"])
@@ -81,7 +80,7 @@ def limited(limit: int | None) -> Options:
 
 
 def test_memory_limit_by_arithmetic() -> None:
-    shape = SlotShape(128, 224, 224, torch.uint8)
+    shape = BatchShape(128, 224, 224, torch.uint8)
     assert decoded_bytes(shape, limited(None), 4) == 1 << 62
     limit = 1 << 30
     decoded, padding = decoded_bytes(shape, limited(limit), 4), decoder_padding(limited(limit), 4)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from fastload.prefetch.slots import SlotPool, SlotShape
+from fastload.prefetch.slots import SlotPool
+from fastload.sample.delivery import image_and_label
 
 
 def storage_of(tensor: torch.Tensor) -> int:
@@ -29,7 +30,7 @@ def test_every_field_is_a_view_of_the_tensor_that_torch_pinned(
         return made
 
     monkeypatch.setattr(torch, "empty", pinning)
-    layout = SlotShape(size, 6, 5, torch.float32).layout(parameters=3)
+    layout = image_and_label(torch.float32, (6, 5))
     slot = SlotPool(1, pin=True).lease(layout.of(size, [None] * len(layout.fields)))
     (whole,) = pinned
     assert len(slot.fields) >= 3

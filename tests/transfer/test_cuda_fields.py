@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 from collated import COLLATED, same
+from field_sets import RICH, rich_samples, write_field_set
 from object_sets import object_set
+from reused import EQUAL, REUSED, impossible, places, tensors, write_deep_set
 
-from fastload import DataLoader, PackedDataset, Patches
+from fastload import DataLoader, Device, PackedDataset, Patches
 from fastload import transforms as T
 from fastload.sample.ragged import Ragged
 from fastload.transforms.batch import ColorJitter, CutMix, RandomErasing
@@ -127,3 +129,112 @@ def test_next_does_not_wait_for_patches(packed: PackedDataset) -> None:
         iterator = iter(loader)
         next(iterator)
         assert takes_without_waiting(iterator, 10)
+
+
+# ---- Memory that is used again ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_field_set(tmp_path_factory.mktemp("rich") / "set", RICH, rich_samples(31))
+
+
+def reusing(folder: Path, mode: str, case: str, **options: Any) -> DataLoader:
+    options = {"shuffle": True, "seed": 0, "num_workers": 3, **REUSED[case], **options}
+    return DataLoader(folder, 4, device=Device("cuda", memory=mode), **options)
+
+
+@pytest.mark.parametrize("mode", ["reuse", "poison"])
+@pytest.mark.parametrize("case", REUSED)
+def test_reused_dicts_are_those_of_the_host(rich: Path, case: str, mode: str) -> None:
+    """Looked at behind busy kernels, on streams that change; full batches have the same addresses."""
+    with DataLoader(rich, 4, shuffle=True, seed=0, num_workers=3, **REUSED[case]) as loader:
+        wanted = [batch for _ in range(2) for batch in loader]
+    streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream(priority=-1)]
+    found: list[dict[str, Any]] = []
+    full: set[tuple[int, ...]] = set()
+    with reusing(rich, mode, case) as loader:
+        for _ in range(2):
+            iterator = iter(loader)
+            for number in range(len(loader)):
+                with torch.cuda.stream(streams[len(found) % 3]):
+                    batch = next(iterator)
+                    torch.cuda._sleep(BUSY)
+                    copies = {name: value.clone() for name, value in tensors(batch).items()}
+                    found.append({**batch, **copies})
+                if number < 7:  # the eighth has three samples
+                    full.add(places(batch))
+            assert next(iterator, None) is None
+        torch.cuda.synchronize()
+    assert len(full) == (1 if mode == "reuse" else 2)
+    assert len(found) == len(wanted) == 16
+    assert all(value.is_cuda for batch in found for value in tensors(batch).values())
+    assert [number for number, batch in enumerate(found) if not same(on_host(batch), wanted[number])] == []
+
+
+@pytest.mark.parametrize("case", REUSED)
+def test_poison_shows_every_field_of_a_kept_batch(rich: Path, case: str) -> None:
+    with reusing(rich, "poison", case) as loader:
+        iterator = iter(loader)
+        kept = tensors(next(iterator))
+        assert [name for name, value in kept.items() if impossible(value)] == []
+        next(iterator)
+        assert [name for name, value in kept.items() if not impossible(value)] == []
+
+
+def test_pictures_of_16_bits_in_reused_memory(tmp_path: Path) -> None:
+    folder = write_deep_set(tmp_path / "set")
+    options: dict[str, Any] = {"transform": T.CenterCrop(16), "seed": 0, "num_workers": 2}
+    with DataLoader(folder, 4, **options) as loader:
+        wanted = list(loader)
+    with DataLoader(folder, 4, device=Device("cuda", memory="poison"), **options) as loader:
+        iterator = iter(loader)
+        first = next(iterator)
+        assert same(on_host(first), wanted[0])
+        assert same(on_host(next(iterator)), wanted[1])
+        assert [name for name, value in tensors(on_host(first)).items() if not impossible(value)] == []
+
+
+@pytest.mark.parametrize("mode", ["reuse", "poison"])
+def test_next_does_not_wait_for_reused_memory(rich: Path, mode: str) -> None:
+    with reusing(rich, mode, "equal") as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert takes_without_waiting(iterator, 6)
+
+
+def step(batch: dict[str, Any]) -> torch.Tensor:
+    """Something of each field, as a training step has."""
+    pixels = batch["image"].mean((1, 2, 3)) + batch["second"].mean((1, 2, 3)) * batch["label"]
+    rest = batch["weight"].float() + batch["pose"].sum((1, 2)) + batch["mask"].float().mean((1, 2))
+    return torch.where(batch["valid"], pixels + rest, 0.0)
+
+
+def test_a_captured_step_replays_on_every_dict(rich: Path) -> None:
+    """Captured while the loader's threads decode and its copies run; the batch's tensors are its inputs."""
+    with DataLoader(rich, 4, shuffle=True, seed=0, drop_last=True, num_workers=3, **EQUAL) as loader:
+        wanted = [step(batch) for _ in range(2) for batch in loader]
+    loader = reusing(rich, "reuse", "equal", drop_last=True)
+    iterator = iter(loader)
+    static = next(iterator)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step(static)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = step(static)
+    graph.replay()
+    found = [output.clone()]
+    for epoch in range(2):
+        for batch in iterator if epoch == 0 else loader:
+            assert places(batch) == places(static)
+            graph.replay()
+            found.append(output.clone())
+    assert len(found) == len(wanted) == 14
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.cpu() - other).abs().max() < 1e-4
+    assert len({tuple(one.tolist()) for one in found}) == 14
+    loader.close()

@@ -75,10 +75,10 @@ def test_pinned_bytes_are_the_planned_ones(packed: PackedDataset, monkeypatch: p
 
 def test_copies_from_the_ring_do_not_wait(gpu: CudaGpu) -> None:
     """Registered memory is pinned to torch, so a copy behind a long kernel returns before it has run."""
-    from fastload.prefetch.slots import SlotShape
+    from fastload.sample.delivery import image_and_label
     from fastload.transfer.pipeline import Ring
 
-    layout = SlotShape(8, 64, 64, torch.uint8).layout().of(8, [None, None])
+    layout = image_and_label(torch.uint8, (64, 64)).of(8, [None, None])
     ring = Ring(gpu, layout, 2)
     slot = ring.lease(layout)
     assert slot is not None

@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from field_sets import RICH, rich_samples, write_field_set
@@ -16,31 +15,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pictures import encoded
 from PIL import Image as PilImage
+from plain_pack import plain_pack
+from reused import EQUAL, FLOATS, NORMALIZED, REUSED, impossible, places, tensors, write_deep_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Device, Fields, PackedDataset, Pad, Patches, Ragged, Ranks
+from fastload import DataLoader, Device, Fields, PackedDataset, Patches, Ragged, Ranks
 from fastload import transforms as T
-from fastload.sample.fields import Image
-from fastload.sample.schema import Schema
 
 COUNT, BATCH = 31, 4
 Make = Callable[..., DataLoader]
-NORMALIZED = (T.ToDtype("float32", scale=True), T.Normalize([0.4] * 3, [0.25] * 3))
-FLOATS = T.Compose([T.RandomResizedCrop(16), *NORMALIZED])
-EQUAL: dict[str, Any] = {
-    "fields": ["image", "label", "mask", "second", "weight", "pose"],
-    "transform": FLOATS,
-}
 MEASURED: dict[str, Any] = {
     "fields": ["caption", "image", "boxes", "mask", "track", "label", "notes"],
     "transform": T.Compose([T.Resize(14)]),
 }
-SIZED: dict[str, Any] = {"fields": ["mask", "image", "label"], "collate": Pad(24, 20)}
-VIEWS = T.Views(
-    large=T.RandomResizedCrop(16),
-    small=T.Compose([T.CenterCrop(8), *NORMALIZED[1:], T.ToDtype(None, masks="int64")]),
-)
 CASES: dict[str, dict[str, Any]] = {
     "equal": EQUAL,
     "uint8": {**EQUAL, "transform": T.Compose([T.RandomResizedCrop(16)])},
@@ -51,8 +39,8 @@ CASES: dict[str, dict[str, Any]] = {
     "listed floats": {**MEASURED, "collate": "ragged", "transform": T.Compose([*NORMALIZED])},
     # Not measured, or measured and yet of one size: through the ring.
     "scaled": {**EQUAL, "transform": T.Compose([T.RandomResizedCrop(16), NORMALIZED[0]])},
-    "sized": {**SIZED, "transform": T.Compose([T.Resize(14), *NORMALIZED])},
-    "viewed": {**EQUAL, "transform": VIEWS},
+    "sized": REUSED["padded to a size"],
+    "viewed": REUSED["views"],
     "no pictures": {"fields": ["label", "weight", "boxes", "caption"]},
 }
 
@@ -188,15 +176,19 @@ def test_pixels_of_8_bits_cross_as_bytes(folder: Path, on: Make) -> None:
 
 
 def test_pictures_of_16_bits_cross_as_they_are_delivered(tmp_path: Path, on: Make) -> None:
-    schema = Schema.of({"image": Image(), "deep": Image(1, 16)})
-    deep = [np.full((20, 24), 999 * number, np.uint16) for number in range(8)]
-    pictures = [encoded(PilImage.fromarray(one), "PNG") for one in deep]
-    samples = [{"image": one["image"], "deep": pictures[at]} for at, one in enumerate(rich_samples(8))]
-    folder = write_field_set(tmp_path / "set", schema, samples)
+    folder = write_deep_set(tmp_path / "set")
     wanted = on_the_host(folder, transform=FLOATS)
     gpu = SimulatedGpu(1)
     assert run(gpu, on(gpu, folder, BATCH, shuffle=True, transform=FLOATS, seed=2), wanted) == 0
     assert gpu.copied_bytes > 4 * 8 * 16 * 16 * 4
+    crop = T.RandomResizedCrop(16)
+    gpu = SimulatedGpu(1)
+    with on(gpu, folder, BATCH, device=Device(memory="poison"), transform=crop) as loader:
+        first, second = loader
+        gpu.synchronize()
+    assert {one.dtype.itemsize for one in tensors(first).values()} == {1, second["deep"].dtype.itemsize}
+    assert all(map(impossible, tensors(first).values()))
+    assert not any(map(impossible, tensors(second).values()))
 
 
 def test_measured_batches_stay_within_the_plan(folder: Path, on: Make) -> None:
@@ -284,22 +276,6 @@ def test_texts_are_those_of_the_samples_that_replace_bad_ones(
 
 # ---- Memory that is used again ----------------------------------------------------------------------
 
-REUSED: dict[str, dict[str, Any]] = {
-    "equal": EQUAL,
-    "padded to a size": CASES["sized"],
-    "views": CASES["viewed"],
-    "text": {**EQUAL, "fields": ["caption", "image", "kept", "notes", "weight"]},  # which stays on the host
-    "image and label": {"fields": ["image", "label"], "transform": FLOATS},
-}
-
-
-def tensors(batch: dict[str, Any]) -> dict[str, torch.Tensor]:
-    return {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
-
-
-def places(batch: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(value.data_ptr() for value in tensors(batch).values())
-
 
 def blocks(batch: dict[str, Any]) -> dict[int, int]:
     """The blocks of memory that a batch lies in, and how large they are."""
@@ -336,16 +312,6 @@ def test_reused_memory_is_right_until_the_next_batch(folder: Path, on: Make, cas
         assert len(full) == (1 if mode == "reuse" else 2)
         assert sum(held.values()) == loader.memory_plan()["batch_bytes"] * len(full)
         loader.close()
-
-
-def impossible(value: torch.Tensor) -> bool:
-    if value.is_floating_point():
-        return bool(value.isnan().all())
-    if value.dtype is torch.bool:
-        return not value.any()
-    if value.dtype is torch.uint8:
-        return bool((value == 255).all())
-    return bool((value < torch.iinfo(value.dtype).min // 3).all())
 
 
 @pytest.mark.parametrize("case", REUSED)
@@ -401,11 +367,11 @@ def test_reused_memory_is_taken_once(folder: Path, on: Make) -> None:
     ("arguments", "message"),
     [
         ({"fields": ["image", "boxes", "track"]},
-         r"needs batches of one size. Found: boxes \(any number of rows\), track \(any number of rows\). Leave"),
+         r"batches of one size. Found: boxes \(any number of rows\), track \(any number of rows\). Leave"),
         ({"fields": ["second", "label"], "collate": "pad"},
          r"one size. Found: second \(pictures that differ in size\).*collate=Pad\(height, width\)"),
         ({"fields": ["mask", "label"], "collate": "ragged"}, r"Found: mask \(pictures that differ in size\)"),
-        ({"fields": Fields(["image", "outlines"], masks="dense")}, r"Found: outlines \(of any objects\)"),
+        ({"fields": Fields(["image", "outlines"], masks="dense")}, r"Found: outlines \(any number of masks"),
         ({"fields": ["image", "caption"], "text": {"caption": len}}, r"and text=.* exclude each other"),
         ({"collate": Patches("naflex", 8, 36), "transform": T.ResizeToPatches(8, 36), "fields": ["image"]},
          r"and collate=Patches.* exclude each other: it makes its own"),
@@ -418,3 +384,20 @@ def test_what_differs_in_size_cannot_be_reused(folder: Path, arguments: Any, mes
     options: dict[str, Any] = {"batch_size": 4, "transform": T.Resize(side), **arguments}
     with pytest.raises(ValueError, match=rf"Device\(memory='poison'\).* {message}"):
         DataLoader(folder, device=Device(memory="poison"), **options)
+
+
+def test_pairs_whose_pictures_differ_in_size(
+    on: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callable collate gets them as a list, on the device."""
+    blobs = [encoded(PilImage.new("RGB", (20 + i, 40 - i), (i, 3 * i, 255 - i)), "PNG") for i in range(COUNT)]
+    folder = plain_pack(tmp_path, blobs, range(COUNT)).folder
+    options: dict[str, Any] = {
+        "transform": T.Compose([T.Resize(14), *NORMALIZED]),
+        "collate": lambda batch: {"image": batch[0], "label": batch[1]},
+    }
+    wanted = on_the_host(folder, **options)
+    for seed, eagerness in enumerate((0.0, 0.5, 1.0)):
+        gpu = SimulatedGpu(seed, eagerness)
+        monkeypatch.setattr("fastload.transfer.cuda.find_gpu", {None: None, "cuda": gpu}.get)
+        assert run(gpu, on(gpu, folder, BATCH, shuffle=True, **{**options, "seed": 2}), wanted) == 0

@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from simulated_gpu import SimEvent, SimulatedGpu
 
 from fastload.errors import StateError
-from fastload.prefetch.slots import SlotShape
-from fastload.sample.layout import PARAMETERS, BatchLayout
+from fastload.sample.delivery import image_and_label
+from fastload.sample.layout import PARAMETERS, BatchLayout, FieldLayout, SampleLayout
 from fastload.transfer.pipeline import Ring, SlotState, ring_bytes, slot_bytes
 
 
 def layout(batch: int = 3, side: int = 5, parameters: int = 4, size: int | None = None) -> BatchLayout:
     """Of ``size`` samples of pairs of one image and one label."""
-    of = SlotShape(batch, side, side, torch.uint8).layout(parameters)
+    drawn = FieldLayout(PARAMETERS, "fixed", torch.float32, (parameters,))
+    of = image_and_label(torch.uint8, (side, side))
+    of = SampleLayout((*of.fields, drawn)) if parameters else of
     return of.of(batch if size is None else size, [None] * len(of.fields))
 
 
@@ -65,7 +67,7 @@ def test_slots_are_parts_of_one_mapping() -> None:
     for number, slot in enumerate(slots):
         assert slot is not None
         assert (slot.bytes == number).all()
-        assert np.shares_memory(slot.memory, slot.images.numpy())
+        assert np.shares_memory(slot.memory, slot.fields["image"].numpy())
     ring.close()
 
 

@@ -19,7 +19,6 @@ import torch
 
 from fastload import errors
 from fastload._native import _C
-from fastload.backends.batch_form import batch_form
 from fastload.backends.dali.graph import (
     BatchShape,
     DecodeShare,
@@ -31,6 +30,7 @@ from fastload.backends.dali.graph import (
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.backends.stats import Counts
 from fastload.backends.values import Dali
 from fastload.dataset.mixture import Packed
@@ -40,6 +40,7 @@ from fastload.machine.sizes import counted
 from fastload.prefetch.engine_calls import plan_read_ahead
 from fastload.prefetch.feeder import Announcements, BatchKey, Fault, Feeder, Pending, following
 from fastload.prefetch.slots import Slot
+from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sampler import BatchIds, Sampler
 from fastload.shard.codecs import CODECS, COEFFICIENTS
 from fastload.transfer.augment import Augmenter
@@ -216,10 +217,10 @@ class HostAssembly:
             return [images.pin_memory() if self._pin else images, labels]
         if pixels is not None:
             for position, first, count in runs(work.records.positions):
-                rows = slot.images[position : position + count]
+                rows = slot.fields[IMAGE][position : position + count]
                 rows.copy_(pixels[first : first + count].permute(0, 3, 1, 2))
-            slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
-        return [slot.images, slot.labels]
+            slot.fields[LABEL].numpy()[work.records.positions] = self._labels[work.dali_ids()]
+        return [slot.fields[IMAGE], slot.fields[LABEL]]
 
     def close(self) -> None:
         """Do nothing."""
@@ -321,7 +322,7 @@ class DeviceAssembly:
         positions = np.arange(0) if pixels is None else work.records.positions
         if pixels is not None:
             gpu.launch(lambda: _copy_runs(rows, pixels, positions))
-        host = slot.images.permute(0, 2, 3, 1)
+        host = slot.fields[IMAGE].permute(0, 2, 3, 1)
         for position, _, count in runs(np.setdiff1d(np.arange(size), positions)):
             gpu.copy(rows[position : position + count], host[position : position + count], stream)
         return assembled
@@ -330,8 +331,9 @@ class DeviceAssembly:
         if work.slot is None:
             return torch.from_numpy(self._labels[work.batch.ids])
         if pixels is not None:
-            work.slot.labels.numpy()[work.records.positions] = self._labels[work.dali_ids()]
-        return work.slot.labels
+            work.slot.fields[LABEL].numpy()[work.records.positions] = self._labels[work.dali_ids()]
+        labels: torch.Tensor = work.slot.fields[LABEL]
+        return labels
 
     def _parameters(self, work: Work, stream: Any) -> torch.Tensor:
         if self._augmenter is None or not self._augmenter.parameters:

@@ -88,10 +88,12 @@ class History:
         most: readings that are kept; then every second one is dropped, and ``every`` is doubled.
     """
 
-    def __init__(self, loader: LoaderView, every: float = 0.025, most: int = 4096) -> None:
+    def __init__(self, loader: Any, every: float = 0.025, most: int = 4096) -> None:
         if every <= 0 or most < 16:
             raise ValueError(f"every must be > 0 seconds and most >= 16. Found: every={every}, most={most}.")
-        self._loader = loader
+        from fastload.loader.view import viewed  # imports torch, of which a page has no need
+
+        self._loader = viewed(loader, "History")
         self._every, self._most = every, most
         self._rows: list[tuple[float, ...]] = []
         self._ended = threading.Event()
