@@ -19,7 +19,7 @@ GLOBAL_BATCH = 4  # of all ranks together
 
 
 def loader_of(rank, world_size):
-    """What this rank makes. In a real job `rank=` and `world_size=` are found."""
+    """What this rank makes. In a real job `ranks=` is left out: the launcher says it."""
     return DataLoader(
         "imagenet/train",
         batch_size=GLOBAL_BATCH // world_size,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -35,10 +36,10 @@ def integer(name: str, value: Any, least: int | None = None) -> None:
 
 
 def at_least(name: str, value: Any, least: int) -> None:
-    """Raise unless ``value`` is a number of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    """Raise unless ``value`` is a number, one of numpy's as well, of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number. Found: {value!r}.")
-    if value < least:
+    if not value >= least:  # nan is not
         raise ValueError(f"{name} must be >= {least}. Found: {value}.")
 
 
@@ -113,6 +114,11 @@ class Ranks(Printed):
     handshake: Literal["warn", "raise", "off"] = "warn"
 
     def __post_init__(self) -> None:
+        for name in ("rank", "world_size"):
+            value = getattr(self, name)
+            if value is not None:
+                integer(f"Ranks.{name}", value)
+                object.__setattr__(self, name, int(value))
         check_given(self.rank, self.world_size, self.group)
         one_of("Ranks.handshake", self.handshake, ("warn", "raise", "off"))
 
@@ -121,11 +127,6 @@ class Ranks(Printed):
         """Return the value that ``ranks=`` means."""
         if isinstance(value, cls):
             return value
-        if isinstance(value, (int, str, tuple, list)):
-            raise TypeError(
-                "ranks must be fastload.Ranks(rank, world_size), a process group or a DeviceMesh. "
-                f"Found: {value!r}."
-            )
         return cls(group=value)
 
     @property
@@ -161,6 +162,8 @@ class OnError(Printed):
         if self.log is not None and not isinstance(self.log, (str, os.PathLike)):
             raise TypeError(f"OnError.log must be a path or None. Found: {self.log!r}.")
         integer("OnError.max_pixels", self.max_pixels, 1)
+        if self.max_pixels >= 2**63:
+            raise ValueError(f"OnError.max_pixels must be < 2**63. Found: {self.max_pixels}.")
 
     @classmethod
     def of(cls, value: Any) -> OnError:
@@ -297,6 +300,8 @@ class Cache(Printed):
         return below
 
     def _sized(self) -> CacheSetting:
+        if self.folder is not None and not isinstance(self.folder, (str, os.PathLike)):
+            raise TypeError(f"Cache.folder must be a path or None. Found: {self.folder!r}.")
         root = None if self.folder is None else absolute_folder(self.folder)
         if self.size is None:
             return CacheSetting("auto" if root is None else "on", root=root)
@@ -304,13 +309,18 @@ class Cache(Printed):
             sized = parse_setting(self.size)
             is_word = self.size in ("auto", "off") and root is None
             if not is_word and (sized.mode != "on" or sized.root is not None):
-                raise ValueError(
-                    'Cache.size must be bytes, a size ("64GB"), a share ("50%"), or, without a folder, '
-                    f'"auto" or "off". Found: {self.size!r}.'
-                )
+                raise ValueError(self._unknown_size())
             return replace(sized, root=root)
+        if isinstance(self.size, bool) or not hasattr(type(self.size), "__index__"):
+            raise TypeError(self._unknown_size())
         integer("Cache.size", self.size, 1)
         return CacheSetting("on", int(self.size), root=root)
+
+    def _unknown_size(self) -> str:
+        return (
+            'Cache.size must be bytes, a size ("64GB"), a share ("50%"), or, without a folder, "auto" or '
+            f'"off". Found: {self.size!r}.'
+        )
 
 
 def cache_setting(value: Any) -> CacheSetting:
@@ -401,7 +411,9 @@ class Pad(Printed):
 
     def __post_init__(self) -> None:
         sides = self.height, self.width
-        if sides != (None, None):
+        if (self.height is None) != (self.width is None):
+            raise TypeError(f"Pad has both height and width, or neither. Found: {self!r}.")
+        if self.height is not None:
             for name, side in zip(("height", "width"), sides, strict=True):
                 integer(f"Pad.{name}", side, 1)
         check_collate("Pad.then", self.then, ("list", "detr", "yolo"))
@@ -414,6 +426,8 @@ COLLATES = ("stack", "pad", "ragged", "list", "detr", "yolo")
 def check_collate(name: str, value: Any, words: Sequence[str] = COLLATES) -> None:
     """Raise unless ``value`` is one of the words, a callable, a spec such as Detection, or None."""
     is_known = value in words if isinstance(value, str) else callable(value) or hasattr(value, "planned")
+    if isinstance(value, type) and (value is Pad or hasattr(value, "planned")):
+        raise TypeError(f"{name} must be a value of fastload.{value.__name__}, not the class. Write its ().")
     if value is None or is_known or (name == "collate" and isinstance(value, Pad)):
         return
     error = ValueError if isinstance(value, str) else TypeError
@@ -449,5 +463,6 @@ class Tokenizers(Printed):
 
     @classmethod
     def of(cls, value: Any) -> Tokenizers | None:
-        """Return the value that ``text=`` means; None: texts stay texts."""
-        return value if value is None or isinstance(value, cls) else cls(value)
+        """Return the value that ``text=`` means; None: texts stay texts, as with no field at all."""
+        made = value if value is None or isinstance(value, cls) else cls(value)
+        return made if made is not None and made.by_field else None

@@ -97,7 +97,7 @@ def _options(given: Arguments) -> Options:
         fields=Fields.of(given.fields),
         pictures=pictures,
         collate=collate,
-        text=Tokenizers.of(given.text or None),
+        text=Tokenizers.of(given.text),
     )
 
 

@@ -38,6 +38,9 @@ _LAUNCHERS = {
 }
 
 
+_OUTSIDE = -100  # torch.distributed.GroupMember.NON_GROUP_MEMBER
+
+
 def _process_group(group: Any) -> tuple[int, int] | None:
     """Return rank and world size in a process group (None: the default one), without importing torch."""
     distributed = sys.modules.get("torch.distributed")
@@ -167,6 +170,14 @@ def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
     )
 
 
+def _is_group(value: Any) -> bool:
+    """Whether it is a mesh or a process group, or what torch gives ranks that are outside of a new group."""
+    if is_mesh(value) or (type(value) is int and value == _OUTSIDE):
+        return True
+    has = all(callable(getattr(value, name, None)) for name in ("rank", "size"))
+    return has and not isinstance(value, type)
+
+
 def check_given(rank: int | None, world_size: int | None, group: Any) -> None:
     """Check the arguments of :func:`find_world` before anything is looked up.
 
@@ -184,3 +195,8 @@ def check_given(rank: int | None, world_size: int | None, group: Any) -> None:
         if group is not None:
             raise WorldError("Ranks has a group, or rank and world_size, not both.")
         World(rank, world_size)
+    if group is not None and not _is_group(group):
+        raise TypeError(
+            "ranks must be fastload.Ranks(rank, world_size), a process group or a DeviceMesh. "
+            f"Found: {group!r}."
+        )

@@ -8,10 +8,13 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import fastload
 from fastload import Block, Cache, Captions, Dali, Detection, Device, Fields, OnError, Pad, Ranks, Tokenizers
+from fastload.backends.values import check_collate
 from fastload.errors import WorldError
 
 # One of each, with as many settings as go together.
@@ -83,12 +86,15 @@ def test_the_words_of_settings() -> None:
         (lambda: Cache("/dev/shm"), ValueError, r"Cache.size must be bytes, a size"),
         (lambda: Cache("much"), ValueError, "cache='much' is not understood"),
         (lambda: Cache(0), ValueError, "Cache.size must be >= 1. Found: 0"),
+        (lambda: Cache(["64GB"]), TypeError, r"Cache.size must be bytes, a size .*Found: \['64GB'\]"),
+        (lambda: Cache(folder=3), TypeError, "Cache.folder must be a path or None. Found: 3"),
         (lambda: Cache(decoded=0), ValueError, "Cache.decoded must be 1 to 65500"),
         (lambda: Cache(decoded="half"), TypeError, "Cache.decoded must be a number of pixels"),
         (lambda: Cache(disk="64GB"), ValueError, "Cache.disk must be a folder and a size"),
         (lambda: Cache(decoded=64, format="auto"), ValueError, "exclude each other"),
         (lambda: Dali(2), ValueError, "Dali.decode_share must be <= 1. Found: 2"),
         (lambda: Dali(-0.1), ValueError, "Dali.decode_share must be >= 0. Found: -0.1"),
+        (lambda: Dali(float("nan")), ValueError, "Dali.decode_share must be >= 0. Found: nan"),
         (lambda: Dali("all"), ValueError, "Dali.decode_share must be 'auto' or a number"),
         (lambda: Dali(memory_limit=0), ValueError, "Dali.memory_limit must be >= 1. Found: 0"),
         (lambda: Device("tpu"), ValueError, "must be .*Found: 'tpu'"),
@@ -101,9 +107,10 @@ def test_the_words_of_settings() -> None:
         (lambda: OnError(log=5), TypeError, "OnError.log must be"),
         (lambda: OnError(max_pixels=0), ValueError, "OnError.max_pixels must be >= 1. Found: 0"),
         (lambda: OnError(max_pixels=1.5), TypeError, "OnError.max_pixels must be an integer. Found: 1.5"),
+        (lambda: OnError(max_pixels=2**63), ValueError, r"OnError.max_pixels must be < 2\*\*63"),
         (lambda: Pad(0, 5), ValueError, "Pad.height"),
         (lambda: Pad(5, 0), ValueError, "Pad.*width"),
-        (lambda: Pad(5), TypeError, "Pad.width must be an integer. Found: None"),
+        (lambda: Pad(5), TypeError, r"both height and width, or neither. Found: Pad\(height=5\)"),
         (lambda: Pad(1.5, 2), TypeError, "Pad.height"),
         (lambda: Pad(then=5), TypeError, "Pad.then must be"),
         (lambda: Pad(then="stack"), ValueError, "Pad.then must be"),
@@ -113,6 +120,12 @@ def test_the_words_of_settings() -> None:
         (lambda: Ranks(0, 2, group=object()), WorldError, "not both"),
         (lambda: Ranks(0.5, 2), TypeError, "rank must be an integer. Found: 0.5"),
         (lambda: Ranks(True, 2), TypeError, "rank must be an integer. Found: True"),
+        (lambda: Ranks.of({"rank": 0}), TypeError, "ranks must be .*Found: {'rank': 0}"),
+        (lambda: Ranks.of(Ranks), TypeError, "ranks must be .*Found: <class"),
+        (lambda: Ranks.of(np.int64(0)), TypeError, r"ranks must be .*Found: np.int64\(0\)"),
+        (lambda: Ranks.of((0, 2)), TypeError, r"ranks must be .*Found: \(0, 2\)"),
+        (lambda: check_collate("collate", Pad), TypeError, r"collate must be a value of fastload.Pad, not"),
+        (lambda: check_collate("collate", Detection), TypeError, "a value of fastload.Detection, not"),
         (lambda: Tokenizers(["caption"]), TypeError, "must be a dict of callables"),
         (lambda: Tokenizers({"caption": 5}), TypeError, "must be a dict of callables"),
         (lambda: Tokenizers({"caption": len}, threads=0), ValueError, "Tokenizers.threads must be >= 1"),
@@ -131,3 +144,8 @@ def test_what_values_may_hold() -> None:
     assert Pad(then=Detection("detr")).height is None
     assert Tokenizers({"caption": Captions()}).threads == 1
     assert Fields(["image"]) == Fields(("image",))
+    assert Ranks(np.int64(0), np.int32(2)) == Ranks(0, 2)
+    assert Dali(np.float32(0.5), memory_limit=np.int64(4)) == Dali(0.5, memory_limit=4)
+    assert Tokenizers.of({}) is Tokenizers.of(Tokenizers()) is None
+    outside = torch.distributed.GroupMember.NON_GROUP_MEMBER  # the loader says it, when it looks
+    assert Ranks.of(outside).group == outside

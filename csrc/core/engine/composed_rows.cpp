@@ -113,7 +113,7 @@ void check_mosaic(const SamplePlan& plan) {
       refuse(
           "Boxes, points, outlines and masks of a mosaic are of the objects whose boxes the view "
           "names. Leave others out by fields=[...], or name the boxes that they are of by "
-          "objects=.");
+          "Fields(rows_of=...).");
     }
   }
 }

@@ -33,7 +33,7 @@ void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decode
       !plan.fields()[plan.streams().front().fields.front()].picture.format.is_rgb8()) {
     throw Error(ErrorKind::kValue,
                 "Decoded pictures are kept of 3 channels of 8 bits only. Leave "
-                "out cache_decoded.");
+                "out Cache(decoded=...).");
   }
   for (const FieldPlan& field : plan.fields()) {
     if (field.form == Form::kLabel && field.part == FieldPlan::kIndex) continue;
