@@ -39,7 +39,7 @@ def at_least(name: str, value: Any, least: int) -> None:
     """Raise unless ``value`` is a number, one of numpy's as well, of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number. Found: {value!r}.")
-    if not value >= least:  # nan is not
+    if not float(value) >= least:  # nan is not
         raise ValueError(f"{name} must be >= {least}. Found: {value}.")
 
 
@@ -427,7 +427,9 @@ def check_collate(name: str, value: Any, words: Sequence[str] = COLLATES) -> Non
     """Raise unless ``value`` is one of the words, a callable, a spec such as Detection, or None."""
     is_known = value in words if isinstance(value, str) else callable(value) or hasattr(value, "planned")
     if isinstance(value, type) and (value is Pad or hasattr(value, "planned")):
-        raise TypeError(f"{name} must be a value of fastload.{value.__name__}, not the class. Write its ().")
+        raise TypeError(
+            f"{name} must not be the class {value.__name__}. Write fastload.{value.__name__}(...)."
+        )
     if value is None or is_known or (name == "collate" and isinstance(value, Pad)):
         return
     error = ValueError if isinstance(value, str) else TypeError

@@ -255,6 +255,11 @@ def plan(contents: Contents, limit: int) -> Layout:
         data_offset = _aligned(data_offset, _STRIPE_ALIGNMENT)
         capacity = limit - data_offset - MOST_STRIPES * _STRIPE_ALIGNMENT
     room = choose_room(contents.lengths, max(0, capacity))
+    if n and not contents.lengths.any():  # only decoded pictures may have no known length
+        raise NoRoom(
+            f"Decoded pictures of {contents.source} have no room in a cache: its index has no sizes of them. "
+            "Leave out Cache(decoded=...), to keep records."
+        )
     if not room.any():
         raise NoRoom(
             f"A cache of {limit} bytes has no room for a record of {contents.source}: the table of {n} "

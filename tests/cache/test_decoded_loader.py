@@ -16,6 +16,7 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cli import main
+from fastload.errors import CacheError
 from fastload.loader.compared import compared
 from fastload.ranks.world import World
 
@@ -147,3 +148,16 @@ def test_ranks_must_agree_on_it(odd: Path) -> None:
         described.append(compared(*parts, World(), 0))
     assert described[1] == described[2]  # where pixels come from is each rank's own affair
     assert described[0] != described[1] != described[3]
+    assert [one["Cache.decoded"] for one in described] == [None, 48, 48, "full"]
+
+
+@pytest.mark.parametrize("more", [{}, {"collate_fn": list}, {"collate": "ragged"}])
+def test_without_sizes_in_the_index_nothing_has_room(
+    root: Path, tmp_path: Path, more: dict[str, Any]
+) -> None:
+    folder = plain_pack(tmp_path / "set", [b"no picture"] * 4, [0, 1, 0, 1], probe=False).folder
+    with (
+        loader(folder, root, **more) as made,
+        pytest.raises(CacheError, match=r"its index has no sizes .* Leave out Cache\(decoded=\.\.\.\)"),
+    ):
+        next(iter(made))
