@@ -159,7 +159,8 @@ class Runner:
     """
 
     def __init__(self, loader: Any, batch_size: int) -> None:
-        self._loader = view_of(loader) or loader
+        self._view = view_of(loader)
+        self._loader = self._view or loader
         self._batch_size = batch_size
         self._batches = self._endless()
 
@@ -179,8 +180,9 @@ class Runner:
             seconds: length of the run.
             step: called after each batch with its number of samples.
         """
-        ahead = getattr(self._loader, "prefetch_factor", None) or 2
-        workers = 1 if self._of_threads() else max(1, getattr(self._loader, "num_workers", 1))
+        given = self._loader if self._view is None else self._view.arguments
+        ahead = getattr(given, "prefetch_factor", None) or 2
+        workers = max(1, getattr(self._loader, "num_workers", 1)) if self._view is None else 1
         begin, taken = time.perf_counter(), 0
         while taken <= ahead * workers or time.perf_counter() - begin < _WARM_SHARE * seconds:
             step(next(self._batches))
@@ -202,17 +204,14 @@ class Runner:
 
     def _blocked(self) -> float | None:
         """Return for how long the thread that asks for batches waited for others; None: those do it all."""
-        if not self._of_threads():
+        if self._view is None:
             return 0.0 if getattr(self._loader, "num_workers", 1) == 0 else None
-        stages = [getattr(backend, "_stage", None) for backend in self._loader.backends]
+        stages = [getattr(backend, "_stage", None) for backend in self._view.backends]
         inline = [stage for stage in stages if isinstance(stage, InlineStage)]
         return sum(stage.waited for stage in inline) if inline else None
 
-    def _of_threads(self) -> bool:
-        return view_of(self._loader) is not None
-
     def _clocks(self) -> dict[str, Any]:
-        return self._loader.stats() if self._of_threads() else {}
+        return {} if self._view is None else self._view.stats()
 
     @staticmethod
     def _trial(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fastload.diagnose.doctor import examine
 from fastload.diagnose.facts import Fix, Stage, Verdict
 from fastload.diagnose.fixes.data import repacked
 from fastload.diagnose.trial import Trial
+from fastload.loader.view import LoaderView
 
 
 def photos(count: int, side: int, **options: object) -> list[bytes]:
@@ -40,12 +42,12 @@ def packing_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def three_times_as_fast(
-    makers: Mapping[str, Callable[[], DataLoader]], *_: object, step: object
+    makers: Mapping[str, Callable[[], LoaderView]], *_: object, step: object
 ) -> dict[str, Trial]:
     """Made-up runs of loaders that do work: what is packed otherwise takes a third of the time."""
     found = {}
     for name, make in makers.items():
-        with make() as made:
+        with closing(make()) as made:
             next(iter(made))
         times = 1 if name == "now" else 3
         found[name] = Trial(100.0 * times, 0.01 / times, 1.0, 1, {"decode": 0.01 / times})

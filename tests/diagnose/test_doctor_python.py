@@ -15,6 +15,7 @@ from fastload.diagnose.callables import python_functions
 from fastload.diagnose.doctor import examine
 from fastload.diagnose.fixes.loader import without_functions
 from fastload.diagnose.trial import LoaderUnderTest
+from fastload.loader.view import viewed
 
 START = (T.RandomResizedCrop(32), T.RandomHorizontalFlip())
 
@@ -88,7 +89,7 @@ def test_a_slow_collate_function_is_named(packed: PackedDataset, quick: float) -
 @pytest.mark.filterwarnings("ignore")
 def test_who_keeps_the_lock_is_known(packed: PackedDataset) -> None:
     with loader(packed, counts, sleeps) as given:
-        found = {one.given: one for one in python_functions(LoaderUnderTest(given), 0.2)}
+        found = {one.given: one for one in python_functions(LoaderUnderTest(viewed(given, "a test")), 0.2)}
     assert set(found) == {sleeps, counts, tensor}
     assert found[sleeps].lock is not None
     assert found[counts].lock is not None
@@ -98,4 +99,4 @@ def test_who_keeps_the_lock_is_known(packed: PackedDataset) -> None:
 
 def test_the_core_alone_has_no_functions(packed: PackedDataset) -> None:
     with loader(packed) as given:
-        assert python_functions(LoaderUnderTest(given), 0.1) == ()
+        assert python_functions(LoaderUnderTest(viewed(given, "a test")), 0.1) == ()

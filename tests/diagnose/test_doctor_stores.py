@@ -6,6 +6,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from fastload.diagnose.fixes import data as disk_tier
 from fastload.diagnose.storage import Fetching, measure_line
 from fastload.diagnose.trial import LoaderUnderTest, LocalCopy, can_be_replicated
 from fastload.diagnose.verdict import judge
+from fastload.loader.view import viewed
 
 CROP = T.RandomResizedCrop(32)
 LINE = replace(STORAGE, remote=True, line="s3://bucket/set")
@@ -150,10 +152,10 @@ def test_trials_of_a_set_in_a_store_ask_it_for_nothing(
     shelf: FaultServer, packed: PackedDataset, tmp_path: Path
 ) -> None:
     with loader(shelf.url, cache="64MB") as given:
-        subject = LoaderUnderTest(given, tmp_path)
+        subject = LoaderUnderTest(viewed(given, "a test"), tmp_path)
         assert sorted(subject.ids.tolist()) == list(range(52))
         before = len(shelf.requests)
-        with subject.make(seed=1) as tried, loader(packed, sampler=tried.sampler) as local:
+        with closing(subject.make(seed=1)) as tried, loader(packed, sampler=tried.loader.sampler) as local:
             for (images, labels), (others, same) in zip(tried, local, strict=False):
                 assert torch.equal(images, others)
                 assert torch.equal(labels, same)
@@ -162,7 +164,7 @@ def test_trials_of_a_set_in_a_store_ask_it_for_nothing(
 
 def test_a_line_is_measured_by_reading_ahead(shelf: FaultServer, tmp_path: Path) -> None:
     with loader(shelf.url) as given:
-        found = measure_line(LoaderUnderTest(given, tmp_path), 0.3)
+        found = measure_line(LoaderUnderTest(viewed(given, "a test"), tmp_path), 0.3)
     assert found is not None
     assert found.line == shelf.url
     assert found.remote
@@ -187,11 +189,11 @@ def test_what_caches_have_is_not_asked_for(shelf: FaultServer, tmp_path: Path) -
         tier = ["off", f"{tmp_path}/disk:64MB"]
         for cache, expected in (("off", 1.0), (str(memory.path), 0.0), (tier, 0.0)):
             with loader(shelf.url, cache=cache) as given:
-                assert _fetched_share(LoaderUnderTest(given)) == pytest.approx(expected)
+                assert _fetched_share(LoaderUnderTest(viewed(given, "a test"))) == pytest.approx(expected)
     with loader(shelf.url) as given:
         counted = {"cache": {"hits": 30, "misses": 70, "disk": {"hits": 60, "misses": 10}}}
         given.stats = lambda: counted  # type: ignore[method-assign]
-        assert _fetched_share(LoaderUnderTest(given)) == pytest.approx(0.1)
+        assert _fetched_share(LoaderUnderTest(viewed(given, "a test"))) == pytest.approx(0.1)
 
 
 def test_the_verdict_has_the_line_and_what_the_loader_needs() -> None:

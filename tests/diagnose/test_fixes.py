@@ -32,6 +32,7 @@ from fastload.diagnose.verdict import judge
 from fastload.errors import CacheError
 from fastload.loader.arguments import Arguments
 from fastload.loader.options import resolve
+from fastload.loader.view import view_of, viewed
 
 BASE = Trial(200.0, 0.01, 1.0, 2, {"shard": 0.0, "decode": 0.008, "transform": 0.002}, (0.04,) * 8)
 FLOATS = T.Compose([T.RandomResizedCrop(32), T.ToDtype("float32", scale=True)])
@@ -43,7 +44,7 @@ def case(dataset: object, **given: Any) -> Examination:
     """An examination of a loader of two threads; ``given``: its arguments, and what else is known."""
     known = {name: given.pop(name) for name in ("loop", "step", "cpus", "base") if name in given}
     with DataLoader(dataset, **({"batch_size": 4, "num_workers": 2, "shuffle": True} | given)) as loader:  # type: ignore[arg-type]
-        subject = LoaderUnderTest(loader)
+        subject = LoaderUnderTest(viewed(loader, "a test"))
     made = Examination(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, None, subject, Path(), (), None, 0.0)
     return replace(made, **known, spare=known.get("cpus", 2.0))
 
@@ -120,7 +121,10 @@ def test_prefetch_is_tried_with_a_pause_for_the_step_where_waits_come_in_bursts(
     monkeypatch.setattr(batches.time, "sleep", pauses.append)
     made[0].pop("pace")(3)
     assert pauses == [pytest.approx(4 / 100)]
-    assert {name: loader.prefetch_factor for name, loader in made[0].items()} == {"now": 2, "more": 4}
+    assert {name: loader.arguments.prefetch_factor for name, loader in made[0].items()} == {
+        "now": 2,
+        "more": 4,
+    }
     prefetch = found["prefetch"]
     assert prefetch.words == "prefetch_factor=4"
     assert prefetch.gain == pytest.approx(0.2)
@@ -164,7 +168,7 @@ def test_idle_threads_are_tried_without_a_step(packed: PackedDataset, trials: An
     (found,) = batches.deeper_prefetch(of)
     assert found.words == "prefetch_factor=16"
     assert "idle for 50% of their time" in found.evidence
-    assert isinstance(made[0]["now"], DataLoader)
+    assert view_of(made[0]["now"]) is not None
 
 
 def test_what_cannot_be_tried_is_said_and_costs_nothing_else(packed: PackedDataset) -> None:

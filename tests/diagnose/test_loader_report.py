@@ -23,6 +23,7 @@ from fastload.cli import main
 from fastload.diagnose.pages import History
 from fastload.diagnose.pages.measured import Timeline, measure_costs, own_verdict, run_alone
 from fastload.diagnose.pages.parts import measure_mixing
+from fastload.loader.view import viewed
 
 CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip()])
 
@@ -120,7 +121,7 @@ def test_an_unused_loader_with_a_sampler_is_not_asked_for_its_order(packed: fast
     with loader_of(packed, sampler=Order(), shuffle=None) as loader:
         page = fastload.diagnose.report(loader, seconds=0.1).html
         assert asked == []
-        assert measure_mixing(loader) is None
+        assert measure_mixing(viewed(loader, "a test")) is None
         assert "The loader has not been used yet: these are the clocks of a second one" in page
         assert "How well the order mixes" not in page
         assert sum(len(labels) for _, labels in loader) == 20
@@ -150,7 +151,7 @@ def test_a_torch_datasets_code_is_not_run_for_a_report() -> None:
 def test_the_loader_alone_is_faster_than_with_a_step(packed: fastload.PackedDataset) -> None:
     """By counts: in the time that steps leave nothing for, a loader without a step gives far more batches."""
     with loader_of(packed, batch_size=4) as loader:
-        alone = run_alone(loader, 0.5)
+        alone = run_alone(viewed(loader, "a test"), 0.5)
         assert loader.stats()["samples"] == 0
     assert alone.batches > 10
     samples = alone.stats["samples"]
@@ -227,7 +228,7 @@ def test_bad_samples_are_named_not_raised(tmp_path: Path) -> None:
 
 def test_the_order_is_measured_beside_others(mixed_sizes: fastload.PackedDataset) -> None:
     with loader_of(mixed_sizes, shuffle=False) as loader:
-        found = measure_mixing(loader)
+        found = measure_mixing(viewed(loader, "a test"))
     assert found is not None
     assert found["this loader"] == found["no shuffle"]
     assert found["this loader"].classes < 2 < found["a uniform shuffle"].classes
