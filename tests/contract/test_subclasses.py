@@ -339,7 +339,7 @@ class Named(DataLoader[Any]):
 
 
 def test_a_subclass_may_have_attributes_of_any_name(numbered: Path) -> None:
-    with Named(str(numbered), "its own", batch_size=4, seed=1) as loader:
+    with Named(str(numbered), "its own", batch_size=4, seed=1, transform=CROP) as loader:
         assert loader.order == loader.plan == loader.options == loader.arguments == "its own"
         (labels,) = {tuple(batch[1].tolist()) for batch in itertools.islice(loader, 1)}
         assert labels == (0, 1, 2, 3)
