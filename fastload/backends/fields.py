@@ -526,7 +526,7 @@ class Streams:
 def _engine_parts(
     dataset: Packed, layout: SampleLayout, plan: Plan, objects: Groups
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return what the engine of a layout takes: parts, views and fields; ``objects``: the DataLoader's."""
+    """Return what the engine of a layout takes: parts, views and fields; ``objects``: ``Fields.rows_of``."""
     schema = dataset.schema
     of_core = [field for field in layout.fields if field.is_of_core]
     fields = [schema[field.schema_name] for field in of_core if not field.is_origin]

@@ -166,7 +166,7 @@ def _padded(field: FieldLayout, values: Sequence[torch.Tensor]) -> tuple[Any, to
     and widths.
 
     Raises:
-        ValueError: one is larger than ``sizes`` allows.
+        ValueError: one is larger than ``Pad`` allows.
     """
     sizes = torch.tensor([value.shape[-2:] for value in values], dtype=torch.int64, device="cpu")
     height, width = field.padded_size(sizes.numpy())

@@ -110,7 +110,7 @@ class Planner:
         """Allocate rows, objects, masks or pictures of a field with measurements ``known``, stored at ``at``.
 
         Raises:
-            ValueError: a picture is larger than ``sizes`` allows.
+            ValueError: a picture is larger than ``Pad`` allows.
         """
         if field.form == "masks":
             assert known is not None
@@ -311,7 +311,7 @@ class SampleLayout:
                 counts and sizes, int64.
 
         Raises:
-            ValueError: a picture is larger than ``sizes`` allows.
+            ValueError: a picture is larger than ``Pad`` allows.
         """
         planner = Planner(size)
         planner.take(size)  # which positions are samples
