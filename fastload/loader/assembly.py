@@ -186,8 +186,8 @@ class WorldBinding:
             return agreed
         warnings.warn(
             f"Rank {world.rank} of {world.size} has no process group in which to agree on a seed, or "
-            f'Ranks(handshake="off"), so the seed is {_FALLBACK_SEED}, as that of torch\'s DistributedSampler. '
-            "Pass seed=, or make the process group before the first batch.",
+            f'Ranks(handshake="off"), so the seed is {_FALLBACK_SEED}, as that of torch\'s '
+            "DistributedSampler. Pass seed=, or make the process group before the first batch.",
             stacklevel=stacklevel(),
         )
         return _FALLBACK_SEED
