@@ -127,6 +127,7 @@ def test_cells_that_start_processes(name: str, way: str, table: Table) -> None:
     check(name, way, table)
 
 
+@pytest.mark.timeout(1500)  # every cell once more: two minutes, and more than five beside other work
 def test_the_page_is_of_these_cells(table: Table) -> None:
     drawn = table.page()
     if WRITES:
