@@ -64,6 +64,7 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("dataset/packed.py", "PIL"): lambda _: module("dataset.packed")._as_pil(None),
     ("dataset/decoding.py", "PIL"): lambda _: module("dataset.decoding").decode_with_pil(b""),
     ("diagnose/pages/page.py", "matplotlib"): lambda _: module("diagnose.pages.page").drawing(),
+    ("extras.py", "torchvision"): lambda _: module("extras").tv_tensors(),
     ("integrations/composer.py", "composer"): lambda _: load_anew("integrations.composer"),
     ("integrations/ignite.py", "ignite"): lambda _: module("integrations.ignite").auto_dataloader(""),
     ("integrations/open_clip.py", "open_clip_train"): lambda _: module("integrations.open_clip").data_info(0),
