@@ -119,12 +119,7 @@ class SlotPlan:
             header[name] = getattr(self, name)
         header["num_slots"] = int(self.slots.sum())
         header["num_classes"] = len(self.sizes)
-        header["set_bytes"] = contents.set_bytes
-        header["created"] = int(time.time())
-        header["index_digest"] = contents.index_digest
-        header["source_bytes"] = len(source)
-        header["dataset_id"] = contents.dataset_id.encode()
-        header["tier"] = contents.tier.encode()
+        contents.write_into(header, source)
         classes = np.zeros(len(self.sizes), _CLASS)
         classes["slot_bytes"], classes["num_slots"] = self.sizes, self.slots
         classes["first_slot"] = np.cumsum(self.slots) - self.slots

@@ -114,6 +114,15 @@ class Contents:
         """Bytes of all records."""
         return int(self.lengths.sum(dtype=np.uint64))
 
+    def write_into(self, header: npt.NDArray[np.void], source: bytes) -> None:
+        """Write into a header what all cache files say; ``source``: the dataset's folder, cut to fit."""
+        header["set_bytes"] = self.set_bytes
+        header["created"] = int(time.time())
+        header["index_digest"] = self.index_digest
+        header["source_bytes"] = len(source)
+        header["dataset_id"] = self.dataset_id.encode()
+        header["tier"] = self.tier.encode()
+
 
 def encoded(dataset: PackedFiles) -> Contents:
     """Return the contents for a dataset's records as they are. Reads the whole index."""
@@ -288,12 +297,7 @@ def header_of(contents: Contents, layout: Layout) -> bytes:
     header["num_stripes"] = len(layout.stripes)
     header["stripe_offset"][: len(layout.stripes)] = layout.stripe_offsets
     header["room_records"] = int(layout.room.sum())
-    header["set_bytes"] = contents.set_bytes
-    header["created"] = int(time.time())
-    header["index_digest"] = contents.index_digest
-    header["source_bytes"] = len(source)
-    header["dataset_id"] = contents.dataset_id.encode()
-    header["tier"] = contents.tier.encode()
+    contents.write_into(header, source)
     text = (header.tobytes() + source).ljust(HEADER_BYTES - 4, b"\0")
     return text + _C.crc32c(np.frombuffer(text, np.uint8)).to_bytes(4, "little")
 
