@@ -7,6 +7,7 @@ NB_MODULE(_C, m) {
   // mistake, neither of the program's nor of these bindings', and nanobind's lines say that it is.
   nanobind::set_leak_warnings(false);
   fastload::bindings::register_gil(m);
+  fastload::bindings::register_ticks(m);
   fastload::bindings::register_base(m);
   fastload::bindings::register_decode(m);
   fastload::bindings::register_jpeg(m);

@@ -6,6 +6,7 @@
 namespace fastload::bindings {
 
 void register_gil(nanobind::module_& m);
+void register_ticks(nanobind::module_& m);
 void register_base(nanobind::module_& m);
 void register_cache(nanobind::module_& m);
 void register_entries(nanobind::module_& m);

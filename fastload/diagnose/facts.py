@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastload.diagnose.attribution import Attribution, Place
+
+
+RANGE = 0.1  # a gain's range is said if it is wider than this share of the rate
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -87,6 +92,8 @@ class Fix:
         gain: ``rate`` divided by the present rate, minus 1.
         evidence: what the number was measured on.
         price: what it costs: disk, memory, changed pixels; "" for nothing.
+        low, high: the range in which the gain is expected; both 0: it is ``gain``.
+        quiet_rate: predicted if nothing else used the CPUs; 0: the machine is quiet, or it is not known.
     """
 
     name: str
@@ -95,6 +102,14 @@ class Fix:
     gain: float
     evidence: str
     price: str = ""
+    low: float = 0.0
+    high: float = 0.0
+    quiet_rate: float = 0.0
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the gain is known only as a range."""
+        return self.high - self.low > RANGE * (1 + self.gain)
 
 
 @dataclass(frozen=True)
@@ -110,15 +125,17 @@ class Verdict:
     """What limits a loop, and what would help.
 
     Args:
-        limit: "step" (the best answer), "storage", "decode", "transform", "python", "collate", "transfer",
-            "threads" (too few for the CPUs), "quota" (fewer CPUs than threads), "neighbour" (others use the
-            CPUs), "prefetch" (uneven batches), "batch" (small batches), "ranks" or "unknown".
+        limit: the key of a cause in :data:`fastload.diagnose.causes.CAUSES`, such as "step" (the best answer),
+            "few-workers" or "python".
         rate: the loop's present rate.
         loader_rate, step_rate: rate of each alone; 0: not known.
         sentences: the verdict in words.
         fixes: what would help, best first.
         stages: the measured capacities.
         loop: the watched loop; None if only a loader was examined.
+        place: the line that takes the time; None: no line does, or it is not known.
+        quiet_rate: the loop's rate if nothing else used the CPUs; 0: the machine is quiet, or it is not known.
+        attribution: where the time of loop and workers went; None: no profile was made.
     """
 
     limit: str
@@ -129,6 +146,9 @@ class Verdict:
     fixes: tuple[Fix, ...]
     stages: tuple[Stage, ...]
     loop: Loop | None = None
+    place: Place | None = None
+    quiet_rate: float = 0.0
+    attribution: Attribution | None = None
 
     def __str__(self) -> str:
         return " ".join(sentence.text for sentence in self.sentences)
