@@ -26,7 +26,7 @@ from fastload import diagnose
 from fastload.backends.stats import batch_length
 from fastload.diagnose.doctor import examine
 from fastload.diagnose.facts import Stage, Verdict
-from fastload.diagnose.script_child import copied
+from fastload.diagnose.feed import copied
 
 ALL: Sequence[Scenario] = (*SCENARIOS, *TRAINING)
 SMALL = "resnet8"  # what a CPU trains

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fastload.diagnose.sampling import FAULT, RUNNING, Seen
 from fastload.diagnose.spots import Spot
@@ -38,7 +39,17 @@ WAITS: Mapping[int, str] = {
 # ---- Summing ----------------------------------------------------------------------------------------
 
 _SAMPLES = ("sample", "collate", "passing")
-_MAKES = ("python", "transform", "decode", "reading", "processor", "lock", "sleep", "collate", "shared-memory")
+_MAKES = (
+    "python",
+    "transform",
+    "decode",
+    "reading",
+    "processor",
+    "lock",
+    "sleep",
+    "collate",
+    "shared-memory",
+)
 
 
 @dataclass(frozen=True)
@@ -119,16 +130,24 @@ class Attribution:
         return sum(self.makers.get(kind, 0.0) for kind in kinds)
 
 
-def attributed(seen: Sequence[Seen], begin: float, end: float) -> Attribution:
-    """Sum what was seen between ``begin`` and ``end``, in seconds of ``time.monotonic()``."""
+def attributed(seen: Sequence[Seen], begin: float, end: float, at_work: float = 1.0) -> Attribution:
+    """Sum what was seen.
+
+    Args:
+        seen: by the profile.
+        begin, end: seconds of ``time.monotonic()``; what lies outside is left out.
+        at_work: share of the time that threads had a CPU when they wanted one. A thread that waits for a CPU
+            looks as if it ran, so ticks of running threads count only so much: then shares are those of a
+            machine where nothing else runs.
+    """
     inside = [each for each in seen if each.end > begin and each.begin < end]
     main = [each for each in inside if each.process == "main"]
     workers = [each for each in inside if each.process != "main"]
-    loop = _by_spot(main)
-    made = _by_spot(workers) if workers else loop
+    loop = _by_spot(main, 1.0)
+    made = _by_spot(workers or main, at_work)
     total = sum(loop.values())
-    at_work = {at: count for at, count in made.items() if at[0].part in _SAMPLES}
-    sum_made = sum(at_work.values())
+    making = {at: count for at, count in made.items() if at[0].part in _SAMPLES}
+    sum_made = sum(making.values())
     own = sum(count for (thread, spot, _), count in _ticks(workers) if not thread and spot.part != "starting")
     idle = sum(count for (thread, spot, _), count in _ticks(workers) if not thread and spot.part == "idle")
     pictures: Counter[tuple[str, int, int, str]] = Counter()
@@ -138,13 +157,15 @@ def attributed(seen: Sequence[Seen], begin: float, end: float) -> Attribution:
         containers.update(each.containers)
     return Attribution(
         seconds=max((each.end for each in main), default=begin) - begin,
-        ticks=total,
-        loop=_shares(((spot.part if spot.part in ("waiting", "starting", "feed") else kind), count)
-                     for (spot, kind, _), count in loop.items()),
-        makers=_shares((kind, count) for (_, kind, _), count in at_work.items()),
+        ticks=int(total),
+        loop=_shares(
+            ((spot.part if spot.part in ("waiting", "starting", "feed") else kind), count)
+            for (spot, kind, _), count in loop.items()
+        ),
+        makers=_shares((kind, count) for (_, kind, _), count in making.items()),
         busy=1 - idle / own if own else 1.0,
-        waits=_waits(at_work, sum_made),
-        places=_places(at_work, sum_made),
+        waits=_waits(making, sum_made),
+        places=_places(making, sum_made),
         steps=_places({at: count for at, count in loop.items() if at[0].part == "loop"}, total),
         pictures=pictures,
         containers=tuple(name for name, _ in containers.most_common()),
@@ -153,6 +174,7 @@ def attributed(seen: Sequence[Seen], begin: float, end: float) -> Attribution:
     )
 
 
+_KeyT = TypeVar("_KeyT")
 _At = tuple[Spot, str, int]  # a spot, its kind by what the thread waited for, and the system call
 
 
@@ -173,26 +195,33 @@ def _ticks(seen: Iterable[Seen]) -> Iterable[tuple[tuple[str, Spot, int], int]]:
         yield from each.ticks.items()
 
 
-def _by_spot(seen: Iterable[Seen]) -> Counter[_At]:
-    """Sum ticks. A thread that passes batches counts only while it runs, since it does so beside the main one."""
-    counts: Counter[_At] = Counter()
+def _by_spot(seen: Iterable[Seen], running: float) -> dict[_At, float]:
+    """Sum ticks; those of running threads count ``running``.
+
+    A thread that passes batches counts only while it runs, since it does so beside the main one.
+    """
+    counts: dict[_At, float] = defaultdict(float)
     for (thread, spot, state), count in _ticks(seen):
         if not thread or state == RUNNING or spot.part != "passing":
-            counts[spot, kind_of(spot, state), state] += count
+            counts[spot, kind_of(spot, state), state] += count * (running if state == RUNNING else 1.0)
     return counts
 
 
-def _shares(rows: Iterable[tuple[str, int]]) -> dict[str, float]:
-    counts: Counter[str] = Counter()
+def _shares(rows: Iterable[tuple[str, float]]) -> dict[str, float]:
+    counts: dict[str, float] = defaultdict(float)
     for kind, count in rows:
         counts[kind] += count
     total = sum(counts.values())
-    return {kind: count / total for kind, count in counts.most_common()} if total else {}
+    return {kind: counts[kind] / total for kind in _descending(counts)} if total else {}
 
 
-def _waits(counts: Mapping[_At, int], total: int) -> dict[str, float]:
-    found: Counter[str] = Counter()
-    for (spot, kind, state), count in counts.items():
+def _descending(counts: Mapping[_KeyT, float]) -> list[_KeyT]:
+    return sorted(counts, key=lambda key: -counts[key])
+
+
+def _waits(counts: Mapping[_At, float], total: float) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    for (_, kind, state), count in counts.items():
         name = "fault" if state == FAULT else WAITS.get(state, "")
         if name == "lock" and kind != "lock":
             continue  # the GIL, or a library's own threads
@@ -201,17 +230,16 @@ def _waits(counts: Mapping[_At, int], total: int) -> dict[str, float]:
     return {name: count / total for name, count in found.items()} if total else {}
 
 
-def _places(counts: Mapping[_At, int], total: int) -> tuple[Place, ...]:
+def _places(counts: Mapping[_At, float], total: float) -> tuple[Place, ...]:
     """Return the lines by their share; the spot with the most ticks stands for its line."""
-    lines: Counter[tuple[str, str, int, str]] = Counter()
-    spots: dict[tuple[str, str, int, str], Counter[Spot]] = {}
+    lines: dict[tuple[str, str, int, str], float] = defaultdict(float)
+    spots: dict[tuple[str, str, int, str], dict[Spot, float]] = {}
     for (spot, kind, _), count in counts.items():
         key = (kind, spot.file, spot.line, "" if spot.line else f"{spot.library}.{spot.function}")
         lines[key] += count
-        spots.setdefault(key, Counter())[spot] += count
-    return tuple(
-        Place(key[0], spots[key].most_common(1)[0][0], count / total) for key, count in lines.most_common()
-    )
+        of_line = spots.setdefault(key, defaultdict(float))
+        of_line[spot] += count
+    return tuple(Place(key[0], _descending(spots[key])[0], lines[key] / total) for key in _descending(lines))
 
 
 def _bin(seen: Seen) -> tuple[str, float, float, Mapping[str, float]]:

@@ -16,12 +16,13 @@ import numpy as np
 from fastload.cache.disk import planned_disk_bytes
 from fastload.cache.opening import FIRST, planned_bytes
 from fastload.dataset.views import SourceKind
+from fastload.diagnose.attribution import Attribution
 from fastload.diagnose.callables import lanes, python_functions
 from fastload.diagnose.examination import Examination, cpus_here, digits, proposals
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
 from fastload.diagnose.storage import Storage, measure_line, measure_storage
-from fastload.diagnose.torch_loader import examine_torch
+from fastload.diagnose.torch_verdict import examine_torch
 from fastload.diagnose.trial import Budget, LoaderUnderTest, Runner, Trial, in_turns, quiet
 from fastload.diagnose.verdict import judge
 from fastload.loader.view import view_of
@@ -88,7 +89,11 @@ _MEMORY = Path("/dev/shm")
 
 
 def examine(
-    loader: Any, loop: Loop | None = None, step: Stage | None = None, seconds: float = 60.0
+    loader: Any,
+    loop: Loop | None = None,
+    step: Stage | None = None,
+    seconds: float = 60.0,
+    attribution: Attribution | None = None,
 ) -> Verdict:
     """Say why a loop waits for this loader, and what would help.
 
@@ -100,13 +105,14 @@ def examine(
         loop: a watched training loop over it.
         step: the step alone.
         seconds: approximate time limit.
+        attribution: where the loop's time went; None: it was not profiled.
     """
     budget = Budget(seconds)
     with _folders() as (folder, memory), quiet(), kept():
         step = step or _step_of(loop)
         view = view_of(loader)
         if view is None or view.kind is not SourceKind.PACKED:
-            return examine_torch(loader, loop, step, budget, folder)
+            return examine_torch(loader, loop, step, budget, folder, attribution)
         subject = LoaderUnderTest(view, memory)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
@@ -121,7 +127,7 @@ def examine(
         )
         stages = measured_stages(case)
         fixes = proposals(REGISTRY, case)
-        return judge(case, stages, fixes)
+        return replace(judge(case, stages, fixes), attribution=attribution)
 
 
 def _step_of(loop: Loop | None) -> Stage | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import statistics
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -87,6 +88,11 @@ class Examined:
     step: Stage | None
 
     @property
+    def blocked(self) -> float:
+        """Share of the time of making samples in which nothing runs: waits for storage, locks, a network."""
+        return 0.0
+
+    @property
     def step_rate(self) -> float:
         """Samples per second of the step alone; infinite if not known."""
         return self.step.rate if self.step is not None else float("inf")
@@ -144,16 +150,52 @@ class Examined:
         freed = self.storage_rate < self.base.rate and stored >= trial.rate
         if base is not None and trial.with_step and base.with_step and not freed:
             gain = min(trial.with_step, stored) / min(base.with_step, self.storage_rate) - 1
+            ratios = _ratios(trial.rounds_with_step, base.rounds_with_step)
             evidence += (
                 f" With the step's time behind each batch: {digits(trial.with_step)} instead of "
                 f"{digits(base.with_step)}."
             )
         else:
+            ratios = _ratios(trial.rounds, base.rounds) if base is not None else ()
             if base is not None:
                 trial = _scaled(trial, self.base, base, self.is_crowded)
             reached = min(trial.with_step, stored) if freed and trial.with_step else self.whole(trial, stored)
             gain = reached / (self.now if freed else self.whole(self.base)) - 1
-        return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
+        quiet = self.quiet_rate(trial)
+        return self.predicted(name, words, gain, evidence, price, _range(gain, ratios), quiet)
+
+    def predicted(
+        self,
+        name: str,
+        words: str,
+        gain: float,
+        evidence: str,
+        price: str = "",
+        within: tuple[float, float] = (0.0, 0.0),
+        quiet: float = 0.0,
+    ) -> Fix:
+        """Make a Fix with a gain that is known; the step's rate limits it and its range."""
+        most = max(0.0, self.step_rate / self.now - 1) if self.now > 0 else gain
+        low, high = min(within[0], most), min(within[1], most)
+        gain = min(gain, most)
+        return Fix(name, words, self.now * (1 + gain), gain, evidence, price, low, high, quiet)
+
+    def quiet_rate(self, trial: Trial) -> float:
+        """Predict the loop's rate if nothing else used the CPUs; 0 if nothing does, or it cannot be known.
+
+        A sample then takes its CPU time and its waits for storage or locks, and a step its time without the
+        waits for a CPU.
+        """
+        if not self.is_crowded or trial.cpu <= 0 or not trial.threads:
+            return 0.0
+        seconds = trial.cpu / (1 - min(0.95, self.blocked))
+        loader = min(trial.threads / seconds, self.cpus / trial.cpu)
+        step, step_cpu = float("inf"), 0.0
+        if self.step is not None:
+            step = 1 / max(1 / self.step.rate - self.step.delay, 1e-9)
+            step_cpu = self.step.cpu
+        serial = seconds if trial.serial > 0 else 0.0
+        return together(loader, step, trial.cpu, step_cpu, self.cpus, serial)
 
 
 def proposals(registry: Iterable[Callable[[ExaminedT], Iterator[Fix]]], case: ExaminedT) -> list[Fix]:
@@ -169,6 +211,19 @@ def proposals(registry: Iterable[Callable[[ExaminedT], Iterator[Fix]]], case: Ex
                 (propose.__name__.replace("_", " "), f"{type(error).__name__}: {error}")
             )
     return fixes
+
+
+def _ratios(trials: Sequence[float], bases: Sequence[float]) -> tuple[float, ...]:
+    """Return the ratios of runs that took turns, sorted."""
+    return tuple(sorted(one / other for one, other in zip(trials, bases, strict=False) if other > 0))
+
+
+def _range(gain: float, ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the range of a gain by how much the runs differed; (0, 0) without runs."""
+    if not ratios:
+        return 0.0, 0.0
+    middle = statistics.median(ratios)
+    return (1 + gain) * ratios[0] / middle - 1, (1 + gain) * ratios[-1] / middle - 1
 
 
 def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:

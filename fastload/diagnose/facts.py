@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastload.diagnose.attribution import Attribution, Place
 
-
 RANGE = 0.1  # a gain's range is said if it is wider than this share of the rate
 
 
@@ -73,12 +72,14 @@ class Stage:
         rate: samples per second with its present threads, disk or device.
         cpu: CPU seconds per sample.
         evidence: what was measured and how, in a sentence.
+        delay: seconds per sample for which the step's thread waited for a CPU.
     """
 
     name: str
     rate: float
     cpu: float = 0.0
     evidence: str = ""
+    delay: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from torch.utils.data import dataloader as torch_dataloader
@@ -163,3 +164,16 @@ def _heard(former: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def is_torch_s(loader: Any) -> bool:
     """Whether a loader is torch's (or a subclass of it), and not ours."""
     return isinstance(loader, TorchDataLoader) and view_of(loader) is None
+
+
+def ready_batches(iterator: Any) -> int | None:
+    """Return how many batches are ready; None: not known."""
+    if hasattr(iterator, "_worker_result_queue"):
+        with suppress(NotImplementedError, OSError, ValueError):  # ended workers close their queue
+            waiting = int(iterator._worker_result_queue.qsize())
+            queue = iterator._data_queue
+            waiting += int(queue.qsize()) if queue is not iterator._worker_result_queue else 0
+            return waiting + sum(len(task) == 2 for task in iterator._task_info.values())
+    view = view_of(getattr(iterator, "loader", None))
+    feeder = getattr(view.backends[0], "feeder", None) if view is not None and view.backends else None
+    return None if feeder is None else int(feeder.complete)

@@ -28,6 +28,7 @@ from fastload.diagnose.spots import Spot, container_of, frames_of, picture_of, s
 
 _EVERY = 0.01  # seconds between two ticks
 _FLUSH = 0.5  # seconds between two messages
+_LATE = 0.1  # seconds in which messages of workers still count
 _ROWS = 100  # in a message, whose size is limited
 _ROOM = 4 << 20  # bytes of the receiver's buffer, as far as the system allows
 _MOST_PICTURES = 64  # files that are remembered
@@ -146,8 +147,13 @@ class Sampler:
     def _flush(self, now: float) -> None:
         seen, self._seen = self._seen, Seen(self._seen.process, now, now)
         seen.end = now
-        if seen.ticks:
+        if not seen.ticks:
+            return
+        try:
             self._deliver(seen)
+        except OSError:  # nobody listens any more
+            self._over.set()
+            self._clock.stop()
 
 
 def _state_of(thread: int | None) -> int:
@@ -225,7 +231,7 @@ class WatchedWorker:
 
 def _send(line: socket.socket, address: str, seen: Seen) -> None:
     for message in packed(seen):
-        with contextlib.suppress(OSError):  # the receiver has ended, or its buffer is full
+        with contextlib.suppress(BlockingIOError):  # the receiver's buffer is full
             line.sendto(message, address)
 
 
@@ -237,7 +243,7 @@ class Profile:
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
-        self.began = time.monotonic()
+        self.began = self.ended = time.monotonic()
         self._line: socket.socket | None = None
         self._sampler: Sampler | None = None
         self._former: Any = None
@@ -269,6 +275,8 @@ class Profile:
         if self._sampler is not None:
             self._sampler.stop()
             self._sampler = None
+            self.ended = time.monotonic()
+            time.sleep(_LATE)
         if self._line is not None:
             with contextlib.suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)  # wakes the receiver

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import copy
 import gc
 import importlib.util
 import io
@@ -13,150 +12,23 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from fastload.diagnose import step as device
+from fastload.diagnose.attribution import Attribution, attributed
 from fastload.diagnose.facts import Stage, Verdict
+from fastload.diagnose.feed import Feed
 from fastload.diagnose.listening import Pass, listen, stop_listening
 from fastload.diagnose.ranks import gathered_of, later, rank_of, with_ranks
+from fastload.diagnose.sampling import Profile
+from fastload.diagnose.step import is_compiled
 from fastload.diagnose.watch import Diagnosis, Record, worker_pids
 
 if TYPE_CHECKING:
     from fastload.diagnose.ranks import Gathered
-
-
-# ---- A loop that gets the same batch again and again ------------------------------------------------
-
-
-def copied(value: Any, of_tensor: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Any:
-    """Copy a batch; ``of_tensor`` copies each tensor (None: clones it, pinned if the original is pinned).
-
-    What cannot be copied is shared.
-    """
-    make = of_tensor or _cloned
-    if isinstance(value, torch.Tensor):
-        return make(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(copied(part, make) for part in value))
-    if type(value) in (list, tuple):
-        return type(value)(copied(part, make) for part in value)
-    if type(value) is dict:
-        return {name: copied(part, make) for name, part in value.items()}
-    try:
-        return copy.deepcopy(value)
-    except Exception:
-        return value
-
-
-def _cloned(tensor: torch.Tensor) -> torch.Tensor:
-    clone = tensor.detach().clone()
-    return clone.pin_memory() if tensor.device.type == "cpu" and tensor.is_pinned() else clone
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return all tensors of a batch that :func:`copied` would find."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors_of(part)]
-    return []
-
-
-class Feed:
-    """A source of the same batch again and again, unchanged, that times the steps.
-
-    A loop may change its batch in place. torch counts that, and the next batch is then a fresh copy. Copies
-    are made inside ``next()``, outside the step. The first step does not count: other ranks may still wait.
-
-    Args:
-        batch: the loader's last batch.
-        batch_size: its samples.
-        at_rest: whether the loader's threads have nothing more to do.
-        clock: returns seconds.
-    """
-
-    def __init__(
-        self,
-        batch: Any,
-        batch_size: int,
-        at_rest: bool,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.steps: list[float] = []
-        self._kept = copied(batch)
-        self._given: Any = None
-        self._versions: list[int] | None = None
-        self._batch_size = batch_size
-        self._at_rest = at_rest
-        self._clock = clock
-        self._arrived: float | None = None
-        self._cpu = self._began_cpu = 0.0
-        self._began: float | None = None
-        self._stage: Stage | None = None
-
-    def asked(self) -> None:
-        """Note that the loop asks for a batch, so that its step with the previous one is over."""
-        if self._arrived is None:
-            return
-        if self._began is None:  # the first step
-            device.synchronise()
-            self._began = self._clock()
-            return
-        self.steps.append(self._clock() - self._arrived)
-        self._cpu += time.process_time() - self._began_cpu
-
-    @property
-    def seconds(self) -> float:
-        """Total time of the steps that count."""
-        return sum(self.steps)
-
-    def give(self) -> Any:
-        """Return the batch as the loader delivered it."""
-        if self._given is None or self._versions is None or self._versions != _versions(self._given):
-            self._given = copied(self._kept)
-            self._versions = _versions(self._given)
-        # New objects with the same memory, so that marks which a loop sets (requires_grad) do not stay.
-        batch = copied(self._given, torch.Tensor.detach)
-        self._began_cpu = time.process_time()
-        self._arrived = self._clock()
-        return batch
-
-    def stage(self) -> Stage | None:
-        """Return what was measured until the first call; None without a step that counts."""
-        if self._stage is None and self.steps and self._began is not None:
-            self._stage = self._measured(self._began)
-        return self._stage
-
-    def _measured(self, began: float) -> Stage:
-        seconds = self.seconds
-        if device.is_in_use():  # a step only queues work, which ends after the last step
-            device.synchronise()
-            seconds = self._clock() - began
-        samples = len(self.steps) * self._batch_size
-        return Stage(
-            "step",
-            samples / seconds if seconds > 0 else float("inf"),
-            self._cpu / samples,
-            f"{len(self.steps)} steps of {self._batch_size} samples on a batch that was already loaded: "
-            f"{seconds / len(self.steps):.4g} s each"
-            + (", the loader at rest." if self._at_rest else ", while the loader still prepared batches."),
-        )
-
-
-def _versions(batch: Any) -> list[int] | None:
-    """Return how often each tensor was changed in place; None if torch does not count it."""
-    tensors = tensors_of(batch)
-    if not tensors or any(tensor.is_inference() for tensor in tensors):
-        return None
-    return [tensor._version for tensor in tensors]
 
 
 # ---- A script's loop in phases: warm-up, watching, feeding, and its end -----------------------------
@@ -169,6 +41,8 @@ _WARM_UP = 2  # steps besides a pass's first one, in which libraries choose thei
 _LEAST = 5  # batches that are enough when time is over
 _QUIET = 0.03  # CPUs that idle threads use at most
 _LOOK = 0.1  # seconds
+_SMALL_BATCH = 16  # samples, up to which a step's fixed cost may show
+_LARGER_STEPS = 8
 
 
 class Stopped(BaseException):
@@ -247,7 +121,9 @@ class Phases:
         self._main: Record | None = None
         self._feed: Feed | None = None
         self._fed_since = 0.0
+        self._trying_until = 0.0
         self.is_over = False
+        self.is_trying_larger = False
 
     @property
     def record(self) -> Record | None:
@@ -259,6 +135,11 @@ class Phases:
     def step(self) -> Stage | None:
         """The step alone; None if the script ended before it was fed."""
         return self._feed.stage() if self._feed is not None else None
+
+    @property
+    def larger(self) -> dict[str, object]:
+        """What steps on larger batches showed, as notes for the loop."""
+        return self._feed.larger_notes() if self._feed is not None else {}
 
     def next(self, iterator: Any, of: Pass, proceed: Callable[[], Any]) -> Any:
         """See :class:`fastload.diagnose.listening.Listener`."""
@@ -323,10 +204,27 @@ class Phases:
         limits, steps = self._limits, len(feed.steps)
         enough = steps >= limits.fed and feed.seconds >= limits.fed_seconds
         if self._stops and (enough or (steps >= 2 and self._clock() - self._fed_since >= limits.fed_most)):
+            if not self.is_trying_larger:
+                feed.stage()
+                self._watched()
+                self._trying_until = self._clock() + limits.fed_seconds
+            if self._tries_larger(feed):
+                return feed.give_larger()
             self.is_over = True
-            self._watched()
             raise Stopped
         return feed.give()
+
+    def _tries_larger(self, feed: Feed) -> bool:
+        """Whether the loop gets larger batches now, which show what a step costs beside its samples.
+
+        The loop has been watched by then. If its model cannot take them, that is its end.
+        """
+        assert self._main is not None
+        if not self.is_trying_larger:
+            small = self._main.batch_size <= _SMALL_BATCH
+            self.is_trying_larger = small and not is_compiled() and feed.can_be_larger
+            return self.is_trying_larger
+        return len(feed.larger_steps) < _LARGER_STEPS and self._clock() < self._trying_until
 
 
 # ---- The script's process, from inside --------------------------------------------------------------
@@ -354,8 +252,9 @@ class _Child:
         limits = Limits.within(asked["seconds"])
         self._ranks: Gathered | None = None  # at the end of watching this rank's loop
         self._phases = Phases(
-            limits, self._first_batch, self._tell, stops=not asked["follow"], enough=self._write_clocks
+            limits, self._first_batch, self._tell, stops=not asked["follow"], enough=self._enough
         )
+        self._profile = Profile()
 
     def _say(self, name: str, value: Any = None) -> None:
         try:
@@ -375,8 +274,9 @@ class _Child:
         assert record is not None
         self._say("watched", (record.loop(), self._phases.step))
 
-    def _write_clocks(self) -> None:
-        """Exchange clocks before the loop is fed, because then they no longer describe its loader."""
+    def _enough(self) -> None:
+        """End the profile. Exchange clocks before the loop is fed: then they no longer describe its loader."""
+        self._profile.stop()
         record = self._phases.record
         assert record is not None
         self._ranks = gathered_of(record.loader)
@@ -384,6 +284,8 @@ class _Child:
     def run(self) -> None:
         """Run the script, then the experiments; exit with the script's status."""
         listen(self._phases)
+        if not self._asked["follow"]:
+            self._profile.start()
         status: Any = 0
         end = "ended by itself"
         try:
@@ -392,12 +294,15 @@ class _Child:
             end = "was watched, and ended"
         except SystemExit as leaving:
             status = leaving.code
+        except Exception if self._phases.is_trying_larger else ():  # its model takes no larger batches
+            end = "was watched, and ended"
         except BaseException as error:
             status, end = 1, f"failed while it was watched ({type(error).__name__}: {error})"
             sys.excepthook(type(error), error, error.__traceback__)
             self._say("failed", f"{type(error).__name__}: {error}")
         finally:
             stop_listening(self._phases)
+            self._profile.stop()
         if not self._asked["follow"]:
             self._finish(end)
         sys.exit(status)
@@ -408,7 +313,7 @@ class _Child:
             self._say("nothing", self._nothing())
             return
         record.end()
-        if not self._phases.is_over:
+        if not (self._phases.is_over or self._phases.is_trying_larger):
             self._tell()
         batches = len(record.wait)
         fed = "" if self._phases.step is not None else " Its step was not measured alone."
@@ -418,15 +323,21 @@ class _Child:
         try:
             from fastload.diagnose.doctor import examine
 
+            loop = record.loop()
             verdict = examine(
                 record.loader,
-                record.loop(),
+                replace(loop, notes={**loop.notes, **self._phases.larger}),
                 self._phases.step,
-                seconds=max(_LEAST_SHARE * self._asked["seconds"], rest),
+                max(_LEAST_SHARE * self._asked["seconds"], rest),
+                self._attribution(record),
             )
             self._say("verdict", self._with_ranks(verdict, record.loader))
         except Exception as error:
             self._say("unexamined", f"{type(error).__name__}: {error}")
+
+    def _attribution(self, record: Record) -> Attribution:
+        """Sum the profile from the loop's first batch on."""
+        return attributed(self._profile.seen, record.began, self._profile.ended, record.at_work())
 
     def _with_ranks(self, verdict: Verdict, loader: Any) -> Verdict:
         """Add what the other ranks have written meanwhile."""

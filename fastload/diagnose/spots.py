@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import functools
 import linecache
 import os
@@ -200,11 +201,12 @@ def _attribute(value: Any, name: str) -> Any:
         return None
     if isinstance(value, ModuleType):
         return value.__dict__.get(name)
-    own = value if isinstance(value, type) else type(value)
-    with_own = getattr(value, "__dict__", {}) if type(value).__getattribute__ is object.__getattribute__ else {}
-    if isinstance(with_own, dict) and name in with_own:
-        return with_own[name]
-    for kind in own.__mro__:
+    kinds = value.__mro__ if isinstance(value, type) else type(value).__mro__
+    with contextlib.suppress(AttributeError):
+        own = object.__getattribute__(value, "__dict__")
+        if name in own:
+            return own[name]
+    for kind in kinds:
         if name in kind.__dict__:
             return kind.__dict__[name]
     return None
@@ -233,15 +235,66 @@ _READERS = re.compile(
     r"|torch\.serialization\.load|lmdb\.|_?pickle\.load$|shutil\."
 )
 _READING_LIBRARIES = frozenset(
-    "h5py zarr pyarrow lmdb tarfile gzip bz2 lzma _compression zipfile tables netCDF4 fsspec s3fs gcsfs "
-    "urllib http urllib3 requests aiohttp boto3 botocore s3transfer socket ssl smart_open sqlite3 webdataset "
-    "streaming datasets pathlib tifffile rasterio nibabel pydicom compression".split()
+    [
+        "h5py",
+        "zarr",
+        "pyarrow",
+        "lmdb",
+        "tarfile",
+        "gzip",
+        "bz2",
+        "lzma",
+        "_compression",
+        "zipfile",
+        "tables",
+        "netCDF4",
+        "fsspec",
+        "s3fs",
+        "gcsfs",
+        "urllib",
+        "http",
+        "urllib3",
+        "requests",
+        "aiohttp",
+        "boto3",
+        "botocore",
+        "s3transfer",
+        "socket",
+        "ssl",
+        "smart_open",
+        "sqlite3",
+        "webdataset",
+        "streaming",
+        "datasets",
+        "pathlib",
+        "tifffile",
+        "rasterio",
+        "nibabel",
+        "pydicom",
+        "compression",
+    ]
 )
-_TRANSFORM_LIBRARIES = frozenset("albumentations imgaug kornia augly torchaudio scipy skimage cv2".split())
+_TRANSFORM_LIBRARIES = frozenset(
+    ["albumentations", "imgaug", "kornia", "augly", "torchaudio", "scipy", "skimage", "cv2"]
+)
 _TRANSFORMS = re.compile(r"transform|augment|\baug\b|\btfms?\b|pipeline|preproc", re.IGNORECASE)
 _LOGGING_LIBRARIES = frozenset(
-    "logging csv tensorboard tensorboardX wandb mlflow neptune comet_ml clearml aim matplotlib tqdm rich "
-    "warnings".split()
+    [
+        "logging",
+        "csv",
+        "tensorboard",
+        "tensorboardX",
+        "wandb",
+        "mlflow",
+        "neptune",
+        "comet_ml",
+        "clearml",
+        "aim",
+        "matplotlib",
+        "tqdm",
+        "rich",
+        "warnings",
+    ]
 )
 _LOGGING = re.compile(
     r"(builtins\.)?print$|torch\.(serialization\.)?save$|json\.dumps?$|pickle\.dumps?$|_pickle\.dumps?$"
@@ -352,7 +405,9 @@ def _part(frames: list[Frame], is_worker: bool) -> tuple[str, int]:
 
 
 def _of_ours(frame: Frame, inner: list[Frame]) -> str:
-    if frame.base == "script_child.py" and frame.name.startswith(("Feed.", "Phases._begin_feed", "Phases._wait")):
+    if frame.base == "script_child.py" and frame.name.startswith(
+        ("Feed.", "Phases._begin_feed", "Phases._wait")
+    ):
         return "feed"
     if frame.base != "epochs.py" or frame.code.co_name != "__next__":
         return ""
@@ -399,12 +454,16 @@ def _of_libraries(libraries: list[Frame], call: str) -> str:
             return _of_pillow(frame, libraries)
         if frame.library in _READING_LIBRARIES or frame.base in ("npyio.py", "serialization.py"):
             return "reading"
-        if _DECODERS.match(f"{frame.library}.{frame.code.co_name}") or "/io/" in frame.file:
+        if _DECODERS.match(f"{frame.library}.{frame.code.co_name}") or "torchvision/io/" in frame.file:
             return "decode"
     if _DECODERS.match(call):
         return "decode"
-    if call.startswith("PIL.Image.Image.") or call.startswith("PIL.") and "open" not in call:
-        return "decode" if call.endswith((".load", ".convert", ".tobytes", ".__array_interface__")) else "transform"
+    if call.startswith("PIL.Image.Image.") or (call.startswith("PIL.") and "open" not in call):
+        return (
+            "decode"
+            if call.endswith((".load", ".convert", ".tobytes", ".__array_interface__"))
+            else "transform"
+        )
     return "reading" if _READERS.match(call) or call.split(".")[0] in _READING_LIBRARIES else ""
 
 
@@ -412,6 +471,8 @@ def _of_pillow(lead: Frame, libraries: list[Frame]) -> str:
     pillow = [frame for frame in libraries if frame.library == "PIL"]
     if any(frame.base == "ImageFile.py" and frame.code.co_name in ("load", "load_end") for frame in pillow):
         return "decode"
+    if lead.library == "PIL" and lead.code.co_name in ("convert", "copy", "tobytes", "__array_interface__"):
+        return "decode"  # mostly what follows load(): a copy, or another mode
     if any(frame.code.co_name == "open" for frame in pillow) or lead.base.endswith("ImagePlugin.py"):
         return "reading"
     return "transform"
@@ -424,7 +485,7 @@ def _is_transform(inner: list[Frame], user: Frame | None) -> bool:
         if frame.library in _TRANSFORM_LIBRARIES or "torchvision/transforms" in file or "timm/data" in file:
             return True
     for frame in inner:
-        if frame.library or frame is user and frame.code.co_name in ("__getitem__", "__iter__"):
+        if frame.library or (frame is user and frame.code.co_name in ("__getitem__", "__iter__")):
             continue
         if frame.code.co_name in ("__getitem__", "__getitems__", "__iter__"):
             return bool(_TRANSFORMS.search(frame.text.split("(")[0]))
@@ -447,21 +508,21 @@ def waits_for_lock(inner: list[Frame], user: Frame | None, text: str) -> bool:
         return True
     if lead.library == "threading":
         return any(name in lead.name for name in ("Lock", "Semaphore", "Condition", "wait"))
-    if user is not lead or user is None:
+    if user is None or user is not lead:
         return False
     return type(object_of(user, text)).__name__ in _LOCKS or "flock(" in text or "lockf(" in text
 
 
 def _of_loop(inner: list[Frame], user: Frame | None, text: str, call: str) -> str:
     """Return the kind of work outside ``next()``."""
-    if _SYNC.match(call) or re.match(r"(float|int|bool)\(", text) and "loss" in text:
+    if _SYNC.match(call) or (re.match(r"(float|int|bool)\(", text) and "loss" in text):
         return "sync"
     if _COPIES.match(call):
         return "copies"
     for frame in inner[: inner.index(user)] if user in inner else inner:
         if frame.library in _LOGGING_LIBRARIES or frame.base in ("_tensor_str.py", "serialization.py"):
             return "logging"
-        if frame.library == "json" or frame.library == "torch" and "tensorboard" in frame.file:
+        if frame.library == "json" or (frame.library == "torch" and "tensorboard" in frame.file):
             return "logging"
     return "logging" if _LOGGING.match(call) else "step"
 
@@ -479,7 +540,12 @@ def picture_of(frames: list[Frame]) -> tuple[str, int, int, str] | None:
                 return None
             name = getattr(picture, "filename", "")
             kind = type(picture).__dict__.get("format") or "?"
-            return str(kind), int(size[0]), int(size[1]), str(name) if isinstance(name, (str, os.PathLike)) else ""
+            return (
+                str(kind),
+                int(size[0]),
+                int(size[1]),
+                str(name) if isinstance(name, (str, os.PathLike)) else "",
+            )
     return None
 
 
@@ -497,4 +563,3 @@ def container_of(frames: list[Frame]) -> str:
         if chunks:
             return f"{frame.library}, chunks of {tuple(map(int, chunks))}, {packed or 'not compressed'}"
     return ""
-

@@ -24,6 +24,7 @@ from fastload.backends.values import Ranks
 from fastload.cache.settings import CacheSetting
 from fastload.dataset.mixture import MixedFiles
 from fastload.diagnose.facts import Stage
+from fastload.diagnose.listening import ready_batches
 from fastload.errors import ChecksumError
 from fastload.loader.view import LoaderView, view_of
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
@@ -77,6 +78,7 @@ _ROUNDS = 3  # per loader; a disturbance would change the median of fewer
 _WARM_SHARE = 0.25  # of a run, before it is measured
 _LEAST_BATCHES = 3
 _NEAR = 4.0  # a step this many times faster or slower than the loader does not change the loader's rate
+_SETTLES, _LOOK = 3.0, 0.01  # seconds
 _STEPS = 12  # per run; fewer mean nothing, and longer runs would take time from other trials
 
 
@@ -88,12 +90,13 @@ class Trial:
         rate: samples per second.
         cpu: CPU seconds per sample, of this process and its workers.
         busy: share of the time for which the decoding threads had work; 0 if there are none.
-        threads: decoding threads.
+        threads: decoding threads, or processes that make samples.
         stages: one thread's seconds per sample, by stage ("shard", "decode", "transform").
         gaps: seconds from batch to batch.
         samples: samples that were counted.
         serial: seconds per sample for which the thread that asks for batches made them itself.
         with_step: samples per second with a step after each batch; 0: not tried.
+        rounds, rounds_with_step: the rates of all runs, in their order.
     """
 
     rate: float
@@ -105,6 +108,8 @@ class Trial:
     samples: int = 0
     serial: float = 0.0
     with_step: float = 0.0
+    rounds: tuple[float, ...] = ()
+    rounds_with_step: tuple[float, ...] = ()
 
     @property
     def batch(self) -> float:
@@ -162,12 +167,14 @@ class Runner:
         self._view = view_of(loader)
         self._loader = self._view or loader
         self._batch_size = batch_size
+        self._iterator: Any = None
         self._batches = self._endless()
 
     def _endless(self) -> Iterator[int]:
         while True:
             empty = True
-            for batch in self._loader:
+            self._iterator = iter(self._loader)
+            for batch in self._iterator:
                 empty = False
                 yield batch_length(batch, self._batch_size)
             if empty:
@@ -190,17 +197,30 @@ class Runner:
         before, cpu, blocked, start = self._clocks(), cpu_seconds(), self._blocked(), time.perf_counter()
         gaps: list[float] = []
         samples, end = 0, start
-        while len(gaps) < _LEAST_BATCHES or end - start < seconds:
+        least = _LEAST_BATCHES * max(1, workers)  # workers' batches come in bunches
+        while len(gaps) < least or end - start < seconds:
             size = next(self._batches)
             samples += size
             step(size)
             last, end = end, time.perf_counter()
             gaps.append(end - last)
         cpu = cpu_seconds() - cpu
-        trial = self._trial(before, self._clocks(), samples, end - start, cpu, gaps)
+        trial = self._trial(before, self._clocks(), samples, end - start, cpu, gaps, self._lanes())
         if blocked is None:
             return trial
         return replace(trial, serial=max(0.0, end - start - ((self._blocked() or 0.0) - blocked)) / samples)
+
+    def settle(self) -> None:
+        """Wait until a torch loader's workers have filled their queue, so that they do not disturb others."""
+        wanted = int(getattr(self._iterator, "_prefetch_factor", 0) or 0)
+        wanted *= int(getattr(self._iterator, "_num_workers", 0) or 0)
+        end = time.perf_counter() + _SETTLES
+        while wanted and time.perf_counter() < end:
+            ready = ready_batches(self._iterator)
+            outstanding = getattr(self._iterator, "_tasks_outstanding", 0)
+            if ready is None or ready >= min(wanted, outstanding):
+                break
+            time.sleep(_LOOK)
 
     def _blocked(self) -> float | None:
         """Return for how long the thread that asks for batches waited for others; None: those do it all."""
@@ -209,6 +229,10 @@ class Runner:
         stages = [getattr(backend, "_stage", None) for backend in self._view.backends]
         inline = [stage for stage in stages if isinstance(stage, InlineStage)]
         return sum(stage.waited for stage in inline) if inline else None
+
+    def _lanes(self) -> int:
+        """Return how many processes of a torch loader make samples; 0 for ours."""
+        return max(1, int(getattr(self._loader, "num_workers", 0) or 0)) if self._view is None else 0
 
     def _clocks(self) -> dict[str, Any]:
         return {} if self._view is None else self._view.stats()
@@ -221,10 +245,11 @@ class Runner:
         seconds: float,
         cpu: float,
         gaps: list[float],
+        lanes: int,
     ) -> Trial:
         rate = samples / seconds
         if not after or not after["threads"]:
-            return Trial(rate, cpu / samples, gaps=tuple(gaps), samples=samples)
+            return Trial(rate, cpu / samples, threads=lanes, gaps=tuple(gaps), samples=samples)
         stages = {}
         for name in ("shard", "decode", "transform"):
             then, now = before["stages"][name], after["stages"][name]
@@ -267,22 +292,41 @@ def in_turns(
         try:
             for name, make in makers.items():
                 runners[name] = Runner(make(), batch_size)
-            for _ in range(rounds):
-                for name, runner in runners.items():
-                    runs[name].append(runner.run(seconds, pace))
-            if step is not None and _are_near(step, [_median(trials) for trials in runs.values()], seconds):
+            _run_alone(runners, runs, seconds, pace)
+            first = [trials[0] for trials in runs.values()]
+            if step is not None and _are_near(step, first, seconds):
                 paced = PacedStep(step)
                 for _ in range(rounds):
                     for name, runner in runners.items():
                         together[name].append(runner.run(seconds, paced).rate)
+                        runner.settle()
+            for _ in range(rounds - 1 if not any(together.values()) else 1):
+                _run_alone(runners, runs, seconds, pace)
         finally:
             for runner in runners.values():
                 with closing(runner):
                     pass
     return {
-        name: replace(_median(trials), with_step=statistics.median(together[name] or [0.0]))
+        name: replace(
+            _median(trials),
+            with_step=statistics.median(together[name] or [0.0]),
+            rounds=tuple(trial.rate for trial in trials),
+            rounds_with_step=tuple(together[name]),
+        )
         for name, trials in runs.items()
     }
+
+
+def _run_alone(
+    runners: Mapping[str, Runner],
+    runs: dict[str, list[Trial]],
+    seconds: float,
+    pace: Callable[[int], None],
+) -> None:
+    """Run each loader once, without the user's step."""
+    for name, runner in runners.items():
+        runs[name].append(runner.run(seconds, pace))
+        runner.settle()
 
 
 def _are_near(step: Stage, trials: Sequence[Trial], seconds: float) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from fastload.machine.cpu import cgroup_folders
 
 _TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _BUSY = (0, 1, 2, 5, 6)  # of /proc/stat: user, nice, system, irq, softirq
 _STOLEN = 7
 OUR_THREADS = "fastload-"  # the names of the core's threads begin with this
@@ -39,6 +40,7 @@ class Usage:
         pressure: seconds for which something on the machine waited for a CPU (PSI).
         hot: times that a core was slowed down because of its temperature.
         shm_free: free bytes of /dev/shm.
+        swapped: bytes that the machine has read back from swap.
     """
 
     when: float
@@ -55,6 +57,7 @@ class Usage:
     pressure: float | None = None
     hot: int | None = None
     shm_free: int | None = None
+    swapped: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,21 @@ class Meter:
             pressure=self._pressure(),
             hot=sum(int(_text(path) or 0) for path in self._hot) if self._hot else None,
             shm_free=self._shm_free(),
+            swapped=self._swapped(),
         )
+
+    def memory(self, pids: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Return the bytes of memory that each process has written: its own, and those it still shares."""
+        found = {}
+        for pid in pids:
+            rows = _rows((_text(self._proc / str(pid) / "smaps_rollup") or "").replace(" kB", ""))
+            if "Private_Dirty" in rows and "Shared_Dirty" in rows:
+                found[pid] = (rows["Private_Dirty"] << 10, rows["Shared_Dirty"] << 10)
+        return found
+
+    def _swapped(self) -> int | None:
+        pages = _rows(_text(self._proc / "vmstat")).get("pswpin")
+        return None if pages is None else pages * _PAGE
 
     def _process(self, pid: int) -> _Process | None:
         text = _text(self._proc / str(pid) / "stat")

@@ -74,35 +74,47 @@ def copies_sentence(fixes: Sequence[Fix]) -> Sentence:
     return Sentence("Copying to the device is the bottleneck.", copies.evidence)
 
 
-def machine_limit(fixes: Sequence[Fix]) -> str | None:
-    """Return "quota" or "neighbour" if that fix would gain enough; else None."""
-    gains = {fix.name: fix.gain for fix in fixes}
-    return next((name for name in ("quota", "neighbour") if gains.get(name, 0.0) >= CLEAR), None)
-
-
-def machine_sentence(case: Examined, limit: str) -> Sentence:
-    """Say that the quota, or other processes, limit."""
+def quota_sentence(case: Examined) -> Sentence:
+    """Say that the quota limits."""
     uses = f"The loader uses {case.base.rate * case.base.cpu:.2f} CPUs."
-    if limit == "quota":
-        text = f"The CPU quota is the bottleneck: it allows {case.cpus:g} of {case.mask} CPUs."
-        return Sentence(text, f"{uses} The quota is the smallest of this process's cgroups.")
-    text = (
-        f"Other processes are using the CPUs: this one got {case.spare:.1f} of {case.cpus:g} when it asked "
-        "for all."
+    text = f"The CPU quota is the bottleneck: it allows {case.cpus:g} of {case.mask} CPUs."
+    return Sentence(text, f"{uses} The quota is the smallest of this process's cgroups.")
+
+
+def crowd_sentence(case: Examined) -> Iterator[Sentence]:
+    """Say that others use the CPUs, and what the loop would reach without them, if there are any."""
+    if not case.is_crowded:
+        return
+    others = case.cpus - case.spare
+    text = f"Note: other processes, or guests of the host, use {others:.1f} of {case.cpus:g} CPUs"
+    quiet = case.quiet_rate(case.base)
+    if quiet > case.now:
+        text += f"; without them this loop would reach about {digits(quiet)} images/s"
+    evidence = (
+        f"{round(case.cpus)} busy threads of this process got {case.spare:.2f} of {case.cpus:g} CPUs. Causes "
+        "are found by CPU time and by waits that are not for a CPU; gains are for the machine as it is."
     )
-    return Sentence(text, uses)
+    yield Sentence(f"{text}.", evidence)
 
 
 def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
     """Say the best fixes with their numbers, then those without a number."""
     for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
         price = f" Cost: {fix.price}." if fix.price else ""
-        yield Sentence(
-            f"{fix.words}: {digits(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
-        )
+        yield Sentence(f"{fix.words}: {gain_words(fix)}.", f"{fix.evidence}{price}")
     for fix in fixes:
         if fix.rate == 0:
             yield Sentence(f"{fix.words}.", fix.evidence)
+
+
+def gain_words(fix: Fix) -> str:
+    """Write a fix's rate and gain: a range, if no one number can be given."""
+    quiet = f"; {digits(fix.quiet_rate)} on a quiet machine" if fix.quiet_rate > fix.rate else ""
+    if not fix.is_range:
+        return f"{digits(fix.rate)} images/s ({fix.gain:+.0%}{quiet})"
+    now = fix.rate / (1 + fix.gain)
+    low, high = digits(now * (1 + fix.low)), digits(now * (1 + fix.high))
+    return f"{low} to {high} images/s ({fix.low:+.0%} to {fix.high:+.0%}{quiet})"
 
 
 def left_out(case: Examined) -> Iterator[Sentence]:
@@ -135,10 +147,21 @@ def judge(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> V
         rate_sentence(case, limit),
         copies_sentence(worth) if limit == "transfer" else _cause(case, limit, stages),
         *fix_sentences(worth),
+        *crowd_sentence(case),
         *left_out(case),
     )
     step = case.step.rate if case.step is not None else 0.0
-    return Verdict(limit, case.now, case.loader_rate, step, sentences, worth, tuple(stages), case.loop)
+    return Verdict(
+        limit,
+        case.now,
+        case.loader_rate,
+        step,
+        sentences,
+        worth,
+        tuple(stages),
+        case.loop,
+        quiet_rate=case.quiet_rate(case.base),
+    )
 
 
 def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
@@ -152,12 +175,12 @@ def _limit(case: Examination, stages: Sequence[Stage], fixes: Sequence[Fix]) -> 
         return functions
     gains = {fix.name: fix.gain for fix in fixes}
     if gains.get("threads", 0.0) >= CLEAR:
-        return "threads"
-    if limit := machine_limit(fixes):
-        return limit
+        return "few-workers"
+    if gains.get("quota", 0.0) >= CLEAR:
+        return "quota"
     ahead = gains.get("prefetch", 0.0)
     if case.base.busy < _FULL and gains.get("batch-size", 0.0) >= max(CLEAR, ahead):
-        return "batch"
+        return "batch-size"
     enough = case.step is not None and case.whole(case.base) >= ENOUGH * case.step_rate
     if enough or ahead >= CLEAR:
         return "prefetch"
@@ -173,11 +196,11 @@ def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     busy = f"{base.threads} thread{'s' if base.threads != 1 else ''} busy {base.busy:.0%} of the time"
     if limit == "step":
         return Sentence(STEP_WORDS, f"The loop reached {digits(case.now)} images/s.")
-    if limit in ("quota", "neighbour"):
-        return machine_sentence(case, limit)
+    if limit == "quota":
+        return quota_sentence(case)
     if limit == "storage":
         return Sentence(_of_storage(case), of["storage"].evidence)
-    if limit == "threads":
+    if limit == "few-workers":
         return Sentence(f"Too few threads: {busy}, for {case.cpus:g} CPUs.", of["loader"].evidence)
     if limit in ("python", "collate"):
         slowest = next(each for each in case.functions if each.collates == (limit == "collate"))
@@ -191,7 +214,7 @@ def _cause(case: Examination, limit: str, stages: Sequence[Stage]) -> Sentence:
     if limit == "prefetch":
         text = f"Uneven samples are the bottleneck: {busy}, and otherwise waiting for room ahead."
         return Sentence(text, of["loader"].evidence)
-    if limit == "batch":
+    if limit == "batch-size":
         return Sentence(
             f"Small batches are the bottleneck: {busy}; the rest is the fixed cost of a batch, and each has "
             f"only {case.subject.batch_size} samples.",

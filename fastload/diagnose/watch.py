@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import sys
 import sysconfig
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -19,13 +18,14 @@ import numpy as np
 
 from fastload.backends.stats import batch_length
 from fastload.dataset.views import TorchDataLoader
+from fastload.diagnose.attribution import attributed
 from fastload.diagnose.facts import Loop, Verdict
-from fastload.diagnose.listening import Pass, is_torch_s, listen, stop_listening
+from fastload.diagnose.listening import Pass, is_torch_s, listen, ready_batches, stop_listening
 from fastload.diagnose.ranks import gathered_of, rank_of, with_ranks
+from fastload.diagnose.sampling import Profile
 from fastload.diagnose.step import OptimizerSteps, StepFacts, is_in_use
 from fastload.diagnose.usage import Meter, Usage
 from fastload.errors import StateError
-from fastload.loader.view import view_of
 from fastload.machine.cpu import cgroup_quota
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _EVERY = 0.5  # seconds between two readings of the system's counters ...
 _SHARE = 200  # ... or this many times as long as one reading takes, if that is more
 _LEAST = 2  # batches that a judgement needs
+_WORKERS_LOOKED_AT = 2  # for their memory: reading it takes milliseconds
+_PARTS = 8  # of a batch that are looked through for pictures
 
 
 @dataclass
@@ -88,6 +90,10 @@ class Record:
         self._warm_up = warm_up
         self._optimizers = optimizers or OptimizerSteps()
         self._steps_before = 0
+        self.passes = 0
+        self.began = time.monotonic()  # the first batch came, once there is one
+        self._memory: list[Mapping[int, tuple[int, int]]] = []  # of workers, at two moments
+        self._memory_when: list[float] = []
         self._windows: list[_Window] = []
         self._open = False
         self._pass: Any = lambda: None  # a weak reference: passes hold their loaders
@@ -122,6 +128,7 @@ class Record:
         if of is not self._pass():
             self.end(iterator)
             self._pass, self.last_asked = weakref.ref(of), now
+            self.passes += 1
             return
         self.last_asked = now
         if self._arrived is None:
@@ -141,6 +148,8 @@ class Record:
             usage = self._read(iterator)
             self._windows.append(_Window(usage, usage))
             self._open = True
+            if not self._memory:
+                self.look_at_memory(iterator)
         elif now >= self._look_again:
             self._windows[-1].last = self._read(iterator)
 
@@ -160,9 +169,28 @@ class Record:
             self.with_grad += _grad_enabled()
         else:
             if self._arrived is None:
+                if not self.first_batches:
+                    self.began = time.monotonic()
                 self.first_batches.append(waited)
             self._waited = None
         self._arrived = self._clock()
+
+    def look_at_memory(self, iterator: Any) -> None:
+        """Note the memory of a few workers; called at the beginning and at the end of watching."""
+        pids = worker_pids(iterator)[:_WORKERS_LOOKED_AT]
+        self._memory = [*self._memory[:1], self._meter.memory(pids)]
+        self._memory_when = [*self._memory_when[:1], self._clock()]
+
+    def _copied(self) -> float:
+        """Return the bytes a second that all workers copy of what they share with the main process."""
+        if len(self._memory) < 2:
+            return 0.0
+        first, last = self._memory
+        both = [(first[pid], last[pid]) for pid in first if pid in last]
+        grown = [max(0, min(now[0] - then[0], then[1] - now[1])) for then, now in both]
+        seconds = self._memory_when[1] - self._memory_when[0]
+        workers = int(getattr(self.loader, "num_workers", 0) or 0)
+        return workers * sum(grown) / len(grown) / seconds if grown and seconds > 0 else 0.0
 
     def end(self, iterator: Any = None) -> None:
         """Note that the pass is over, or was left."""
@@ -221,7 +249,7 @@ class Record:
             loop_cpu=max(0.0, used.process_cpu * share - in_process),
             loader_cpu=in_process + used.workers_cpu * share,
             read_bytes=None if used.read_bytes is None else int(used.read_bytes * share),
-            copied_bytes=self._copied(),
+            copied_bytes=self._copied_to_device(),
             notes=self._notes(used, seconds),
         )
 
@@ -238,12 +266,18 @@ class Record:
         empty = Usage(0.0, 0.0, 0.0, 0.0)
         return replace(empty, **total), float(total.get("when", 0.0))
 
+    def at_work(self) -> float:
+        """Return the share of the time that threads had a CPU when they wanted one."""
+        used, _ = self._used()
+        wanted = used.process_cpu + used.workers_cpu
+        return wanted / (wanted + (used.waited or 0.0)) if wanted > 0 else 1.0
+
     def _threads(self) -> int:
         if is_torch_s(self.loader):
             return int(self.loader.num_workers)
         return int(self.loader.stats()["threads"]) or int(self.loader.num_workers or 0)
 
-    def _copied(self) -> int | None:
+    def _copied_to_device(self) -> int | None:
         """Return the bytes copied to the device for batches that count; None: not by our transfer."""
         if is_torch_s(self.loader):
             return None
@@ -260,6 +294,10 @@ class Record:
             "watched_seconds": seconds,
             "first_batch_seconds": list(self.first_batches),
             "next_cpu_seconds": self.next_cpu,
+            "passes": self.passes,
+            "batch_side": side_of(self.batch),
+            "memory_copied_per_second": self._copied(),
+            "swapped_bytes": used.swapped,
             "ready_batches": list(self.ready),
             "batch_bytes": bytes_of(self.batch),
             "with_grad": self.with_grad > self.batches / 2,
@@ -300,19 +338,6 @@ def worker_pids(iterator: Any) -> list[int]:
     return [worker.pid for worker in getattr(iterator, "_workers", ()) if worker.pid is not None]
 
 
-def ready_batches(iterator: Any) -> int | None:
-    """Return how many batches are ready; None: not known."""
-    if hasattr(iterator, "_worker_result_queue"):
-        with contextlib.suppress(NotImplementedError, OSError, ValueError):  # ended workers close their queue
-            waiting = int(iterator._worker_result_queue.qsize())
-            queue = iterator._data_queue
-            waiting += int(queue.qsize()) if queue is not iterator._worker_result_queue else 0
-            return waiting + sum(len(task) == 2 for task in iterator._task_info.values())
-    view = view_of(getattr(iterator, "loader", None))
-    feeder = getattr(view.backends[0], "feeder", None) if view is not None and view.backends else None
-    return None if feeder is None else int(feeder.complete)
-
-
 def length_of(batch: Any) -> int:
     """Return the samples in a batch: the length of its first tensor, at any depth."""
     if isinstance(batch, dict):
@@ -322,6 +347,18 @@ def length_of(batch: Any) -> int:
             return len(batch)
         batch = tuple(batch[0].values()) if isinstance(batch[0], dict) else batch[0]
     return batch_length(batch, 1) if not hasattr(batch, "shape") else int(batch.shape[0])
+
+
+def side_of(batch: Any) -> int:
+    """Return the longer side of a batch's pictures: of its first tensor with four dimensions; 0: none."""
+    if isinstance(batch, dict):
+        batch = tuple(batch.values())
+    if isinstance(batch, (tuple, list)):
+        return max((side_of(part) for part in batch[:_PARTS]), default=0)
+    shape = tuple(getattr(batch, "shape", ()))
+    if len(shape) != 4:
+        return 0
+    return int(max(shape[1:3] if shape[3] in (1, 3, 4) else shape[2:]))
 
 
 def bytes_of(batch: Any) -> int:
@@ -416,15 +453,18 @@ class Diagnosis:
         self._clock = clock
         self._records: dict[int, Record] = {}
         self._verdict: Verdict | None = None
+        self._profile = Profile()
 
     def __enter__(self) -> Self:
         listen(self)
+        self._profile.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stop_listening(self)
+        self._profile.stop()
         self.close()
         if error is None and self.records:
             gathered_of(self.loader)  # for the other ranks' verdicts
@@ -518,7 +558,9 @@ class Diagnosis:
             loop = self.loop
             from fastload.diagnose.doctor import examine  # experiments and packing, only if asked for
 
-            self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
+            record, profile = self._busiest(), self._profile
+            seen = attributed(profile.seen, record.began, profile.ended, record.at_work())
+            self._verdict = examine(self.loader, loop, None, self._seconds, seen)
             ranks = gathered_of(self.loader)  # by now the others have left their loops, too
             if ranks is not None:
                 self._verdict = with_ranks(self._verdict, ranks, rank_of(self.loader))

@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader
 from watched_loops import FakeClock, FakeMeter, Slow
 
 from fastload.diagnose.listening import listen, stop_listening
-from fastload.diagnose.script_child import Feed, Limits, Phases, Stopped, copied
+from fastload.diagnose.feed import Feed, copied
+from fastload.diagnose.script_child import Limits, Phases, Stopped
 from fastload.diagnose.usage import Meter
 from fastload.diagnose.watch import Diagnosis
 

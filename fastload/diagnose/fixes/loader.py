@@ -316,22 +316,6 @@ def larger_quota(case: Examined) -> Iterator[Fix]:
     )
 
 
-def no_neighbours(case: Examined) -> Iterator[Fix]:
-    """Compute what the loop would gain without other processes on its CPUs."""
-    if not case.is_crowded or case.base.rate * case.base.cpu < _BUSY * case.spare:
-        return
-    times = _more(case, case.cpus, case.cpus / case.spare)
-    yield Fix(
-        "neighbour",
-        f"With all CPUs to itself (other processes or guests of the host take "
-        f"{case.cpus - case.spare:.1f} of {case.cpus:g})",
-        min(case.step_rate, case.now * times),
-        min(case.step_rate / case.now, times) - 1,
-        f"Computed, not tried: {round(case.cpus)} busy threads of this process got {case.spare:.2f} of "
-        f"{case.cpus:g} CPUs.",
-    )
-
-
 def room_in_shm(case: Examined) -> Iterator[Fix]:
     """Propose more room in /dev/shm, through which worker processes deliver batches."""
     free, batch = _note(case, "shm_free"), _note(case, "batch_bytes")
@@ -377,4 +361,4 @@ def _note(case: Examined, name: str) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-MACHINE = (larger_quota, no_neighbours, room_in_shm, cooler, near_memory)
+MACHINE = (larger_quota, room_in_shm, cooler, near_memory)
