@@ -154,7 +154,7 @@ def _write(verdict: Verdict, path: Path | None, loader: Any) -> None:
 
 
 def _write_json(facts: dict[str, Any], path: Path | None) -> None:
-    """Write JSON to a file, whole or not at all, but to a pipe or device as it is: a new file would replace it."""
+    """Write JSON to a file, whole or not at all; a pipe or device is written to, not replaced."""
     if path is None or path == Path("-"):
         return
     text = json.dumps(facts, indent=1, allow_nan=False) + "\n"

@@ -39,15 +39,15 @@ KINDS: Mapping[str, Look] = {
     "collate": Look("collating", "#f0e442"),
     "shared-memory": Look("into shared memory", "#f0e442", "////"),
     "pickling": Look("pickling", "#f0e442", "xxxx"),
-    "starting": Look("starting workers", "#767c86"),
+    "starting": Look("starting workers", "#5c636e"),
     "step": Look("the step", "#56b4e9"),
     "sync": Look("reading values back", "#56b4e9", "////"),
     "logging": Look("logging and saving", "#56b4e9", "xxxx"),
     "copies": Look("copies to the device", "#0072b2", "////"),
-    "feed": Look("a repeated batch", "#767c86", "////"),
+    "feed": Look("a repeated batch", "#5c636e", "////"),
     "waiting": Look("waiting", "#d3d6db"),
 }
-_OTHER = Look("other", "#767c86", "xxxx")
+_OTHER = Look("other", "#5c636e", "xxxx")
 _HATCH = "#1d2126"  # dark in dark windows, too: it lies on a colour
 _LEAST = 0.01  # share of time that is shown
 
