@@ -191,6 +191,8 @@ def test_heights_are_shares_of_each_columns_time() -> None:
     np.testing.assert_allclose(found, [[1.0, 0.25], [0.0, 0.75]])
     found = heights_of(row, np.array([0.0, 2.0, 4.0]), ["decode", "python"])
     np.testing.assert_allclose(found, [[(1 + 0.25) / 2, 0.25 / 2], [0.75 / 2, 0.75 / 2]])
+    found = heights_of([row[0], (0.0, 1.0, {"python": 1.0})], np.array([0.0, 1.0, 2.0]), ["decode", "python"])
+    np.testing.assert_allclose(found, [[0.5, 0.0], [0.5, 0.0]])
 
 
 # How people without red or green cones see linear RGB: G. M. Machado and others, "A physiologically-based

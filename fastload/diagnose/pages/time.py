@@ -149,13 +149,20 @@ def _stack(
 def heights_of(
     row: Sequence[tuple[float, float, Mapping[str, float]]], edges: NDArray[np.float64], kinds: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Return shares of time of shape (kinds, columns): means over the bins that lie in a column."""
+    """Return shares of time of shape (kinds, columns): means over the bins that lie in a column.
+
+    What was seen in a bin may come in several parts, which have the same time.
+    """
     heights = np.zeros((len(kinds), len(edges) - 1))
+    covered = np.zeros(len(edges) - 1)
     for first, last, shares in row:
-        inside = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None)
+        inside = np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None) / np.diff(
+            edges
+        )
+        covered += inside
         for at, kind in enumerate(kinds):
-            heights[at] += shares.get(kind, 0.0) * inside / np.diff(edges)
-    return heights
+            heights[at] += shares.get(kind, 0.0) * inside
+    return heights / np.maximum(covered, 1.0)
 
 
 def _style(look: Look) -> dict[str, Any]:
