@@ -6,14 +6,18 @@ Words after a script are its arguments; words after a dataset are the doctor's o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
-from fastload.cli.output import print_lines
+from fastload.cli.output import print_json, print_lines
+from fastload.machine.paths import exists, is_dir, is_file
 
 if TYPE_CHECKING:
     from fastload.diagnose.facts import Verdict
@@ -60,6 +64,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--step-rate", type=float, metavar="N", help="samples per second of the training step alone")
     add("--seconds", type=float, default=60.0, metavar="S", help="time limit in seconds (default 60)")
     add("--html", metavar="FILE", type=Path, help="also write a report with charts, as one HTML file")
+    add("--json", metavar="FILE", type=Path, help="also write the verdict as JSON; '-': to stdout, alone")
     add("--verbose", action="store_true", help="show the evidence for each sentence")
 
 
@@ -77,14 +82,20 @@ def run(arguments: argparse.Namespace) -> int:
         raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
     if arguments.html is not None:  # before the experiments: its library or its folder may be missing
         _check_html(arguments.html)
-    verdict = _of_script(arguments) if is_script else _of_dataset(arguments)
-    if verdict is not None:
-        shown = [verdict.verbose] if arguments.verbose else [one.text for one in verdict.sentences]
-        print_lines(shown)
+    is_alone = arguments.json == Path("-")
+    if arguments.json is not None and not is_alone:
+        _check_folder("--json", arguments.json)
+    with _stdout_to_stderr() if is_alone else contextlib.nullcontext():
+        verdict, facts = _of_script(arguments) if is_script else _of_dataset(arguments)
+        if verdict is not None:
+            print_lines([verdict.verbose] if arguments.verbose else [one.text for one in verdict.sentences])
+    if is_alone and facts is not None:
+        print_json(facts)
     return 0
 
 
-def _of_dataset(arguments: argparse.Namespace) -> Verdict:
+def _of_dataset(arguments: argparse.Namespace) -> tuple[Verdict, dict[str, Any]]:
+    from fastload.diagnose.as_json import verdict_json
     from fastload.diagnose.doctor import examine
     from fastload.diagnose.facts import Stage
 
@@ -97,12 +108,18 @@ def _of_dataset(arguments: argparse.Namespace) -> Verdict:
         step = Stage("step", arguments.step_rate, 0.0, "As given by --step-rate.")
     with _loader(arguments) as loader:
         verdict = examine(loader, step=step, seconds=arguments.seconds)
+        facts = verdict_json(verdict)
+        _write_json(facts, arguments.json)
         _write(verdict, arguments.html, loader)
-    return verdict
+    return verdict, facts
 
 
-def _of_script(arguments: argparse.Namespace) -> Verdict | None:
-    """Return the verdict on a script; None if there is none, after printing why."""
+def _of_script(arguments: argparse.Namespace) -> tuple[Verdict | None, dict[str, Any] | None]:
+    """Return the verdict on a script, and its JSON.
+
+    There may be no verdict, which is printed with why. There is no JSON of a rank that was not watched.
+    """
+    from fastload.diagnose.as_json import no_verdict_json, verdict_json
     from fastload.diagnose.script import announcement, require_script, watch_script
 
     options = [name for name in _OF_A_DATASET if getattr(arguments, name) not in (None, [])]
@@ -115,13 +132,18 @@ def _of_script(arguments: argparse.Namespace) -> Verdict | None:
     watched = watch_script(path, arguments.rest, arguments.seconds)
     if watched.words:
         sys.stderr.write(watched.words + "\n")
+    facts = None
     if watched.verdict is not None:
+        facts = verdict_json(watched.verdict)
+        _write_json(facts, arguments.json)
         _write(watched.verdict, arguments.html, None)
     elif watched.loop is not None:
+        facts = no_verdict_json(watched.words, watched.loop)
+        _write_json(facts, arguments.json)
         loop = watched.loop
         waited = f"waited for data for {loop.wait_share:.0%} of its time"
         print_lines([f"The loop reached {loop.rate:.0f} samples/s and {waited}."])
-    return watched.verdict
+    return watched.verdict, facts
 
 
 def _write(verdict: Verdict, path: Path | None, loader: Any) -> None:
@@ -131,18 +153,55 @@ def _write(verdict: Verdict, path: Path | None, loader: Any) -> None:
         report(loader, verdict).save(path)
 
 
+def _write_json(facts: dict[str, Any], path: Path | None) -> None:
+    """Write JSON to a file, whole or not at all; a pipe or device is written to, not replaced."""
+    if path is None or path == Path("-"):
+        return
+    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    if exists(path) and not is_file(path):
+        path.write_text(text)
+        return
+    from fastload.packing.files import publishing
+
+    with publishing(path.absolute()) as part:
+        part.write_text(text)
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Send what this process, and those that it starts, write to stdout to stderr."""
+    own = sys.stdout
+    own.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        own.flush()  # a script's logger may have kept the object
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def _check_html(path: Path) -> None:
     """Check that a report can be made and written to ``path``.
 
     Raises:
         LibraryMissing: matplotlib is not installed.
-        SystemExit: the folder does not exist.
+        SystemExit: the folder does not exist, or the path is one.
     """
     from fastload.diagnose.pages.page import drawing
 
     drawing()
-    if not path.absolute().parent.is_dir():
-        raise SystemExit(f"fastload doctor: --html {path}: there is no folder {path.absolute().parent}.")
+    _check_folder("--html", path)
+
+
+def _check_folder(option: str, path: Path) -> None:
+    """Raise SystemExit if a file cannot be at ``path``: its folder is missing, or it is a folder itself."""
+    if not is_dir(path.absolute().parent):
+        raise SystemExit(f"fastload doctor: {option} {path}: there is no folder {path.absolute().parent}.")
+    if is_dir(path):
+        raise SystemExit(f"fastload doctor: {option} {path} is a folder. Give the name of a file.")
 
 
 def _loader(arguments: argparse.Namespace) -> Any:

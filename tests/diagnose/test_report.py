@@ -13,14 +13,17 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+from attributions import full_attribution
 from chromium import found_in, screenshot
 from page_checks import CHARTS
 from verdicts import full_verdict, step_limits
 
 from fastload.diagnose import report
-from fastload.diagnose.facts import Sentence
+from fastload.diagnose.attribution import Attribution
+from fastload.diagnose.facts import Sentence, Verdict
 from fastload.diagnose.pages.page import amount, rate, seconds, share
-from fastload.diagnose.pages.parts import grouped
+from fastload.diagnose.pages.parts import fixes_part, grouped
+from fastload.diagnose.pages.time import KINDS, heights_of, lines_part, processes_part
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 
@@ -97,6 +100,139 @@ def test_a_verdict_of_one_sentence_is_a_page() -> None:
     assert "<svg" not in page
     assert "What would help" not in page
     assert "The training step is the bottleneck" in report(verdict=replace(step_limits(), sentences=())).html
+
+
+def profiled_verdict(workers: int = 2, bins: int = 20) -> Verdict:
+    """One with a profile, a fix with a range, and rates on a quiet machine."""
+    verdict = full_verdict()
+    first, second, *others = verdict.fixes
+    first = replace(first, low=0.3, high=1.1, quiet_rate=702.0)
+    fixes = (first, replace(second, quiet_rate=523.0), *others)
+    return replace(verdict, fixes=fixes, quiet_rate=301.0, attribution=full_attribution(workers, bins))
+
+
+def chart(page: str, words: str) -> str:
+    """The SVG that is described by ``words``."""
+    (found,) = re.findall(rf'<svg[^>]*aria-label="{words}.*?</svg>', page, re.DOTALL)
+    return str(found)
+
+
+def rows_of(svg: str) -> list[str]:
+    return [text for text in re.findall(r">([^<>]+)</text>", svg) if re.match(r"loop$|worker \d", text)]
+
+
+def test_the_time_is_drawn_by_process_and_told_by_line() -> None:
+    page = report(verdict=profiled_verdict()).html
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert len(set(tags.ids)) == len(tags.ids)
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', page)) <= set(tags.ids)
+    titles = ("Where the time goes", "Second by second", "What would help")
+    places = [page.index(f"<h2>{title}") for title in titles]
+    assert page.index("Decoding is the bottleneck: 2 threads") < places[0]
+    assert places == sorted(places)
+    drawn = chart(page, "Stacked bars over time")
+    assert rows_of(drawn) == ["loop", "worker 1", "worker 2"]
+    assert len(KINDS) == 17
+    for look in KINDS.values():
+        assert f">{look.words}</text>" in drawn
+        assert look.colour in drawn
+    assert re.findall(r"<td class=n>55%</td><td>decoding</td><td><span [^>]*>data.py:31</span></td>", page)
+    assert "<code>Image.open(path).convert(&#x27;RGB&#x27;)</code>" in page
+    assert "Photos.caption &lt;script&gt;" in page
+    assert "data.py:70" not in page, "half a percent of the time"
+    assert "PIL&#x27;s _io.open" in page
+    assert re.findall(r"<td class=n>10%</td><td>reading values back</td><td><span [^>]*>train.py:14", page)
+    assert "They have work 97% of their time." in page
+
+
+def test_colours_of_patterns_are_kept() -> None:
+    """Only references get the chart's name in front, which makes ids unique in the page."""
+    drawn = chart(report(verdict=profiled_verdict()).html, "Stacked bars over time")
+    fills = re.findall(r'<rect[^>]* fill="([^"]*)"', drawn)
+    assert len(fills) == sum(bool(look.hatch) for look in KINDS.values())
+    assert set(fills) <= {look.colour for look in KINDS.values()}
+
+
+def test_a_profile_may_have_little_in_it() -> None:
+    assert processes_part(None) is lines_part(None) is None
+    assert processes_part(Attribution()) is lines_part(Attribution()) is None
+    assert report(verdict=replace(full_verdict(), attribution=Attribution())).html.count("<svg") == 3
+    alone = Attribution(
+        loop={"strange": 1.0}, bins=(("main", 5.0, 6.0, {"strange": 1.0}), ("main", 6.0, 6.0, {}))
+    )
+    page = report(verdict=replace(step_limits(), attribution=alone)).html
+    assert rows_of(chart(page, "Stacked bars over time")) == ["loop"]
+    assert ">other</text>" in page
+    assert ">strange</text>" in page
+    assert page.count("<svg") == 2
+    assert "worker" not in re.sub(r"<style.*?</style>", "", page, flags=re.DOTALL).split("A worker waits")[0]
+
+
+def test_new_workers_take_the_rows_of_those_that_have_ended() -> None:
+    shares = {"decode": 1.0}
+    bins = tuple(
+        (str(process), begin, begin + 2.0, shares) for process, begin in ((1, 0.0), (2, 0.5), (3, 2.0))
+    )
+    part = processes_part(Attribution(bins=bins))
+    assert part is not None
+    assert rows_of(part.body) == ["worker 1", "worker 2"]
+    many = processes_part(full_attribution(workers=11, bins=200))
+    assert many is not None
+    assert rows_of(many.body) == ["loop", *(f"worker {number}" for number in range(1, 9))]
+    assert "3 more workers are not drawn." in many.body
+    assert len(many.body) < 250_000
+
+
+def test_heights_are_shares_of_each_columns_time() -> None:
+    row = [(0.0, 1.0, {"decode": 1.0}), (1.0, 3.0, {"decode": 0.25, "python": 0.75})]
+    found = heights_of(row, np.array([0.0, 1.0, 3.0]), ["decode", "python"])
+    np.testing.assert_allclose(found, [[1.0, 0.25], [0.0, 0.75]])
+    found = heights_of(row, np.array([0.0, 2.0, 4.0]), ["decode", "python"])
+    np.testing.assert_allclose(found, [[(1 + 0.25) / 2, 0.25 / 2], [0.75 / 2, 0.75 / 2]])
+    found = heights_of([row[0], (0.0, 1.0, {"python": 1.0})], np.array([0.0, 1.0, 2.0]), ["decode", "python"])
+    np.testing.assert_allclose(found, [[0.5, 0.0], [0.5, 0.0]])
+
+
+# How people without red or green cones see linear RGB: G. M. Machado and others, "A physiologically-based
+# model for simulation of color vision deficiency", 2009.
+SEEN = {
+    "all": np.eye(3),
+    "no red": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+    "no green": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+}
+
+
+def lab(colour: str, seen: np.ndarray) -> np.ndarray:
+    """CIELAB of an sRGB colour as seen."""
+    value = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    x, y, z = np.cbrt(to_xyz @ np.clip(seen @ linear, 0, 1) / np.array([0.9505, 1.0, 1.089]))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eyes", SEEN)
+def test_kinds_differ_in_hatch_or_for_each_eye_in_colour(eyes: str) -> None:
+    pairs = [(a, b) for a, b in itertools.combinations(KINDS, 2) if KINDS[a].hatch == KINDS[b].hatch]
+    assert len(pairs) > 50
+    for a, b in pairs:
+        distance = np.linalg.norm(lab(KINDS[a].colour, SEEN[eyes]) - lab(KINDS[b].colour, SEEN[eyes]))
+        assert distance > 10, f"{a} and {b}: {distance:.1f}"
+
+
+def test_gains_are_ranges_and_rates_of_a_quiet_machine_are_shown() -> None:
+    part = fixes_part(profiled_verdict())
+    assert part is not None
+    assert "408/s (+30% to +110%, quiet 702/s)" in part.body
+    assert "401/s (+72%, quiet 523/s)" in part.body
+    assert "262/s (+12%)" in part.body
+    assert "<td class=n>408/s<br><small>702/s on a quiet machine</small></td>" in part.body
+    assert "<td class=n>+30% to +110%</td>" in part.body
+    assert "<td class=n>+72%</td>" in part.body
+    page = report(verdict=profiled_verdict()).html
+    assert "<b>301/s</b><span>if nothing else used the CPUs</span>" in page
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
@@ -179,8 +315,9 @@ def test_runs_of_batches_keep_their_mean() -> None:
 
 @pytest.mark.parametrize("width", [1000, 420])
 def test_a_browser_cuts_no_letters_and_lays_none_on_others(tmp_path: Path, width: int) -> None:
-    path = report(verdict=full_verdict()).save(tmp_path / "r.html")
-    assert found_in(path, CHARTS, width=width) == []
+    for verdict in (full_verdict(), profiled_verdict(9, 100)):
+        path = report(verdict=verdict).save(tmp_path / "r.html")
+        assert found_in(path, CHARTS, width=width) == []
 
 
 def test_the_check_of_letters_finds_them(tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ _SETTINGS = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
+_PATH = re.compile(r' d="[^"]*"')  # a hundredth of 1/72 inch is enough
 _FONT = re.compile(r"font: ([^;\"']*?)([\d.]+)px [^;\"]*")
 
 
@@ -249,7 +250,8 @@ def inline(figure: Figure, name: str, words: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"\s*<style[^>]*>.*?</style>", "", text, count=1, flags=re.DOTALL)  # affects all the page
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # unused, and the same in each chart
-    text = re.sub(r'( id="|"#|url\(#)', rf"\1{name}-", text)
+    text = re.sub(r'( id="|href="#|url\(#)', rf"\1{name}-", text)
+    text = _PATH.sub(lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
     text = _FONT.sub(r"font-size: \2px", text).replace(INK, "currentColor")
     head, _, rest = text.partition(">")
     box = re.search(r'viewBox="[^"]*"', head)

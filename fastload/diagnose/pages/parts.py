@@ -15,6 +15,7 @@ from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.pages.measured import STAGES, Costs, SampleCost, Timeline
 from fastload.diagnose.pages.page import (
     COLOURS,
+    INK,
     ReportPart,
     amount,
     drawing,
@@ -507,6 +508,8 @@ def verdict_part(verdict: Verdict, by: str = "") -> ReportPart:
     if verdict.loop is not None:
         kicker += f" · {verdict.loop.loader}"
     numbers = [(rate(verdict.rate), "samples in the loop")]
+    if verdict.quiet_rate > 0:
+        numbers.append((rate(verdict.quiet_rate), "if nothing else used the CPUs"))
     if verdict.loader_rate > 0:
         numbers.append((rate(verdict.loader_rate), "by the loader alone"))
     if verdict.step_rate > 0:
@@ -539,8 +542,8 @@ def fixes_part(verdict: Verdict) -> ReportPart | None:
     rows = [
         (
             words(fix.words) + (f"<br><small>{words(fix.evidence)}</small>" if fix.evidence else ""),
-            rate(fix.rate),
-            f"{100 * fix.gain:+.0f}%" if fix.rate > 0 else "-",
+            rate(fix.rate) + _when_quiet(fix),
+            _gain(fix) or "-",
             words(fix.price) or "nothing",
         )
         for fix in verdict.fixes
@@ -548,6 +551,22 @@ def fixes_part(verdict: Verdict) -> ReportPart | None:
     chart = _gains([fix for fix in verdict.fixes if fix.rate > 0], verdict.rate)
     heads = ("What to do", "Loop then", "Gain", "It costs")
     return ReportPart("What would help", chart + table(heads, rows, numbers=(1, 2)))
+
+
+_LETTER = 0.012  # of the chart's width, with some room
+
+
+def _when_quiet(fix: Fix) -> str:
+    return f"<br><small>{rate(fix.quiet_rate)} on a quiet machine</small>" if fix.quiet_rate > 0 else ""
+
+
+def _gain(fix: Fix) -> str:
+    """Write a gain, or the range in which it is expected; "" if no number can be given."""
+    if fix.rate <= 0:
+        return ""
+    if fix.is_range:
+        return f"{100 * fix.low:+.0f}% to {100 * fix.high:+.0f}%"
+    return f"{100 * fix.gain:+.0f}%"
 
 
 def _gains(fixes: Sequence[Fix], now: float) -> str:
@@ -559,16 +578,38 @@ def _gains(fixes: Sequence[Fix], now: float) -> str:
         axes = figure.subplots()
         names = ["as it is", *(fix.name for fix in fixes)]
         values = [now, *(fix.rate for fix in fixes)]
-        colours = [COLOURS["loader"], *[COLOURS["transform"]] * len(fixes)]
-        bars = axes.barh(names, values, color=colours, height=0.62)
-        gains = ["", *(f" ({100 * fix.gain:+.0f}%)" for fix in fixes)]
-        axes.bar_label(bars, [f"{rate(v)}{g}" for v, g in zip(values, gains, strict=True)], padding=4)
+        ends = list(values)  # of what is drawn, after which the label stands
+        for at, fix in enumerate(fixes, 1):
+            if fix.quiet_rate > fix.rate:
+                ends[at] = fix.quiet_rate
+                axes.barh(at, fix.quiet_rate, color=COLOURS["transform"], alpha=0.3, height=0.62)
+        axes.barh(range(len(names)), values, color=_colours(len(fixes)), height=0.62)
+        for at, fix in enumerate(fixes, 1):
+            if fix.is_range and now > 0:
+                low, high = (now * (1 + gain) for gain in (fix.low, fix.high))
+                axes.plot((low, high), (at, at), color=INK, linewidth=1.4, marker="|", markersize=8)
+                ends[at] = max(ends[at], high)
+        labels = [rate(now), *map(_bar_label, fixes)]
+        for at, (end, label) in enumerate(zip(ends, labels, strict=True)):
+            axes.annotate(label, (end, at), (5, 0), textcoords="offset points", va="center")
+        axes.set_yticks(range(len(names)), names)
         axes.axvline(now, color=COLOURS["wait"], linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_xlim(0, 1.22 * max(values))
+        axes.set_xlim(
+            0, max(end / (1 - _LETTER * len(label)) for end, label in zip(ends, labels, strict=True))
+        )
         axes.set_xlabel("samples per second of the whole loop")
         axes.invert_yaxis()
         tidy(axes, "x")
         return inline(figure, "gains", "Bars: the loop's rate as it is and with each fix")
+
+
+def _colours(fixes: int) -> list[str]:
+    return [COLOURS["loader"], *[COLOURS["transform"]] * fixes]
+
+
+def _bar_label(fix: Fix) -> str:
+    quiet = f", quiet {rate(fix.quiet_rate)}" if fix.quiet_rate > 0 else ""
+    return f"{rate(fix.rate)} ({_gain(fix)}{quiet})"
 
 
 def machine_part(verdict: Verdict) -> ReportPart | None:

@@ -25,6 +25,7 @@ from fastload.diagnose.pages.parts import (
     verdict_part,
     waterfall_part,
 )
+from fastload.diagnose.pages.time import lines_part, processes_part
 
 if TYPE_CHECKING:
     from fastload.diagnose.pages.measured import History
@@ -84,6 +85,8 @@ class Report:
 
 def _of_verdict(verdict: Verdict, by: str) -> Iterator[ReportPart | None]:
     yield verdict_part(verdict, by)
+    yield lines_part(verdict.attribution)
+    yield processes_part(verdict.attribution)
     yield fixes_part(verdict)
     if verdict.loop is not None:
         yield loop_part(verdict.loop)
