@@ -143,7 +143,7 @@ def attributed(seen: Sequence[Seen], begin: float, end: float, at_work: float = 
     inside = [each for each in seen if each.end > begin and each.begin < end]
     main = [each for each in inside if each.process == "main"]
     workers = [each for each in inside if each.process != "main"]
-    loop = _by_spot(main, 1.0)
+    loop = _by_spot(main, at_work)
     made = _by_spot(workers or main, at_work)
     total = sum(loop.values())
     making = {at: count for at, count in made.items() if at[0].part in _SAMPLES}

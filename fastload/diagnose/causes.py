@@ -103,8 +103,11 @@ class Evidence:
 
 
 SHARE = 0.4  # of the makers' time; a kind of work with more limits
+HEAVY, MORE = 0.5, 0.15  # of the makers' time in one transform of a library; more, if there are few workers
 SMALL_SHARE = 0.3  # likewise, for what should take next to nothing
-STARTS = 0.12  # share of the loop's time for starting workers anew
+STARTS = 0.08  # share of the loop's time for starting workers anew
+MOST_STARTS = 0.25  # likewise, with the waits for first batches, which slow samples have, too
+FIRSTS = 0.12  # share of the loop's time for the waits for first batches
 IN_STEP = 0.15  # share of the loop's time for what does not train
 IDLE = 0.5
 LARGE, LARGER = 1000, 2.5  # pixels; times the side of the pictures in a batch
@@ -237,18 +240,10 @@ CAUSES: tuple[Cause, ...] = (
         "persistent_workers is False",
         "persistent_workers=True", "measured: whole epochs in both ways",
         "Workers are started anew for each epoch, which takes {starts} of the loop's time.",
-        lambda e: e.workers > 0 and not e.persistent and e.starting + e.first >= STARTS,
+        lambda e: e.workers > 0
+        and not e.persistent
+        and (e.starting >= STARTS or e.starting + e.first >= MOST_STARTS),
         ("starting",),
-    ),
-    Cause(
-        "short-epochs", "Short epochs", "loader",
-        "a pause at the start of each epoch, although workers are kept",
-        "as before, but persistent_workers is True: only the queues run empty",
-        "longer epochs: a sampler that repeats the dataset (fastload.RepeatedSampler, torch's RandomSampler "
-        "with num_samples=)",
-        "up to the share of the pauses",
-        "Epochs are short: {starts} of the loop's time is the wait for the first batch of each.",
-        lambda e: e.workers > 0 and e.persistent and e.first >= STARTS,
     ),
     # -- step
     Cause(
@@ -292,6 +287,14 @@ CAUSES: tuple[Cause, ...] = (
         "none for the data", "The training step is the bottleneck.",
         lambda e: not e.is_limited_by_data,
     ),
+    Cause(
+        "many-workers", "Too many workers", "loader",
+        "more workers than CPUs, and less memory",
+        "fewer workers, tried in turns, are faster",
+        "num_workers= as many as CPUs", "measured",
+        "Too many workers: {workers} on {cpus} CPUs hold each other up.",
+        lambda e: e.is_limited_by_data and e.workers > MANY * e.cpus and e.gains.get("fewer-workers", 0.0) >= GAIN,
+    ),
     # -- passing batches between processes
     Cause(
         "pickling", "Pickling of large samples", "passing",
@@ -299,7 +302,9 @@ CAUSES: tuple[Cause, ...] = (
         "share of their time in pickle, for objects that are not tensors; tensors go through shared memory",
         "tensors or NumPy arrays in place of Python objects; a collate function that makes tensors in the worker",
         "up to that share", "Pickling is the bottleneck: batches take {share} of the time on their way.",
-        lambda e: e.is_limited_by_data and max(e.share("pickling"), e.of_loop("pickling")) >= SMALL_SHARE,
+        lambda e: e.is_limited_by_data
+        and e.share("pickling") + e.of_loop("pickling") >= SMALL_SHARE
+        and e.share("pickling") + e.of_loop("pickling") >= e.share("shared-memory") + e.of_loop("shared-memory"),
         ("pickling",),
     ),
     Cause(
@@ -310,7 +315,9 @@ CAUSES: tuple[Cause, ...] = (
         "worker; fastload: batches are written where they are needed",
         "measured or up to that share",
         "Copies into shared memory are the bottleneck: {share} of the workers' time.",
-        lambda e: _dominates(e, "shared-memory", SMALL_SHARE), ("shared-memory",),
+        lambda e: e.is_limited_by_data
+        and max(e.share("shared-memory"), e.of_loop("shared-memory")) >= SMALL_SHARE,
+        ("shared-memory",),
     ),
     # -- samples
     Cause(
@@ -413,6 +420,16 @@ CAUSES: tuple[Cause, ...] = (
         "Augmentation is the bottleneck: {place} takes {share} of the time that samples take.",
         lambda e: _dominates(e, "transform") and _is_heavy(e), ("transform",),
     ),
+    Cause(
+        "short-epochs", "Short epochs", "loader",
+        "a pause at the start of each epoch, although workers are kept",
+        "as before, but persistent_workers is True: only the queues run empty",
+        "longer epochs: a sampler that repeats the dataset (fastload.RepeatedSampler, torch's RandomSampler "
+        "with num_samples=)",
+        "up to the share of the pauses",
+        "Epochs are short: {starts} of the loop's time is the wait for the first batch of each.",
+        lambda e: e.workers > 0 and e.is_limited_by_data and e.persistent and e.first >= FIRSTS,
+    ),
     # -- loader
     Cause(
         "no-workers", "No workers", "loader",
@@ -421,14 +438,6 @@ CAUSES: tuple[Cause, ...] = (
         "num_workers= as many as CPUs, and persistent_workers=True; fastload",
         "measured", "No workers: the loop makes its samples itself, for {wait} of its time.",
         lambda e: e.is_limited_by_data and e.workers == 0,
-    ),
-    Cause(
-        "many-workers", "Too many workers", "loader",
-        "more workers than CPUs, and less memory",
-        "fewer workers, tried in turns, are faster",
-        "num_workers= as many as CPUs", "measured",
-        "Too many workers: {workers} on {cpus} CPUs hold each other up.",
-        lambda e: e.is_limited_by_data and e.workers > MANY * e.cpus and e.gains.get("fewer-workers", 0.0) >= 0.05,
     ),
     Cause(
         "few-workers", "Too few workers or threads", "loader",
@@ -505,8 +514,9 @@ def _is_heavy(e: Evidence) -> bool:
     place = e.place.get("transform")
     if place is None:
         return False
-    own = place.spot.line > 0 and not place.spot.library
-    return place.share >= SHARE or own or (e.workers >= e.cpus and e.share("transform") >= 0.6)
+    if place.spot.line > 0 and not place.spot.library:
+        return place.share >= SMALL_SHARE
+    return place.share >= HEAVY + (MORE if e.workers < e.cpus else 0.0)
 
 
 def cause_of(evidence: Evidence) -> Cause:

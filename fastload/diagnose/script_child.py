@@ -173,7 +173,7 @@ class Phases:
             return False
         if record.batches >= limits.batches and record.seconds >= limits.seconds:
             return True
-        return record.batches >= _LEAST and record.seconds >= limits.most
+        return record.batches >= _LEAST and max(record.seconds, passed) >= limits.most
 
     def _begin_feed(self, iterator: Any, record: Record, proceed: Callable[[], Any]) -> Any:
         """Take one more batch from the loader, and wait until its threads have filled their queue."""

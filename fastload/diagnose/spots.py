@@ -117,7 +117,9 @@ class Frame:
         lines[-1] = lines[-1].encode()[:end_column].decode(errors="replace")
         lines[0] = lines[0].encode()[column:].decode(errors="replace")
         text = "".join(lines).strip()
-        return text if parsed(text) is not None else text.splitlines()[0] if text else ""
+        if parsed(text) is not None:
+            return text
+        return text.splitlines()[0].partition("  #")[0].rstrip(": ") if text else ""
 
     def _position(self) -> tuple[int | None, int | None, int | None, int | None]:
         known = _positions.get(self.code)
@@ -306,6 +308,9 @@ _COPIES = re.compile(r"(.*Tensor(Base)?|\?)\.(to|cuda|pin_memory)$")
 _PROCESSORS = re.compile(r"(image_|video_|feature_|^)(processing|processor|extraction)")
 
 
+_PASSING = {"unpickling": "pickling", "queue": "pickling", "sharing": "shared-memory"}
+
+
 def spot_of(frames: list[Frame], is_worker: bool, thread: str = "") -> Spot:
     """Say what a thread was doing.
 
@@ -317,9 +322,8 @@ def spot_of(frames: list[Frame], is_worker: bool, thread: str = "") -> Spot:
     if thread and all(frame.library for frame in frames):
         return _of_thread(frames)
     place, boundary = _part(frames, is_worker)
-    if place in ("idle", "waiting", "starting", "feed", "unpickling", "queue"):
-        part = {"unpickling": "passing", "queue": "passing"}.get(place, place)
-        kind = {"unpickling": "pickling", "queue": "pickling"}.get(place, place)
+    if place in ("idle", "waiting", "starting", "feed", *_PASSING):
+        part, kind = ("passing", _PASSING[place]) if place in _PASSING else (place, place)
         return Spot(part, kind, function=frames[0].name if frames else "", library="torch")
     inner = frames[:boundary]
     user = next((frame for frame in inner if not frame.library), None)
@@ -379,10 +383,10 @@ def _short(text: str) -> str:
 
 def _part(frames: list[Frame], is_worker: bool) -> tuple[str, int]:
     """Return the part of the loop, and the number of frames that are inside it."""
-    pickled = False
+    pickled = shared = False
     for place, frame in enumerate(frames):
-        if frame.library == "multiprocessing" or frame.base == "reductions.py":
-            pickled = pickled or frame.code.co_name in ("loads", "dumps") or frame.base == "reductions.py"
+        shared = shared or frame.base == "reductions.py"
+        pickled = pickled or (frame.library == "multiprocessing" and frame.code.co_name in ("loads", "dumps"))
         if frame.library == "fastload":
             part = _of_ours(frame, frames[:place])
             if part:
@@ -396,7 +400,7 @@ def _part(frames: list[Frame], is_worker: bool) -> tuple[str, int]:
             idle = "index_queue" in text or "is_alive" in text
             return ("idle" if idle else "queue" if "data_queue" in text else "starting"), place
         if frame.base == "dataloader.py" and not is_worker:
-            part = _of_dataloader(frame, pickled or "loads" in frames[0].text)
+            part = _of_dataloader(frame, pickled or "loads" in frames[0].text, shared)
             if part:
                 return part, place
     if is_worker:
@@ -420,12 +424,12 @@ _STARTING = frozenset(("_get_iterator", "__iter__", "__init__", "_reset", "_shut
 _WAITING = frozenset(("_try_get_data", "_get_data", "_get_shared_seed"))
 
 
-def _of_dataloader(frame: Frame, pickled: bool) -> str:
+def _of_dataloader(frame: Frame, pickled: bool, shared: bool) -> str:
     name = frame.code.co_name
     if name in _STARTING and "DataLoader" in frame.name + frame.file:
         return "starting"
     if name in _WAITING:
-        return "unpickling" if pickled else "waiting"
+        return "sharing" if shared else "unpickling" if pickled else "waiting"
     return "queue" if name == "__next__" else ""
 
 

@@ -85,6 +85,14 @@ class TorchLoaderUnderTest:
         """Whether samples have no indices."""
         return isinstance(self.dataset, IterableDataset)
 
+    @property
+    def pass_samples(self) -> int:
+        """Samples of a pass; 0: not known, for a stream without a length."""
+        try:
+            return len(self.loader) * self.batch_size
+        except TypeError:
+            return 0
+
     def make(self, indices: Sequence[int] | None = None, **changes: Any) -> Any:
         """Make the same loader with changed arguments, over ``indices`` only, if given."""
         arguments = {name: self.of(name) for name in _KEPT} | {"num_workers": self.workers}

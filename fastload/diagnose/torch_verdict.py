@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from fastload.diagnose.attribution import Attribution, attributed
-from fastload.diagnose.causes import Cause, Evidence, cause_of, headline, place_of, places_by_kind
+from fastload.diagnose.causes import STARTS, Cause, Evidence, cause_of, headline, place_of, places_by_kind
 from fastload.diagnose.examination import cpus_here, digits, proposals
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.step import COPIES, STEP_HINTS
-from fastload.diagnose.fixes.torch import TORCH_REGISTRY, TorchExamination
+from fastload.diagnose.fixes.torch import SHORT, TORCH_REGISTRY, TorchExamination, whole_rate
 from fastload.diagnose.sampling import Profile
 from fastload.diagnose.torch_loader import TorchLoaderUnderTest
 from fastload.diagnose.trial import Budget, Trial, in_turns
@@ -48,14 +48,15 @@ def examine_torch(
     subject = TorchLoaderUnderTest(loader)
     seconds = _sample_seconds(subject, loop, budget)
     subject.suit(1 / max(1e-6, seconds))
+    subject.keeps_workers = _keeps_workers(subject, loop)
     base, attribution = _base(subject, budget, attribution)
-    if loop is not None and loop.rate > base.rate:  # the machine is busier now than it was then
-        base = replace(base, rate=loop.rate)
+    if loop is not None and whole_rate(loop) > base.rate:  # the machine is busier now than it was then
+        base = replace(base, rate=whole_rate(loop))
     evidence = evidence_of(subject, loop, attribution, seconds)
     case = TorchExamination(
         budget, folder, *cpus_here(budget), base, loop, step, subject, evidence, attribution
     )
-    data = not step_limits(case) or evidence.starting + evidence.first > 0.1
+    data = not step_limits(case) or evidence.starting + evidence.first > STARTS
     case.evidence = replace(evidence, is_limited_by_data=data, cpus=case.cpus)
     fixes = proposals(TORCH_REGISTRY, case)
     gains = {fix.name: max(fix.gain, 0.0) for fix in fixes}
@@ -95,7 +96,7 @@ def _worth(cause: Cause, fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     if cause.branch != "step":
         return worth_saying(fixes, cause.key)
     of_step = (COPIES, *STEP_HINTS, "line-logging", "line-sync", "batch-size")
-    return worth_saying([fix for fix in fixes if fix.name in of_step], cause.branch)
+    return worth_saying([fix for fix in fixes if fix.name in of_step], "")
 
 
 def _advice(cause: Cause) -> Iterator[Sentence]:
@@ -127,6 +128,14 @@ def cause_is_data(case: TorchExamination) -> bool:
 
 
 # ---- Measuring --------------------------------------------------------------------------------------
+
+
+def _keeps_workers(subject: TorchLoaderUnderTest, loop: Loop | None) -> bool:
+    """Whether trials keep workers between passes: as the script does, unless a pass is long."""
+    passed = subject.pass_samples
+    if subject.of("persistent_workers") or loop is None or not passed:
+        return True
+    return passed / max(whole_rate(loop), 1e-9) > SHORT
 
 
 def _sample_seconds(subject: TorchLoaderUnderTest, loop: Loop | None, budget: Budget) -> float:

@@ -91,6 +91,8 @@ class Record:
         self._optimizers = optimizers or OptimizerSteps()
         self._steps_before = 0
         self.passes = 0
+        self.all_batches = -1  # that came, after the very first one
+        self.first_came = self.last_came = 0.0
         self.began = time.monotonic()  # the first batch came, once there is one
         self._memory: list[Mapping[int, tuple[int, int]]] = []  # of workers, at two moments
         self._memory_when: list[float] = []
@@ -163,6 +165,10 @@ class Record:
 
     def came(self, waited: float, batch: Any) -> None:
         """Note that the loop has its batch."""
+        self.all_batches += 1
+        self.last_came = self._clock()
+        if self.all_batches == 0:
+            self.first_came = self.last_came
         if self._open:
             self._waited = waited
             self.batch = batch if self.batch is None else self.batch
@@ -295,6 +301,8 @@ class Record:
             "first_batch_seconds": list(self.first_batches),
             "next_cpu_seconds": self.next_cpu,
             "passes": self.passes,
+            "all_batches": max(0, self.all_batches),
+            "all_seconds": self.last_came - self.first_came,
             "batch_side": side_of(self.batch),
             "memory_copied_per_second": self._copied(),
             "swapped_bytes": used.swapped,

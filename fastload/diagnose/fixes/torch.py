@@ -17,7 +17,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.diagnose.attribution import Attribution, Place
 from fastload.diagnose.causes import MOST_STEPS, STARTS, Evidence
 from fastload.diagnose.examination import Examined, digits, together
-from fastload.diagnose.facts import Fix
+from fastload.diagnose.facts import Fix, Loop
 from fastload.diagnose.fixes.loader import MACHINE
 from fastload.diagnose.fixes.step import of_the_step, pinned
 from fastload.diagnose.torch_loader import Files, TorchLoaderUnderTest
@@ -39,6 +39,11 @@ class TorchExamination(Examined):
     attribution: Attribution
 
     @property
+    def now(self) -> float:
+        """Samples per second of the loop as it is, with the starts of its passes."""
+        return whole_rate(self.loop) if self.loop is not None else self.whole(self.base)
+
+    @property
     def blocked(self) -> float:
         """See :class:`~fastload.diagnose.examination.Examined`."""
         return min(1.0, self.evidence.blocked + self.evidence.share("lock"))
@@ -54,16 +59,24 @@ class TorchExamination(Examined):
         return self.whole(trial) / self.whole(self.base) - 1
 
 
+def whole_rate(loop: Loop) -> float:
+    """Return a loop's samples per second, with the starts of its passes."""
+    batches, seconds = loop.notes.get("all_batches"), loop.notes.get("all_seconds")
+    if isinstance(batches, int) and isinstance(seconds, float) and seconds > 0:
+        return loop.batch_size * batches / seconds
+    return loop.rate
+
+
 _LEAST_LEFT = 0.02  # share of a sample's time that nothing takes away
 
 # ---- Workers and passes -----------------------------------------------------------------------------
 
 _ROUNDS = 3
-_BATCHES = 5  # a worker, that a run takes at least ...
+_BATCHES = 5  # of a worker, that a run takes at least ...
 _QUEUE = 0.4  # ... and the part of their time that filling the queue takes
 _MOST_WORKERS = 8  # a CPU, for samples that wait
 _SHARE_BLOCKED = 0.2  # of a sample's time; with less, more workers than CPUs do not help
-_SHORT = 3.0  # seconds of a pass that is tried as a whole
+SHORT = 3.0  # seconds of a pass that is tried as a whole
 _PASSES = 2.2  # passes of a run
 
 
@@ -75,7 +88,7 @@ def more_workers(case: TorchExamination) -> Iterator[Fix]:
     waiting = math.ceil(cpus / max(1 - blocked, 1 / _MOST_WORKERS)) if blocked > _SHARE_BLOCKED else cpus
     tried = sorted({count for count in (cpus, waiting) if count > subject.workers}, reverse=True)
     for wanted in tried:
-        if _allows(case, f"num_workers={wanted}", workers=wanted):
+        if _allows(case, f"num_workers={wanted}"):
             yield _workers(case, wanted, "workers")
 
 
@@ -88,11 +101,10 @@ def fewer_workers(case: TorchExamination) -> Iterator[Fix]:
         yield _workers(case, cpus, "fewer-workers")
 
 
-def _allows(case: TorchExamination, name: str, run: float = 0.0, workers: int = 0) -> bool:
+def _allows(case: TorchExamination, name: str, run: float = 0.0) -> bool:
     """Whether there is time for two loaders in turns; slow batches take longer than a run's time."""
-    lanes = max(case.subject.workers, workers, 1)
-    rate = max(case.base.rate, 1e-6)
-    slow = _BATCHES * lanes * case.subject.trial_batch / rate
+    rate = max(case.base.rate, 1e-6) / max(case.subject.workers, 1)  # of one process
+    slow = _BATCHES * case.subject.trial_batch / rate
     each = max(run, case.budget.run, slow) + _QUEUE * slow
     rounds = _ROUNDS + 2 if case.step is not None else _ROUNDS
     return case.budget.allows(2 * rounds * each / case.budget.run, name)
@@ -121,7 +133,7 @@ def kept_workers(case: TorchExamination) -> Iterator[Fix]:
         return
     lost, words = e.starting + e.first, "persistent_workers=True"
     seconds = _pass_seconds(case)
-    if 0 < seconds <= _SHORT:
+    if 0 < seconds <= SHORT:
         run = max(case.budget.run, _PASSES * seconds)
         if not _allows(case, words, run):
             return
@@ -153,12 +165,8 @@ def longer_passes(case: TorchExamination) -> Iterator[Fix]:
 
 
 def _pass_seconds(case: TorchExamination) -> float:
-    """Return the seconds of a whole pass; 0: not known, for a stream without a length."""
-    try:
-        count = len(case.subject.loader)
-    except TypeError:
-        return 0.0
-    return count * case.subject.batch_size / case.now if case.now > 0 else 0.0
+    """Return the seconds of a whole pass; 0: not known."""
+    return case.subject.pass_samples / case.now if case.now > 0 else 0.0
 
 
 # ---- Pictures ---------------------------------------------------------------------------------------

@@ -1,0 +1,52 @@
+// A clock that looks at another thread: at each tick, does it run, or in which system call does it
+// wait? For a sampling profiler.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace fastload {
+
+class Ticks {
+ public:
+  // In place of a system call's number.
+  static constexpr long kRunning = -1;
+  static constexpr long kUnknown = -2;
+  static constexpr long kFault = -3;  // it waits for a page of memory, of a mapped file or of swap
+
+  // Looks at the process's main thread every `period`. After a tick `ask` is called, in the clock's
+  // thread, unless it has been called since the last take(); it returns whether it could ask.
+  // Throws what start_thread() does.
+  Ticks(std::chrono::duration<double> period, std::function<bool()> ask);
+  ~Ticks();
+  Ticks(const Ticks&) = delete;
+  Ticks& operator=(const Ticks&) = delete;
+
+  // Ends the thread; idempotent. In a forked process, which has no such thread, it forgets it.
+  void stop();
+  [[nodiscard]] bool is_of_this_process() const;
+  // The number of ticks by what the thread did, since the last call.
+  std::map<long, int> take();
+
+ private:
+  void run();
+  [[nodiscard]] long state() const;
+
+  std::chrono::duration<double> period_;
+  std::function<bool()> ask_;
+  pid_t process_;
+  int syscall_;  // the kernel's file about the main thread; -1: there is none
+  std::mutex mutex_;
+  std::map<long, int> seen_;  // guarded by mutex_
+  std::atomic<bool> is_asked_{false};
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
+}  // namespace fastload
