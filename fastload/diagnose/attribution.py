@@ -146,7 +146,7 @@ def attributed(seen: Sequence[Seen], begin: float, end: float, at_work: float = 
     loop = _by_spot(main, at_work)
     made = _by_spot(workers or main, at_work)
     total = sum(loop.values())
-    making = {at: count for at, count in made.items() if at[0].part in _SAMPLES}
+    making = {at: count for at, count in made.items() if at[0].part in _SAMPLES and at[1] != "waiting"}
     sum_made = sum(making.values())
     own = sum(count for (thread, spot, _), count in _ticks(workers) if not thread and spot.part != "starting")
     idle = sum(count for (thread, spot, _), count in _ticks(workers) if not thread and spot.part == "idle")
@@ -181,6 +181,8 @@ _At = tuple[Spot, str, int]  # a spot, its kind by what the thread waited for, a
 def kind_of(spot: Spot, state: int) -> str:
     """Return the kind of work, when what the thread waits for is taken into account."""
     waits = WAITS.get(state, "")
+    if spot.part == "passing" and state != RUNNING:
+        return "waiting"  # for the other process
     if spot.kind == "lock":
         return "lock" if waits == "lock" else "python"
     if spot.part not in ("sample", "collate") or spot.kind not in _MAKES:

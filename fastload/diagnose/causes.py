@@ -158,7 +158,8 @@ class Cause:
 def _dominates(e: Evidence, kind: str, least: float = SHARE) -> bool:
     """Whether the makers have work, and this kind is a great part of it and no other one is greater."""
     share = e.share(kind)
-    return e.is_limited_by_data and share >= least and share >= max(e.makers.values(), default=0.0) - 0.1
+    works = e.is_limited_by_data and not e.is_idle
+    return works and share >= least and share >= max(e.makers.values(), default=0.0) - 0.1
 
 
 def _of_storage(e: Evidence) -> bool:
@@ -182,7 +183,7 @@ def _in_step(e: Evidence, kind: str) -> bool:
 
 def _is_fixed(e: Evidence) -> bool:
     small = e.batch_size <= SMALL_BATCH and e.fixed is not None and e.fixed >= FIXED
-    return small and e.wait < MOST_STEPS
+    return small and e.wait < MOST_STEPS and e.gains.get("batch-size", 1.0) >= GAIN
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -295,30 +296,6 @@ CAUSES: tuple[Cause, ...] = (
         "Too many workers: {workers} on {cpus} CPUs hold each other up.",
         lambda e: e.is_limited_by_data and e.workers > MANY * e.cpus and e.gains.get("fewer-workers", 0.0) >= GAIN,
     ),
-    # -- passing batches between processes
-    Cause(
-        "pickling", "Pickling of large samples", "passing",
-        "workers and the main process are busy, but not with the dataset",
-        "share of their time in pickle, for objects that are not tensors; tensors go through shared memory",
-        "tensors or NumPy arrays in place of Python objects; a collate function that makes tensors in the worker",
-        "up to that share", "Pickling is the bottleneck: batches take {share} of the time on their way.",
-        lambda e: e.is_limited_by_data
-        and e.share("pickling") + e.of_loop("pickling") >= SMALL_SHARE
-        and e.share("pickling") + e.of_loop("pickling") >= e.share("shared-memory") + e.of_loop("shared-memory"),
-        ("pickling",),
-    ),
-    Cause(
-        "shared-memory", "Copies into shared memory", "passing",
-        "large tensors; workers spend their time in torch.stack",
-        "share of the workers' time in stacking and sharing tensors, against making samples",
-        "smaller samples from the dataset: uint8 in place of float32 (normalise on the device), crops in the "
-        "worker; fastload: batches are written where they are needed",
-        "measured or up to that share",
-        "Copies into shared memory are the bottleneck: {share} of the workers' time.",
-        lambda e: e.is_limited_by_data
-        and max(e.share("shared-memory"), e.of_loop("shared-memory")) >= SMALL_SHARE,
-        ("shared-memory",),
-    ),
     # -- samples
     Cause(
         "lock", "A lock, or a shared handle", "samples",
@@ -371,10 +348,12 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "small-files", "Small files", "storage",
         "CPUs are idle, files are small, and a directory has very many",
-        "as before, but each wait is short (below 8 ms) and each file small (below 64 KB)",
+        "as before, but each wait is short (below 8 ms) and each file small (below 64 KB); or the CPUs are busy "
+        "in open() and read() themselves",
         "shards: `fastload pack`; more workers", "measured, if the files are pictures",
-        "Small files are the bottleneck: {place} waits for {blocked} of the time that samples take.",
-        lambda e: _of_storage(e) and _are_small(e), ("reading",),
+        "Small files are the bottleneck: opening and reading them, at {place}, takes {reading} of the time that "
+        "samples take.",
+        lambda e: (_of_storage(e) and _are_small(e)) or _are_many(e), ("reading",),
     ),
     Cause(
         "storage-bandwidth", "Slow storage: bandwidth", "storage",
@@ -430,6 +409,40 @@ CAUSES: tuple[Cause, ...] = (
         "Epochs are short: {starts} of the loop's time is the wait for the first batch of each.",
         lambda e: e.workers > 0 and e.is_limited_by_data and e.persistent and e.first >= FIRSTS,
     ),
+    Cause(
+        "copy-on-write", "Memory that is copied on write", "machine",
+        "memory grows with each epoch and each worker, until there is none",
+        "memory that each worker has for itself grows by more than 20 MB a second",
+        "NumPy arrays or Arrow tables in place of lists and dicts of Python objects in the Dataset",
+        "memory; speed only a little",
+        "Workers copy the Dataset's memory: it grows by {copied} MB a second, because counting references to "
+        "Python objects writes to them.",
+        lambda e: e.workers > 0 and e.copied >= COPIED,
+    ),
+    # -- passing batches between processes
+    Cause(
+        "pickling", "Pickling of large samples", "passing",
+        "workers and the main process are busy, but not with the dataset",
+        "share of their time in pickle, for objects that are not tensors; tensors go through shared memory",
+        "tensors or NumPy arrays in place of Python objects; a collate function that makes tensors in the worker",
+        "up to that share", "Pickling is the bottleneck: batches take {share} of the time on their way.",
+        lambda e: e.is_limited_by_data
+        and e.share("pickling") + e.of_loop("pickling") >= SMALL_SHARE
+        and e.share("pickling") + e.of_loop("pickling") >= e.share("shared-memory") + e.of_loop("shared-memory"),
+        ("pickling",),
+    ),
+    Cause(
+        "shared-memory", "Copies into shared memory", "passing",
+        "large tensors; workers spend their time in torch.stack",
+        "share of the workers' time in stacking and sharing tensors, against making samples",
+        "smaller samples from the dataset: uint8 in place of float32 (normalise on the device), crops in the "
+        "worker; fastload: batches are written where they are needed",
+        "measured or up to that share",
+        "Copies into shared memory are the bottleneck: {share} of the workers' time.",
+        lambda e: e.is_limited_by_data
+        and max(e.share("shared-memory"), e.of_loop("shared-memory")) >= SMALL_SHARE,
+        ("shared-memory",),
+    ),
     # -- loader
     Cause(
         "no-workers", "No workers", "loader",
@@ -448,16 +461,6 @@ CAUSES: tuple[Cause, ...] = (
         lambda e: e.is_limited_by_data
         and not e.is_idle
         and max(e.gains.get("workers", 0.0), e.gains.get("threads", 0.0)) >= GAIN,
-    ),
-    Cause(
-        "copy-on-write", "Memory that is copied on write", "machine",
-        "memory grows with each epoch and each worker, until there is none",
-        "memory that each worker has for itself grows by more than 20 MB a second",
-        "NumPy arrays or Arrow tables in place of lists and dicts of Python objects in the Dataset",
-        "memory; speed only a little",
-        "Workers copy the Dataset's memory: it grows by {copied} MB a second, because counting references to "
-        "Python objects writes to them.",
-        lambda e: e.workers > 0 and e.copied >= COPIED,
     ),
     Cause(
         "decode", "Decoding", "samples",
@@ -509,6 +512,11 @@ def _are_small(e: Evidence) -> bool:
     return short and 0 < e.sample_bytes < SMALL_FILE and e.waits.get("sleep", 0.0) < 0.1
 
 
+def _are_many(e: Evidence) -> bool:
+    """Whether files are opened and read from memory for most of the time: each costs more than its bytes."""
+    return _dominates(e, "reading") and e.blocked < SHARE and not _of_container(e)
+
+
 def _is_heavy(e: Evidence) -> bool:
     """Whether one transform dominates, or the user's own code does it."""
     place = e.place.get("transform")
@@ -542,6 +550,7 @@ def headline(cause: Cause, evidence: Evidence) -> str:
         library=e.library("reading"),
         containers=stored,
         blocked=f"{e.blocked:.0%}",
+        reading=f"{e.share('reading'):.0%}",
         wait_ms=f"{1000 * e.blocked * e.sample_seconds:.3g}",
         sample_mb=f"{e.sample_bytes / 1e6:.2g}",
         starts=f"{e.starting + e.first:.0%}",

@@ -91,6 +91,8 @@ class Frame:
         self.line = frame.f_lineno or self.code.co_firstlineno
         self.lasti = frame.f_lasti
         self.library = library_of(self.file)
+        if not self.library and str(frame.f_globals.get("__name__", "")).startswith("transformers."):
+            self.library = "transformers"  # a copy of it in the user's project
 
     @property
     def name(self) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastload.diagnose.attribution import Attribution, attributed
+from fastload.diagnose.attribution import Attribution, Place, attributed
 from fastload.diagnose.causes import STARTS, Cause, Evidence, cause_of, headline, place_of, places_by_kind
 from fastload.diagnose.examination import cpus_here, digits, proposals
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
@@ -113,18 +113,16 @@ def _cause_sentence(case: TorchExamination, cause: Cause, fixes: Sequence[Fix]) 
 
 
 def _shares_words(case: TorchExamination) -> str:
-    """Say what else takes time, for the evidence."""
-    shares = case.evidence.makers if cause_is_data(case) else case.evidence.loop
-    said = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items() if share >= _SAID)
-    what = "the time that samples take" if cause_is_data(case) else "the loop's time"
-    lines = case.attribution.places if cause_is_data(case) else case.attribution.steps
-    named = "; ".join(f"{place} {place.share:.0%}" for place in lines[:4] if place.share >= _SAID)
-    return f"Of {what}: {said or 'nothing was seen'}. Lines: {named or 'none'}."
+    """Say where the time goes, for the evidence."""
 
+    def said(shares: Mapping[str, float], places: Sequence[Place]) -> str:
+        kinds = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items() if share >= _SAID)
+        named = "; ".join(f"{place} {place.share:.0%}" for place in places[:4] if place.share >= _SAID)
+        return f"{kinds or 'nothing was seen'}{named and f' ({named})'}"
 
-def cause_is_data(case: TorchExamination) -> bool:
-    """Whether the loop is limited by its data."""
-    return case.evidence.is_limited_by_data
+    seen = case.attribution
+    makers, loop = said(seen.makers, seen.places), said(seen.loop, seen.steps)
+    return f"Of the time that samples take: {makers}. Of the loop's: {loop}."
 
 
 # ---- Measuring --------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ LEAVES: dict[str, tuple[Evidence, list[tuple[dict[str, Any], str]]]] = {
         evidence({"shared-memory": 0.6, "python": 0.4}),
         [
             ({"makers": {"shared-memory": 0.1, "python": 0.9}}, "python"),
-            ({"loop": {"pickling": 0.5}}, "pickling"),
+            ({"loop": {"pickling": 0.7}}, "pickling"),
         ],
     ),
     "pickling": (

@@ -1,0 +1,261 @@
+"""Where a stack is: the kind of work, the line and the call, for real stacks of real libraries.
+
+A stack is taken when a function of C is called whose name is given, so nothing depends on time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image, ImageFilter
+from torch.utils.data import DataLoader, Dataset
+
+from fastload.diagnose.spots import Frame, Spot, called, container_of, frames_of, picture_of, spot_of
+
+
+class Taken:
+    """Stacks at the calls of a function of C, while code runs."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.spots: list[Spot] = []
+        self.others: list[Any] = []
+
+    def of(self, run: Callable[[], Any], worker: bool = False) -> list[Spot]:
+        """Run it, and return what was found at each call."""
+
+        def look(frame: FrameType, event: str, argument: Any) -> None:
+            if event != "c_call" or getattr(argument, "__name__", "") != self.name:
+                return
+            sys.setprofile(None)
+            frames = frames_of(frame)
+            self.spots.append(spot_of(frames, worker))
+            self.others.append((picture_of(frames), container_of(frames)))
+            sys.setprofile(look)
+
+        sys.setprofile(look)
+        try:
+            run()
+        finally:
+            sys.setprofile(None)
+        return self.spots
+
+
+class Samples(Dataset[Any]):
+    """A dataset that does one thing for a sample."""
+
+    def __init__(self, act: Callable[[], Any], transform: Any = None) -> None:
+        self.act, self.transform = act, transform
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        found = self.act()
+        if self.transform is not None:
+            found = self.transform(found)
+        return torch.zeros(1)
+
+
+def at(name: str, act: Callable[[], Any], transform: Any = None, collate: Any = None) -> Spot:
+    """Where a sample's work is found; the dataset runs in the loop's thread."""
+    spots = Taken(name).of(lambda: list(DataLoader(Samples(act, transform), 2, collate_fn=collate)))
+    assert spots, f"{name} was not called"
+    return spots[0]
+
+
+def jpeg(folder: Path, side: int = 64) -> Path:
+    path = folder / "picture.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (side, 48, 3), np.uint8)).save(path)
+    return path
+
+
+LOCK = threading.Lock()
+
+
+def with_lock() -> None:
+    with LOCK:
+        time.monotonic()
+
+
+def blurred(picture: Image.Image) -> Any:
+    return picture.filter(ImageFilter.GaussianBlur(1))
+
+
+def test_decoding_is_found_with_the_picture(tmp_path: Path) -> None:
+    path = jpeg(tmp_path)
+    taken = Taken("decode")
+    spot = taken.of(lambda: list(DataLoader(Samples(lambda: Image.open(path).convert("RGB")), 1)))[0]
+    assert (spot.part, spot.kind, spot.library) == ("sample", "decode", "PIL")
+    assert spot.text == 'Image.open(path).convert("RGB")'
+    assert os.path.basename(spot.file) == "test_spots.py"
+    assert taken.others[0][0] == ("JPEG", 48, 64, str(path))
+
+
+def test_opening_and_reading_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"x")
+    assert at("open", lambda: open(path, "rb").close()).kind == "reading"
+    assert at("read", lambda: open(path, "rb").read()).kind == "reading"
+    assert at("stat", lambda: os.stat(path)).kind == "reading"
+
+
+def test_containers_and_sequential_formats_are_reading_by_their_library(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros((100, 4)), chunks=(50, 4), compression="gzip")
+    with h5py.File(tmp_path / "a.h5") as file:
+        array = file["x"]
+        taken = Taken("read")
+        spots = taken.of(lambda: list(DataLoader(Samples(lambda: array[7]), 1)))
+        assert spots, "h5py no longer reads by a function called read"
+        assert (spots[0].kind, spots[0].library) == ("reading", "h5py")
+        assert spots[0].text == "array[7]"
+        assert any(found == "h5py, chunks of (50, 4), gzip" for _, found in taken.others)
+    with gzip.open(tmp_path / "a.gz", "wb") as out:
+        out.write(bytes(1000))
+    spot = at("decompress", lambda: gzip.open(tmp_path / "a.gz").read())
+    assert spot.kind == "reading"
+    assert spot.library in ("gzip", "_compression", "compression")
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.add(tmp_path / "a.gz", "a")
+    assert at("seek", lambda: tarfile.open(tmp_path / "a.tar").getnames()).library == "tarfile"
+
+
+def test_pandas_in_the_dataset_is_its_python() -> None:
+    frame = pd.DataFrame({"id": [1, 2], "x": [3, 4]})
+    spot = at("array", lambda: np.array(frame[frame.id == 1].x))
+    assert spot.kind == "python"
+    assert spot.text == "np.array(frame[frame.id == 1].x)"
+    assert at("monotonic", lambda: time.monotonic()).call == "time.monotonic"
+
+
+def test_a_transform_is_found_by_who_calls_it_and_keeps_its_line(tmp_path: Path) -> None:
+    path = jpeg(tmp_path)
+    spot = at("gaussian_blur", lambda: Image.open(path), transform=blurred) if False else None
+    picture = Image.open(path)
+    picture.load()
+    spot = at("box_blur", lambda: picture, transform=blurred) if spot else None
+    spots = Taken("monotonic").of(
+        lambda: list(DataLoader(Samples(lambda: 1, transform=lambda _: time.monotonic()), 1))
+    )
+    assert [each.kind for each in spots] == ["transform"]
+    assert spots[0].text == "time.monotonic()"
+
+
+def test_locks_and_sleeps() -> None:
+    spot = at("monotonic", with_lock)
+    assert spot.kind == "python"
+    assert at("sleep", lambda: time.sleep(0)).kind == "sleep"
+    frame = Frame(sys._getframe())
+    assert called(frame, "LOCK.acquire()") == "_thread.lock.acquire"
+
+
+def test_collate_functions() -> None:
+    def join(samples: list[Any]) -> Any:
+        time.monotonic()
+        return torch.stack(samples)
+
+    spot = at("monotonic", lambda: 1, collate=join)
+    assert (spot.part, spot.kind, spot.text) == ("collate", "collate", "time.monotonic()")
+    assert at("stack", lambda: 1).kind == "collate"
+
+
+def test_the_step(tmp_path: Path) -> None:
+    loss = torch.ones(1, requires_grad=True)
+
+    def step() -> None:
+        loss.item()
+        loss.detach().cpu()
+        print("loss", file=io.StringIO())
+        json.dumps([1])
+        torch.save(loss.detach(), tmp_path / "x.pt")
+        (loss * 2).sum()
+
+    assert [spot.kind for spot in Taken("item").of(step)] == ["sync"]
+    assert [spot.kind for spot in Taken("cpu").of(step)] == ["sync"]
+    assert [spot.kind for spot in Taken("print").of(step)] == ["logging"]
+    assert {spot.kind for spot in Taken("write_record").of(step)} == {"logging"}
+    (spot,) = Taken("sum").of(step)
+    assert (spot.part, spot.kind, spot.text) == ("loop", "step", "(loss * 2).sum()")
+
+
+def test_starting_and_waiting_for_workers() -> None:
+    loader = DataLoader(Samples(lambda: 1), 1, num_workers=1)
+    spots = Taken("fork").of(lambda: list(loader))
+    assert {(spot.part, spot.kind) for spot in spots} == {("starting", "starting")}
+    spots = Taken("poll").of(lambda: list(loader))
+    assert "waiting" in {spot.part for spot in spots}
+    assert {spot.kind for spot in spots} <= {"waiting", "starting"}
+
+
+def test_a_processor_of_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "transformers"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    text = "import time\n\n\ndef process():\n    time.monotonic()\n"
+    (package / "image_processing_stub.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    from transformers.image_processing_stub import process  # type: ignore[import-not-found]
+
+    spot = at("monotonic", lambda: process())
+    assert (spot.kind, spot.library) == ("processor", "transformers")
+    assert spot.text == "process()"
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+
+
+def test_attributes_are_looked_up_without_running_anything() -> None:
+    class Careful:
+        kept = "kept"
+
+        @property
+        def danger(self) -> Any:
+            raise AssertionError("a property was run")
+
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError("__getattr__ was run")
+
+    careful = Careful()
+    frame = Frame(sys._getframe())
+    assert called(frame, "careful.danger()") != ""
+    assert called(frame, "careful.missing()") == "careful.missing"
+    assert careful.kept == "kept"
+    assert called(frame, "pickle.dumps(1)") == "_pickle.dumps"
+    assert pickle.loads(pickle.dumps(1)) == 1
+
+
+def test_locals_of_a_frame_are_not_kept_alive() -> None:
+    import gc
+    import weakref
+
+    class Thing:
+        pass
+
+    def work() -> tuple[Any, FrameType]:
+        thing = Thing()
+        frame = sys._getframe()
+        assert Frame(frame).local("thing") is thing
+        reference = weakref.ref(thing)
+        del thing
+        gc.collect()
+        return reference, frame
+
+    reference, _ = work()
+    assert reference() is None
