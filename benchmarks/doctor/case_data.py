@@ -162,8 +162,16 @@ def _tiles(folder: Path) -> None:
             archive.add(path, arcname=path.name)
 
 
+def _shards(folder: Path) -> None:
+    """``NN.npz``, twelve, each of 1,500 pictures of 32x32 pixels and their labels, compressed."""
+    random = np.random.default_rng(8)
+    for number in range(12):
+        pictures = random.integers(0, 100, (1500, 32, 32, 3), dtype=np.uint8)
+        np.savez_compressed(folder / f"{number:02d}.npz", x=pictures, y=random.integers(0, 10, 1500))
+
+
 def _clips(folder: Path) -> None:
-    """``frames/CLIP/*.f32``, 128 files of 48 numbers for each of 80 clips, and ``clips/CLIP.f32`` with all."""
+    """``frames/CLIP/*.f32``, 128 files of 48 numbers each, and ``clips/CLIP.f32``, all of them."""
     random = np.random.default_rng(5)
     (folder / "clips").mkdir()
     for clip in range(80):
@@ -214,6 +222,7 @@ SETS: dict[str, Callable[[Path], None]] = {
     "digits": _digits,
     "spectra": _spectra,
     "tiles": _tiles,
+    "shards": _shards,
     "clips": _clips,
     "reviews": _reviews,
     "scenes": _scenes,

@@ -35,14 +35,18 @@ class Stop(BaseException):
 
 
 def samples_of(batch: Any) -> int:
-    """The first dimension of the first tensor in a batch; the length of it where there is none."""
+    """The first dimension of the first tensor in a batch; the batch's own length where there is none."""
+    found = _first_dimension(batch)
+    return found or (len(batch) if isinstance(batch, Sequence) else 0)
+
+
+def _first_dimension(batch: Any) -> int:
     if isinstance(batch, torch.Tensor):
         return int(batch.shape[0]) if batch.ndim else 1
     if isinstance(batch, Mapping):
-        return next((n for value in batch.values() if (n := samples_of(value))), 0)
+        batch = list(batch.values())
     if isinstance(batch, Sequence) and not isinstance(batch, (str, bytes)):
-        found = next((n for value in batch if (n := samples_of(value))), 0)
-        return found or len(batch)
+        return next((n for value in batch if (n := _first_dimension(value))), 0)
     return 0
 
 

@@ -11,6 +11,8 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 def random_resized_crop(image, size=224, scale=(0.2, 1.0)):
     width, height = image.size

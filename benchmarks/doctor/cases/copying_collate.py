@@ -8,6 +8,8 @@ import torch
 from torch import nn, optim
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class Memory(Dataset):
     def __init__(self, pixels):
@@ -42,11 +44,17 @@ def main(argv=None):
     args = parser.parse_args(argv)
     dataset = Memory(np.load(args.data / "pixels.npy"))
     loader = DataLoader(
-        dataset, batch_size=48, shuffle=True, num_workers=0, collate_fn=quick_collate if args.mended else collate
+        dataset,
+        batch_size=48,
+        shuffle=True,
+        num_workers=0,
+        collate_fn=quick_collate if args.mended else collate,
     )
-    net = nn.Sequential(nn.Conv2d(3, 4, 16, 16), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 16, 16), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
     opt = optim.SGD(net.parameters(), lr=0.05)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for x, y in loader:
             opt.zero_grad()
             nn.functional.cross_entropy(net(x), y).backward()

@@ -9,6 +9,8 @@ from PIL import Image
 from torch import nn, optim
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class JpegFolder(Dataset):
     def __init__(self, root):
@@ -57,11 +59,16 @@ def main():
     args = parser.parse_args()
     dataset = DecodedFolder(args.data) if args.mended else JpegFolder(args.data)
     loader = DataLoader(
-        dataset, batch_size=8, shuffle=True, num_workers=2, persistent_workers=True, multiprocessing_context="spawn"
+        dataset,
+        batch_size=8,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context="spawn",
     )
     model = Classifier()
     optimizer = optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for pixels, labels in loader:
             loss = nn.functional.cross_entropy(model(pixels), labels)
             optimizer.zero_grad()

@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
+torch.set_num_threads(1)  # the model is small
+
 
 class ShardedVectors(Dataset):
     def __init__(self, folder, rank, world):

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class Scans(Dataset):
     def __init__(self, path):
@@ -43,7 +45,7 @@ if __name__ == "__main__":
     loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=2, persistent_workers=True)
     model = Probe()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for scans, labels in loader:
             loss = nn.functional.cross_entropy(model(scans), labels)
             optimizer.zero_grad()

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class ClipDataset(Dataset):
     def __init__(self, root):
@@ -56,7 +58,7 @@ def main():
     loader = DataLoader(dataset, batch_size=10, shuffle=True, num_workers=2, persistent_workers=True)
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for clips, labels in loader:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(clips), labels).backward()

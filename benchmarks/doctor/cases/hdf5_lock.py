@@ -9,6 +9,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 CHUNK = 50  # rows
 
 

@@ -21,7 +21,9 @@ class Pixels(Dataset):
 
 
 def conv(i, o):
-    return nn.Sequential(nn.Conv2d(i, o, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU(inplace=True))
+    return nn.Sequential(
+        nn.Conv2d(i, o, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU(inplace=True)
+    )
 
 
 def main():
@@ -34,7 +36,13 @@ def main():
         Pixels(args.data / "pixels.npy"), batch_size=8, shuffle=True, num_workers=1, persistent_workers=True
     )
     model = nn.Sequential(
-        conv(3, 48), conv(48, 96), conv(96, 192), conv(192, 256), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 2)
+        conv(3, 48),
+        conv(48, 96),
+        conv(96, 192),
+        conv(192, 256),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(256, 2),
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     for _ in range(10**6):

@@ -1,49 +1,74 @@
-"""Whitened pictures; each of the many workers computes with BLAS, which has threads of its own."""
+"""Compressed shards, read one after the other; each of many workers unpacks each shard for itself."""
 
 import argparse
+import random
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+torch.set_num_threads(1)  # the model is small
+
+PER_SHARD = 1500
 
 
-class Whitened(Dataset):
-    def __init__(self, path):
-        self.pixels = np.load(path, mmap_mode="r")
-        self.matrix = np.random.default_rng(0).standard_normal((192, 192)).astype(np.float32) / 14
+@lru_cache(maxsize=2)
+def read_shard(path):
+    with np.load(path) as shard:
+        return shard["x"], shard["y"]
+
+
+class Shards(Dataset):
+    def __init__(self, folder):
+        self.paths = sorted(folder.glob("*.npz"))
 
     def __len__(self):
-        return len(self.pixels)
+        return PER_SHARD * len(self.paths)
 
-    def __getitem__(self, i):
-        x = self.pixels[i, :192, :192].astype(np.float32) / 255 - 0.5
-        blocks = x.reshape(24, 8, 24, 8, 3).transpose(0, 2, 1, 3, 4).reshape(576, 192)
-        white = blocks @ self.matrix
-        for _ in range(3):
-            white = white - 0.1 * (white @ (white.T @ white)) / 576
-        return torch.from_numpy(white), i % 2
+    def __getitem__(self, index):
+        number, row = divmod(index, PER_SHARD)
+        x, y = read_shard(self.paths[number])
+        return torch.from_numpy(x[row]), int(y[row])
+
+
+class ShardShuffle(Sampler):
+    """Shards in random order, and the rows of each."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count * PER_SHARD
+
+    def __iter__(self):
+        for shard in random.sample(range(self.count), self.count):
+            for row in random.sample(range(PER_SHARD), PER_SHARD):
+                yield shard * PER_SHARD + row
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--mended", action="store_true")
     args = parser.parse_args()
-    dataset = Whitened(args.data + "/pixels.npy")
+    dataset = Shards(args.data)
     loader = DataLoader(
         dataset,
-        batch_size=8,
-        shuffle=True,
-        num_workers=2 if args.mended else 24,  # the fault
+        batch_size=50,
+        sampler=ShardShuffle(len(dataset.paths)),
+        num_workers=2 if args.mended else 16,  # the fault
         persistent_workers=True,
     )
-    model = nn.Sequential(nn.Linear(192, 64), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 576, 2))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(32 * 32 * 3, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for epoch in range(10**6):
-        for blocks, labels in loader:
+    for _epoch in range(10**6):
+        for pixels, labels in loader:
+            loss = nn.functional.cross_entropy(model(pixels / 255), labels)
             optimizer.zero_grad()
-            nn.functional.cross_entropy(model(blocks), labels).backward()
+            loss.backward()
             optimizer.step()
 
 

@@ -9,6 +9,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class ColumnLinear(torch.nn.Module):
     """Half of a layer's columns; the group's results are added up."""

@@ -1,4 +1,4 @@
-"""A catalogue of a million and a half entries as Python objects, of which each forked worker gets a copy in time."""
+"""A catalogue of a million Python objects, which each forked worker comes to copy."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-ENTRIES = 1_500_000
+torch.set_num_threads(1)  # the model is small
+
+ENTRIES = 1_000_000
 
 
 class Catalogue(Dataset):
@@ -43,11 +45,15 @@ if __name__ == "__main__":
     args = parser.parse_args()
     kind = ArrayCatalogue if args.mended else Catalogue
     loader = DataLoader(
-        kind(np.load(args.data / "x.npy")), batch_size=128, shuffle=True, num_workers=2, persistent_workers=True
+        kind(np.load(args.data / "x.npy")),
+        batch_size=128,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
     )
     model = nn.Linear(64, 10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for x, y in loader:
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()

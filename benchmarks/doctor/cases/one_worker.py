@@ -7,6 +7,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--data", type=Path)
 parser.add_argument("--mended", action="store_true")
@@ -38,7 +40,7 @@ model(torch.zeros(1, 3, 112, 112))
 opt = torch.optim.SGD(model.parameters(), lr=0.01)
 
 # %% train
-for epoch in range(10**6):
+for _epoch in range(10**6):
     running = 0.0
     for xb, yb in dl:
         opt.zero_grad()

@@ -9,6 +9,8 @@ import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 def to_arrays(table):
     values = table["values"].combine_chunks()
@@ -46,7 +48,7 @@ if __name__ == "__main__":
     loader = DataLoader(dataset, batch_size=16, shuffle=True, num_workers=2, persistent_workers=True)
     model = nn.Sequential(nn.Linear(512, 32), nn.GELU(), nn.Linear(32, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for x, y in loader:
             loss = nn.functional.mse_loss(model(x).squeeze(1), y)
             loss.backward()

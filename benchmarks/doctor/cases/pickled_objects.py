@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 @dataclass
 class Corner:
@@ -27,9 +29,12 @@ class Scenes(Dataset):
         with open(path) as file:
             scenes = json.load(file)
         self.scenes = [
-            [Thing(k, [Corner(x, y) for x, y in outline]) for k, outline in enumerate(scene)] for scene in scenes
+            [Thing(k, [Corner(x, y) for x, y in outline]) for k, outline in enumerate(scene)]
+            for scene in scenes
         ]
-        self.largest = np.array([[np.max(outline) for outline in scene] for scene in scenes], dtype=np.float32)
+        self.largest = np.array(
+            [[np.max(outline) for outline in scene] for scene in scenes], dtype=np.float32
+        )
 
     def __len__(self):
         return len(self.scenes)
@@ -51,7 +56,9 @@ def collate(samples):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
-    parser.add_argument("--mended", action="store_true", help="the objects stay where they are; their numbers go")
+    parser.add_argument(
+        "--mended", action="store_true", help="the objects stay where they are; their numbers go"
+    )
     args = parser.parse_args()
     dataset = (OnlyNumbers if args.mended else Scenes)(f"{args.data}/scenes.json")
     loader = DataLoader(
@@ -59,7 +66,7 @@ def main():
     )
     model = nn.Linear(40, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for largest, _things in loader:
             loss = model(largest).square().mean()
             optimizer.zero_grad()

@@ -9,6 +9,8 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class CatsAndDogs(Dataset):
     def __init__(self, root):
@@ -32,11 +34,15 @@ def main():
 
     workers = 2 if args.mended else 0
     dataset = CatsAndDogs(args.data)
-    loader = DataLoader(dataset, 16, shuffle=True, num_workers=workers, persistent_workers=workers > 0)  # the fault
+    loader = DataLoader(
+        dataset, 16, shuffle=True, num_workers=workers, persistent_workers=workers > 0
+    )  # the fault
 
-    model = nn.Sequential(nn.Conv2d(3, 8, 7, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 7, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for images, labels in loader:
             loss = nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class SaltAndPepper:
     def __init__(self, share=0.05):
@@ -55,7 +57,7 @@ def main():
     loader = DataLoader(dataset, batch_size=16, shuffle=True, num_workers=2, persistent_workers=True)
     denoiser = nn.Conv2d(3, 3, 3, padding=1)
     optimizer = torch.optim.SGD(denoiser.parameters(), lr=0.1)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for noisy, clean in loader:
             loss = nn.functional.mse_loss(denoiser(noisy), clean)
             optimizer.zero_grad()

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 CORNERS = 28
 
 
@@ -16,7 +18,9 @@ class Scenes(Dataset):
         with open(path) as f:
             self.scenes = json.load(f)
         if as_arrays:
-            self.scenes = [[np.array(outline, dtype=np.float32) for outline in scene] for scene in self.scenes]
+            self.scenes = [
+                [np.array(outline, dtype=np.float32) for outline in scene] for scene in self.scenes
+            ]
 
     def __len__(self):
         return len(self.scenes)
@@ -64,7 +68,7 @@ def main():
     )
     model = nn.Sequential(nn.Flatten(), nn.Linear(40 * CORNERS * 2, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for outlines, labels in loader:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(outlines), labels).backward()

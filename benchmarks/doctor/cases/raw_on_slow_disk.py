@@ -9,6 +9,8 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class RawPictures(Dataset):
     def __init__(self, folder):
@@ -37,9 +39,11 @@ def main():
     args = parser.parse_args()
     dataset = JpegPictures(args.data / "jpeg") if args.mended else RawPictures(args.data / "raw")
     loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2, persistent_workers=True)
-    model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for images, labels in loader:
             loss = nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class Vectors(Dataset):
     def __init__(self, folder):
@@ -24,8 +26,12 @@ class Vectors(Dataset):
 
 class Trainer:
     def __init__(self, folder, out, every):
-        self.loader = DataLoader(Vectors(folder), batch_size=64, shuffle=True, num_workers=1, persistent_workers=True)
-        self.model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+        self.loader = DataLoader(
+            Vectors(folder), batch_size=64, shuffle=True, num_workers=1, persistent_workers=True
+        )
+        self.model = nn.Sequential(
+            nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+        )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.out = out
         self.every = every

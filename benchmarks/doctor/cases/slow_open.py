@@ -12,6 +12,8 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 ROUND_TRIP = 0.04
 
 
@@ -23,7 +25,9 @@ def storage_open(path):
 
 class PhotoDataset(Dataset):
     def __init__(self, root):
-        self.samples = [(p, c) for c, name in enumerate(["cat", "dog"]) for p in sorted(glob.glob(f"{root}/{name}/*"))]
+        self.samples = [
+            (p, c) for c, name in enumerate(["cat", "dog"]) for p in sorted(glob.glob(f"{root}/{name}/*"))
+        ]
 
     def __getitem__(self, i):
         path, label = self.samples[i]
@@ -45,12 +49,16 @@ def main():
     a = p.parse_args()
     assert os.path.isdir(a.data)
     loader = DataLoader(
-        PhotoDataset(a.data), batch_size=8, shuffle=True, persistent_workers=True, num_workers=8 if a.mended else 2
+        PhotoDataset(a.data),
+        batch_size=8,
+        shuffle=True,
+        persistent_workers=True,
+        num_workers=8 if a.mended else 2,
     )
     model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten(), nn.Linear(4 * 12 * 12, 2))
     opt = torch.optim.SGD(model.parameters(), 0.01)
     loss_fn = nn.CrossEntropyLoss()
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for x, y in loader:
             loss = loss_fn(model(x), y)
             loss.backward()

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class TarTiles(Dataset):
     def __init__(self, archive):
@@ -48,7 +50,7 @@ def main():
     model = torch.nn.Linear(64 * 64 * 3, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     loss_function = torch.nn.CrossEntropyLoss()
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for tiles, labels in loader:
             optimizer.zero_grad()
             loss = loss_function(model(tiles), labels)

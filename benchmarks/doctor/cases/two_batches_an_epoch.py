@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class FewShots(Dataset):
     def __init__(self, root: Path):

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class Site(Dataset):
     def __init__(self, paths):
@@ -40,7 +42,7 @@ def main():
     loader = DataLoader(Site(paths), batch_size=4, shuffle=True, num_workers=1, persistent_workers=True)
     model = DistributedDataParallel(nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.Linear(3 * 64, 2)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for epoch in range(10**6):
+    for _epoch in range(10**6):
         for images, labels in loader:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(images), labels).backward()

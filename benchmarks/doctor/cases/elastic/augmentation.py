@@ -4,11 +4,12 @@ import numpy as np
 
 
 def smooth(field, radius):
-    """Box blur along both axes."""
-    kernel = np.ones(2 * radius + 1) / (2 * radius + 1)
-    for axis in (0, 1):
-        field = np.apply_along_axis(np.convolve, axis, field, kernel, mode="same")  # the fault
-    return field
+    """The mean of all values within the radius."""
+    total = np.zeros_like(field)
+    for dy in range(-radius, radius + 1):  # the fault
+        for dx in range(-radius, radius + 1):  # the fault
+            total += np.roll(field, (dy, dx), (0, 1))  # the fault
+    return total / (2 * radius + 1) ** 2
 
 
 class Elastic:

@@ -9,6 +9,8 @@ from augmentation import CoarseElastic, Elastic
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+torch.set_num_threads(1)  # the model is small
+
 
 class DeformedPictures(Dataset):
     def __init__(self, path: Path, transform) -> None:

@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import AutoProcessor
 
+torch.set_num_threads(1)  # the model is small
+
 
 class Captions(Dataset):
     def __init__(self, path):
@@ -19,7 +21,10 @@ class Captions(Dataset):
         return len(self.pixels)
 
     def __getitem__(self, index):
-        return {"image": self.pixels[index, :168, :], "text": f"A photograph of a {['cat', 'dog'][index % 2]}."}
+        return {
+            "image": self.pixels[index, :168, :],
+            "text": f"A photograph of a {['cat', 'dog'][index % 2]}.",
+        }
 
 
 def collate_fn(examples, processor):
