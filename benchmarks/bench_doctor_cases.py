@@ -3,10 +3,11 @@
     python benchmarks/bench_doctor_cases.py [--only NAME ...] [--seconds 40] [--run 6] [--turns 2]
     python benchmarks/bench_doctor_cases.py --list
 
-The cases are in doctor/cases.py, their scripts in doctor/cases/. `fastload doctor` examines each script; then
-the script as it is and with the fault mended take turns, and their samples are counted. A row is right when the
-cause is one of those that are true and, where the fault has a line, that line is named. A prediction is right
-when the gain that was found is in its range, or the rates are within 10% of each other.
+The cases are in doctor/cases.py, their scripts in doctor/cases/. The script as it is and with the fault mended
+take turns, and their samples are counted; `fastload doctor` examines the script. A row is right when the cause
+is one of those that are true and, where the fault has a line, that line is named. A prediction is right when
+the gain that was found is in its range, or the rates are within 10% of each other. --busy N: with so many
+processes that compute beside it.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def examined(case: Case, data: Path, seconds: float) -> dict[str, Any]:
         if not said.exists():
             raise Failed(f"the doctor wrote no JSON: {words.strip()[-ERROR_CHARACTERS:]}")
         found: dict[str, Any] = json.loads(said.read_text())
-    return found
+        return found
 
 
 def rate_of(case: Case, data: Path, seconds: float, mended: bool) -> float:

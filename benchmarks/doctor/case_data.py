@@ -14,7 +14,7 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -246,7 +246,7 @@ def _slow_disk(folder: Path) -> Iterator[None]:
         yield
 
 
-TROUBLES: dict[str, Callable[[Path], object]] = {"slow_disk": _slow_disk}
+TROUBLES: dict[str, Callable[[Path], AbstractContextManager[None]]] = {"slow_disk": _slow_disk}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The doctor's cases: the table is consistent, a script's samples are counted, and a row says what went wrong."""
+"""The doctor's cases: a consistent table, samples that are counted, and rows that say what went wrong."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ def test_a_prediction_is_close_by_its_range_or_by_ten_percent() -> None:
 def test_samples_are_the_first_tensors() -> None:
     torch = pytest.importorskip("torch")
     assert samples_of([torch.zeros(4, 3), torch.zeros(4)]) == 4
-    assert samples_of({"text": ["a", "b"], "x": torch.zeros(2)}) == 2
+    assert samples_of({"text": ["a", "b", "c"], "x": torch.zeros(2)}) == 2
     assert samples_of({"pixel_values": torch.zeros(3, 2)}) == 3
-    assert samples_of("text") == 0
+    assert samples_of(["a", "b"]) == 2
 
 
 def test_the_data_is_made_from_the_command_line(tmp_path: Path) -> None:
