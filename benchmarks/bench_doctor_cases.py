@@ -3,11 +3,11 @@
     python benchmarks/bench_doctor_cases.py [--only NAME ...] [--seconds 40] [--run 6] [--turns 2]
     python benchmarks/bench_doctor_cases.py --list
 
-The cases are in doctor/cases.py, their scripts in doctor/cases/. The script as it is and with the fault mended
-take turns, and their samples are counted; `fastload doctor` examines the script. A row is right when the cause
-is one of those that are true and, where the fault has a line, that line is named. A prediction is right when
-the gain that was found is in its range, or the rates are within 10% of each other. --busy N: with so many
-processes that compute beside it.
+The cases are in doctor/cases.py, their scripts in doctor/cases/. The script as it is and with the fault
+mended take turns, and their samples are counted; `fastload doctor` examines the script. A row is right when
+the cause is one of those that are true and, where the fault has a line, that line is named. A prediction is
+right when the gain that was found is in its range, or the rates are within 10% of each other. --busy N: with
+so many processes that compute beside it. What needs root (a slow disk) is skipped without it.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def rates_in_turns(case: Case, data: Path, options: argparse.Namespace) -> dict[
 
 def is_named(case: Case, said: dict[str, Any]) -> bool:
     """Whether the place is a line with the fault."""
-    place = said.get("place")
+    place: dict[str, Any] = said.get("place") or {}
     return bool(place) and (Path(place["file"]).resolve(), place["line"]) in marked_lines(case)
 
 

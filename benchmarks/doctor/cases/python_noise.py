@@ -12,7 +12,7 @@ torch.set_num_threads(1)  # the model is small
 
 
 class SaltAndPepper:
-    def __init__(self, share=0.05):
+    def __init__(self, share=0.3):
         self.share = share
 
     def __call__(self, pixels):
