@@ -84,11 +84,15 @@ def _stages(case: Examination) -> Iterator[Stage]:
 _READS = 0.5  # share of a record's bytes per sample; a watched loop that read more from storage is cold
 _WAITED = 0.6  # share of the time, or of the rate from memory, that shows that the loop waited for storage
 _LINE = 3  # runs' time for reading from a store, whose connections start slowly
-_MEMORY = Path("/dev/shm")
+_MEMORY = "/dev/shm"
 
 
 def examine(
-    loader: Any, loop: Loop | None = None, step: Stage | None = None, seconds: float = 60.0
+    loader: Any,
+    loop: Loop | None = None,
+    step: Stage | None = None,
+    seconds: float = 60.0,
+    places: tuple[str | None, str] = (None, _MEMORY),
 ) -> Verdict:
     """Say why a loop waits for this loader, and what would help.
 
@@ -100,9 +104,10 @@ def examine(
         loop: a watched training loop over it.
         step: the step alone.
         seconds: approximate time limit.
+        places: where temporary folders are made, on disk (None: where the system has them) and in memory.
     """
     budget = Budget(seconds)
-    with _folders() as (folder, memory), quiet(), kept():
+    with _folders(*places) as (folder, memory), quiet(), kept():
         step = step or _step_of(loop)
         view = view_of(loader)
         if view is None or view.kind is not SourceKind.PACKED:
@@ -202,11 +207,11 @@ def _as_watched(
 
 
 @contextmanager
-def _folders() -> Iterator[tuple[Path, Path]]:
+def _folders(disk: str | None, shared: str) -> Iterator[tuple[Path, Path]]:
     """Make a folder for experiments, and one in memory (if possible, else the same); remove both after."""
-    folders = [Path(tempfile.mkdtemp(prefix="fastload-doctor-"))]
-    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
-        folders.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=_MEMORY)))
+    folders = [Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=disk))]
+    if os.access(shared, os.W_OK):
+        folders.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=shared)))
     try:
         yield folders[0], folders[-1]
     finally:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from fastload.diagnose.facts import Loop, Stage, Verdict
+from fastload.diagnose.remains import Remains
 from fastload.errors import ScriptError
 from fastload.machine.paths import is_dir, is_file
 
@@ -103,20 +104,18 @@ def watch_script(
     rank = int(os.environ.get("RANK", "0"))
     order = {"path": path, "argv": argv or [], "seconds": seconds, "module": module, "follow": rank != 0}
     with contextlib.ExitStack() as stack:
-        # For multiprocessing's sockets, which a killed process would leave behind. The name is short because
-        # a socket's path may have at most 107 bytes.
-        sockets = tempfile.TemporaryDirectory(prefix="fl-", ignore_cleanup_errors=True)
-        order["sockets"] = stack.enter_context(sockets)
         output = stack.enter_context(tempfile.TemporaryFile()) if quiet else None
-        run = stack.enter_context(_Run(order, output))
+        remains = stack.enter_context(Remains())
+        run = stack.enter_context(_Run(order, output, remains))
         mark = stack.enter_context(_Mark(rank))
         return _Talk(run, path, seconds, mark).hold()
 
 
 class _Run:
-    """The script's process, in its own session, which ends with the context."""
+    """The script's process, in its own session, which ends with the context or soon after, by ``remains``."""
 
-    def __init__(self, order: dict[str, Any], output: IO[bytes] | None) -> None:
+    def __init__(self, order: dict[str, Any], output: IO[bytes] | None, remains: Remains) -> None:
+        order = {**order, "folder": str(remains.folder), "memory": str(remains.memory)}
         reading, writing = os.pipe()
         self.output = output
         self.is_done = False  # it only has to exit
@@ -129,9 +128,11 @@ class _Run:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env=remains.environment,
                 pass_fds=[writing],
                 start_new_session=True,
             )
+            remains.adopt(self.process)
         finally:
             os.close(writing)
 
@@ -143,11 +144,6 @@ class _Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.is_done and not any(exception):
                 self.process.wait(10)  # for its atexit handlers
-        for number in (signal.SIGTERM, signal.SIGKILL):  # also for processes that it has started
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
 
     def receive(self, seconds: float) -> tuple[str, Any] | None:
         """Return the next message; None if none comes in time, or the process has ended."""

@@ -339,7 +339,7 @@ def main(order: str) -> None:
     asked: dict[str, Any] = json.loads(order)
     os.set_inheritable(asked["pipe"], False)
     # The folder of multiprocessing's sockets; processes that it starts inherit this.
-    multiprocessing.current_process()._config["tempdir"] = asked["sockets"]  # type: ignore[attr-defined]
+    multiprocessing.current_process()._config["tempdir"] = asked["folder"]  # type: ignore[attr-defined]
     _Child(asked, Connection(asked["pipe"], readable=False)).run()
 
 
@@ -423,6 +423,7 @@ class _Child:
                 record.loop(),
                 self._phases.step,
                 seconds=max(_LEAST_SHARE * self._asked["seconds"], rest),
+                places=(self._asked["folder"], self._asked["memory"]),
             )
             self._say("verdict", self._with_ranks(verdict, record.loader))
         except Exception as error:
