@@ -1,0 +1,98 @@
+"""``fastload doctor`` run on a training program of a framework, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import fastload
+
+SECONDS = 0.004  # that a sample takes at least
+SLOW = f"""
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+def loss_of(layer, inputs, targets):
+    return torch.nn.functional.mse_loss(layer(inputs), targets)
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, index):
+        time.sleep({SECONDS})
+        return {{"inputs": torch.full((8,), float(index)), "labels": torch.zeros(1)}}
+
+"""
+
+# The command itself, with the numbers of what it found beside its words.
+_COMMAND = """
+import json
+from fastload.cli import main
+from fastload.diagnose import script
+
+watch = script.watch_script
+
+def watch_script(*arguments, **named):
+    found = watch(*arguments, **named)
+    numbers = [found.loop.rate, found.loop.batch_size, found.verdict.rate, found.verdict.step_rate]
+    json.dump(numbers, open("numbers", "w"))
+    return found
+
+script._GRACE = 90.0  # a crowded machine
+script.watch_script = watch_script
+raise SystemExit(main(["doctor", "--seconds", "8", "train.py"]))
+"""
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What the command said, its numbers, and the names of what is left in its folder.
+
+    Args:
+        watched, judged: rate of the loop as it was watched, and in the verdict.
+        step: rate of the step alone.
+    """
+
+    said: str
+    watched: float
+    batch_size: int
+    judged: float
+    step: float
+    files: set[str]
+
+
+def diagnosed(folder: Path, text: str) -> Diagnosed:
+    """Run the doctor on :data:`SLOW` and ``text``, unchanged; it ends well, and nothing of it is left."""
+    temporary, work = folder / "tmp", folder / "work"
+    temporary.mkdir()
+    work.mkdir()
+    (work / "train.py").write_text(SLOW + text)
+    here = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    here["TMPDIR"] = str(temporary)
+    run = subprocess.run(
+        [sys.executable, "-c", _COMMAND], cwd=work, env=here, capture_output=True, text=True, timeout=400
+    )
+    assert run.returncode == 0, run.stderr
+    assert "was watched, and ended after" in run.stderr
+    assert [path for path in temporary.iterdir() if path.name.startswith(("fl-", "pymp-", "fastload"))] == []
+    assert (work / "train.py").read_text() == SLOW + text
+    numbers = json.loads((work / "numbers").read_text())
+    return Diagnosed(run.stdout, *numbers, {path.name for path in work.iterdir()} - {"train.py", "numbers"})
+
+
+def check_slow_data(found: Diagnosed) -> None:
+    """Check that the loop is seen to wait for its data, at a rate that the data allow."""
+    assert found.batch_size == 8
+    assert found.said.strip() != ""
+    for rate in (found.watched, found.judged):
+        assert 0 < rate <= 1 / SECONDS
+    assert found.step > found.judged
