@@ -40,7 +40,12 @@ def findings_of(facts: Sequence[RankFacts]) -> list[Finding]:
 
 
 def with_findings(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
-    """Return the verdict with the findings before all else."""
+    """Return the verdict with the findings before all else.
+
+    A verdict that says already which ranks are slow, from the clocks of fastload's loaders, says it better.
+    """
+    if verdict.limit == "ranks":
+        findings = [each for each in findings if each.key != "uneven-ranks"]
     if not findings:
         return verdict
     first = tuple(Sentence(f"{each.sentence} {each.remedy}", each.evidence) for each in findings)

@@ -195,6 +195,7 @@ def _place_in(sampler: Any) -> tuple[int, int] | None:
 
 _LOOKS = 16  # elements of a list that are looked at
 _LONG = 8  # parts of an element
+_COLUMNS = 3  # of a table
 _CHARACTERS = 500
 
 
@@ -218,8 +219,9 @@ def _described(dataset: Any, depth: int) -> Iterator[tuple[str, object]]:
         return
     length = _length(dataset) or math.inf
     for name, value in sorted(dict(attributes).items(), key=lambda item: str(item[0])):
-        if name == "_fingerprint" and type(value) is str:  # of Hugging Face's datasets
-            yield name, value
+        if name in ("_data", "_indices") and hasattr(value, "column"):  # tables of Hugging Face's datasets
+            with contextlib.suppress(Exception):  # their library's
+                yield name, _rows(value)
         elif _is_list(value):
             first = value[0] if type(value) in (list, tuple) and value else None
             if _is_dataset(first) and depth > 1:
@@ -229,6 +231,13 @@ def _described(dataset: Any, depth: int) -> Iterator[tuple[str, object]]:
                 yield name, (len(value), [_plain(value[at]) for at in _places(len(value))])
         elif _is_dataset(value) and depth > 1:
             yield from _described(value, depth - 1)
+
+
+def _rows(table: Any) -> object:
+    """Return some rows of an Arrow table; its library's own fingerprint may be random."""
+    columns = [table.column(at) for at in range(min(table.num_columns, _COLUMNS))]
+    places = _places(table.num_rows) if table.num_rows else []
+    return table.num_rows, [[_plain(column[at].as_py()) for at in places] for column in columns]
 
 
 def _is_list(value: Any) -> bool:

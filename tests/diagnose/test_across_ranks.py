@@ -181,6 +181,9 @@ def test_findings_come_first_in_a_verdict() -> None:
     ranks[1] = replace(ranks[1], epoch_batches=3)
     found = with_findings(verdict, findings_of(ranks))
     assert found.limit == "mesh"
+    assert (
+        with_findings(replace(verdict, limit="ranks"), findings_of(ranks)).sentences == found.sentences[::2]
+    )
     assert [sentence.text[:9] for sentence in found.sentences] == ["The mesh ", "The ranks", "As it was"]
 
 
@@ -220,6 +223,16 @@ def test_fingerprints_tell_datasets_apart() -> None:
     assert len({fingerprint(each) for each in joined}) == 4
     assert fingerprint(object()) is None
     assert fingerprint(None) is None
+
+
+def test_fingerprints_of_hugging_faces_datasets() -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"text": f"line {number}", "label": number} for number in range(100)]
+    whole, again = (datasets.Dataset.from_list(rows) for _ in range(2))
+    again._fingerprint = "random"  # as of a function that cannot be hashed
+    assert fingerprint(whole) == fingerprint(again) is not None
+    shards = [whole.shard(2, part, contiguous=same) for part in (0, 1) for same in (False, True)]
+    assert len({fingerprint(whole), *map(fingerprint, shards)}) == 5
 
 
 def test_samplers_that_divide_are_found() -> None:

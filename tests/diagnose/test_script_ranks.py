@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
-import fastload
+from doctor_runs import Compared, under_torchrun
 
 HEAD = """
 import os, time
@@ -45,40 +40,14 @@ def train(data, **options):
 
 
 """
-RANK = """
-import json, os, pathlib, sys
-from dataclasses import asdict
-from fastload.diagnose import script
-
-script._GRACE = 90.0  # a crowded machine
-found = script.watch_script("train.py", [], 6.0, quiet=True)
-verdict = found.verdict
-says = [found.words, [asdict(each) for each in found.ranks], verdict and [verdict.limit, str(verdict)]]
-pathlib.Path("rank" + os.environ["RANK"]).write_text(json.dumps(says))
-"""
 
 
-def under_torchrun(folder: Path, text: str) -> tuple[str, list[dict[str, Any]], str, str]:
-    """Return the first rank's words, facts, and verdict (its limit and text); nothing is left behind."""
-    temporary = folder / "tmp"
-    temporary.mkdir()
-    (folder / "train.py").write_text(HEAD + textwrap.dedent(text))
-    (folder / "rank.py").write_text(RANK)
-    here = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "rank.py"]
-    here["TMPDIR"] = str(temporary)
-    run = subprocess.run(line, capture_output=True, text=True, env=here, cwd=folder)
-    assert run.returncode == 0, run.stderr
-    assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
-    other = json.loads((folder / "rank1").read_text())
-    assert other == ["This rank ran along; the first one says what limits.", [], None]
-    words, ranks, verdict = json.loads((folder / "rank0").read_text())
-    assert "was watched, and ended after" in words
-    return words, ranks, *verdict
+def compared(folder: Path, text: str) -> Compared:
+    return under_torchrun(folder, HEAD + textwrap.dedent(text))
 
 
 def test_ranks_that_are_alike_are_compared_and_nothing_is_found(tmp_path: Path) -> None:
-    words, ranks, limit, text = under_torchrun(tmp_path, "train(Data(names))")
+    words, ranks, limit, text = compared(tmp_path, "train(Data(names))")
     assert "Nothing was heard" not in words
     assert [(each["rank"], each["world_size"]) for each in ranks] == [(0, 2), (1, 2)]
     assert [(each["replicas"], each["replica"]) for each in ranks] == [(2, 0), (2, 1)]
@@ -94,21 +63,21 @@ def test_ranks_that_are_alike_are_compared_and_nothing_is_found(tmp_path: Path) 
 
 
 def test_a_slow_rank_is_named(tmp_path: Path) -> None:
-    _, ranks, limit, text = under_torchrun(tmp_path, "train(Data(names, 0.02 * rank))")
+    _, ranks, limit, text = compared(tmp_path, "train(Data(names, 0.02 * rank))")
     assert ranks[1]["wait"] >= 0.08
     assert limit == "uneven-ranks", text
     assert text.startswith("Rank 1 waits ")
 
 
 def test_data_that_are_divided_twice(tmp_path: Path) -> None:
-    _, ranks, limit, text = under_torchrun(tmp_path, "train(Data(names[rank::2]))")
+    _, ranks, limit, text = compared(tmp_path, "train(Data(names[rank::2]))")
     assert ranks[0]["fingerprint"] != ranks[1]["fingerprint"]
     assert limit == "divided-twice", text
     assert "DistributedSampler divides each by 2 again" in text
 
 
 def test_data_that_are_divided_against_the_mesh(tmp_path: Path) -> None:
-    _, ranks, limit, text = under_torchrun(
+    _, ranks, limit, text = compared(
         tmp_path,
         """
         from torch.distributed.device_mesh import init_device_mesh
@@ -124,7 +93,7 @@ def test_data_that_are_divided_against_the_mesh(tmp_path: Path) -> None:
 
 def test_a_rank_that_says_nothing_is_named(tmp_path: Path) -> None:
     """It has other data than a DataLoader's."""
-    words, ranks, _, _ = under_torchrun(
+    words, ranks, _, _ = compared(
         tmp_path,
         """
         if rank == 0:

@@ -1,4 +1,4 @@
-"""``fastload doctor`` run on a training program of a framework, in a process of its own."""
+"""The doctor run on training programs: of frameworks, and under torchrun."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import fastload
 
@@ -70,16 +71,24 @@ class Diagnosed:
     files: set[str]
 
 
+def _environment(temporary: Path) -> dict[str, str]:
+    source = str(Path(fastload.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
+
+
 def diagnosed(folder: Path, text: str) -> Diagnosed:
     """Run the doctor on :data:`SLOW` and ``text``, unchanged; it ends well, and nothing of it is left."""
     temporary, work = folder / "tmp", folder / "work"
     temporary.mkdir()
     work.mkdir()
     (work / "train.py").write_text(SLOW + text)
-    here = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    here["TMPDIR"] = str(temporary)
     run = subprocess.run(
-        [sys.executable, "-c", _COMMAND], cwd=work, env=here, capture_output=True, text=True, timeout=400
+        [sys.executable, "-c", _COMMAND],
+        cwd=work,
+        env=_environment(temporary),
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
     assert run.returncode == 0, run.stderr
     assert "was watched, and ended after" in run.stderr
@@ -96,3 +105,40 @@ def check_slow_data(found: Diagnosed) -> None:
     for rate in (found.watched, found.judged):
         assert 0 < rate <= 1 / SECONDS
     assert found.step > found.judged
+
+
+# ---- Under torchrun ----
+
+_RANK = """
+import json, os, pathlib, sys
+from dataclasses import asdict
+from fastload.diagnose import script
+
+script._GRACE = 90.0  # a crowded machine
+found = script.watch_script("train.py", [], 6.0, quiet=True)
+verdict = found.verdict
+says = [found.words, [asdict(each) for each in found.ranks], verdict and [verdict.limit, str(verdict)]]
+pathlib.Path("rank" + os.environ["RANK"]).write_text(json.dumps(says))
+"""
+Compared = tuple[str, list[dict[str, Any]], str, str]
+
+
+def under_torchrun(folder: Path, text: str) -> Compared:
+    """Return the first of two ranks' words, all facts, and the verdict (its limit and text).
+
+    Nothing of the doctor's is left behind.
+    """
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    (folder / "train.py").write_text(text)
+    (folder / "rank.py").write_text(_RANK)
+    here = _environment(temporary)
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "rank.py"]
+    run = subprocess.run(line, capture_output=True, text=True, env=here, cwd=folder)
+    assert run.returncode == 0, run.stderr
+    assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
+    other = json.loads((folder / "rank1").read_text())
+    assert other == ["This rank ran along; the first one says what limits.", [], None]
+    words, ranks, verdict = json.loads((folder / "rank0").read_text())
+    assert "was watched, and ended after" in words
+    return words, ranks, *verdict
