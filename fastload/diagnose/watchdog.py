@@ -31,8 +31,8 @@ def main(token: str, folders: list[str]) -> None:
     began = _began(script)
     while os.read(0, 32):
         pass
-    # Without the mark it is still the script if it began then: a program may overwrite its environment.
-    pids = _end(f"{MARK}={token}".encode(), script if began and _began(script) == began else 0)
+    is_other = _began(script) not in ("", began)  # the script has ended, and its number was given again
+    pids = _end(f"{MARK}={token}".encode(), 0 if is_other else script)
     _remove_tensors(pids | {script})
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)  # follows no links
@@ -42,10 +42,14 @@ def main(token: str, folders: list[str]) -> None:
 
 
 def processes_of(mark: bytes, script: int = 0) -> set[int]:
-    """Return a run's living processes: with its mark, in their sessions, and all that descend from them."""
+    """Return a run's living processes: with its mark, in their sessions, and all that descend from them.
+
+    A program may overwrite its environment, and the mark with it, so the script's session is known by itself.
+    """
     table = {int(name): _stat(name) for name in os.listdir("/proc") if name.isdigit()}
     alive = {pid: stat for pid, stat in table.items() if stat and stat[0] not in "ZX"}
-    found = {pid for pid in alive if pid == script or mark in _read(pid, "environ").split(b"\0")}
+    found = {pid for pid, stat in alive.items() if script and int(stat[3]) == script}
+    found |= {pid for pid in alive if mark in _read(pid, "environ").split(b"\0")}
     size = -1
     while size != len(found):
         size = len(found)

@@ -219,7 +219,7 @@ def test_fingerprints_tell_datasets_apart() -> None:
         assert rows[0] == rows[1] != rows[2]
     halves = [Subset(Paths(names), range(start, 1000, 2)) for start in (0, 1)]
     assert fingerprint(halves[0]) != fingerprint(halves[1])
-    joined = [ConcatDataset([Paths(names), Paths(other)]) for other in others]
+    joined: list[Any] = [ConcatDataset([Paths(names), Paths(other)]) for other in others]
     assert len({fingerprint(each) for each in joined}) == 4
     assert fingerprint(object()) is None
     assert fingerprint(None) is None

@@ -94,8 +94,9 @@ def diagnosed(folder: Path, text: str) -> Diagnosed:
     assert "was watched, and ended after" in run.stderr
     assert [path for path in temporary.iterdir() if path.name.startswith(("fl-", "pymp-", "fastload"))] == []
     assert (work / "train.py").read_text() == SLOW + text
-    numbers = json.loads((work / "numbers").read_text())
-    return Diagnosed(run.stdout, *numbers, {path.name for path in work.iterdir()} - {"train.py", "numbers"})
+    watched, batch_size, judged, step = json.loads((work / "numbers").read_text())
+    files = {path.name for path in work.iterdir()} - {"train.py", "numbers"}
+    return Diagnosed(run.stdout, watched, batch_size, judged, step, files)
 
 
 def check_slow_data(found: Diagnosed) -> None:
