@@ -85,7 +85,7 @@ def _stages(case: Examination) -> Iterator[Stage]:
 _READS = 0.5  # share of a record's bytes per sample; a watched loop that read more from storage is cold
 _WAITED = 0.6  # share of the time, or of the rate from memory, that shows that the loop waited for storage
 _LINE = 3  # runs' time for reading from a store, whose connections start slowly
-_MEMORY = Path("/dev/shm")
+_MEMORY = "/dev/shm"
 
 
 def examine(
@@ -94,6 +94,7 @@ def examine(
     step: Stage | None = None,
     seconds: float = 60.0,
     attribution: Attribution | None = None,
+    places: tuple[str | None, str] = (None, _MEMORY),
 ) -> Verdict:
     """Say why a loop waits for this loader, and what would help.
 
@@ -106,9 +107,10 @@ def examine(
         step: the step alone.
         seconds: approximate time limit.
         attribution: where the loop's time went; None: it was not profiled.
+        places: where temporary folders are made, on disk (None: where the system has them) and in memory.
     """
     budget = Budget(seconds)
-    with _folders() as (folder, memory), quiet(), kept():
+    with _folders(*places) as (folder, memory), quiet(), kept():
         step = step or _step_of(loop)
         view = view_of(loader)
         if view is None or view.kind is not SourceKind.PACKED:
@@ -208,11 +210,11 @@ def _as_watched(
 
 
 @contextmanager
-def _folders() -> Iterator[tuple[Path, Path]]:
+def _folders(disk: str | None, shared: str) -> Iterator[tuple[Path, Path]]:
     """Make a folder for experiments, and one in memory (if possible, else the same); remove both after."""
-    folders = [Path(tempfile.mkdtemp(prefix="fastload-doctor-"))]
-    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
-        folders.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=_MEMORY)))
+    folders = [Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=disk))]
+    if os.access(shared, os.W_OK):
+        folders.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=shared)))
     try:
         yield folders[0], folders[-1]
     finally:

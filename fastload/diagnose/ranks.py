@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastload.diagnose.facts import Sentence, Verdict
 from fastload.errors import WorldError
@@ -82,7 +82,23 @@ class RankClocks:
         return self.seconds / self.batches if self.batches else 0.0
 
 
-def slow_ranks(clocks: Mapping[int, RankClocks]) -> list[int]:
+class Waiting(Protocol):
+    """What is known of a rank's waiting; see :class:`RankClocks`."""
+
+    @property
+    def batches(self) -> int: ...
+
+    @property
+    def wait_share(self) -> float: ...
+
+    @property
+    def batch_wait(self) -> float: ...
+
+    @property
+    def batch_seconds(self) -> float: ...
+
+
+def slow_ranks(clocks: Mapping[int, Waiting]) -> list[int]:
     """Return the ranks that keep the others waiting, the slowest first; none if all wait alike.
 
     Ranks that train together take each step together. While one waits for data, the others wait for it in the

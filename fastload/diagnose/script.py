@@ -13,15 +13,14 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from fastload.diagnose.facts import Loop, Stage, Verdict
+from fastload.diagnose.peers import OtherRank, address
+from fastload.diagnose.rank_facts import RankFacts
+from fastload.diagnose.remains import Remains
 from fastload.errors import ScriptError
 from fastload.machine.paths import is_dir, is_file
-
-if TYPE_CHECKING:
-    pass
-
 
 # ---- The script's process, seen from outside --------------------------------------------------------
 
@@ -46,6 +45,7 @@ class Watched:
         loop: its loop; None on all ranks but the first.
         step: the step alone, on a batch that is already loaded; None if the script ended before that.
         verdict: of the experiments on its loader; None if they could not be run.
+        ranks: the facts of this node's ranks, as far as they have told them; none without other ranks.
         words: what happened to the script, in a sentence or two, for the user.
     """
 
@@ -53,6 +53,7 @@ class Watched:
     step: Stage | None
     verdict: Verdict | None
     words: str
+    ranks: tuple[RankFacts, ...] = ()
 
 
 def announcement(path: str, seconds: float = 60.0) -> str:
@@ -85,7 +86,8 @@ def watch_script(
     the same batch again and again, which shows what the step can do. Then ``next()`` raises an exception that
     is not an ``Exception``, so that ``finally`` blocks run, and the experiments follow.
 
-    Under torchrun each rank calls this. The first rank watches; the others run along with it.
+    Under torchrun each rank calls this and watches its loop. The other ranks of the first one's node send it
+    what they have found, and their scripts run until its loop has been left.
 
     Args:
         path: the script; with ``module`` the module's name, as for ``python -m``.
@@ -101,22 +103,28 @@ def watch_script(
     if not module:
         require_script(path)
     rank = int(os.environ.get("RANK", "0"))
-    order = {"path": path, "argv": argv or [], "seconds": seconds, "module": module, "follow": rank != 0}
+    peers = address(os.environ, os.getppid())
+    order = {
+        "path": path,
+        "argv": argv or [],
+        "seconds": seconds,
+        "module": module,
+        "follow": rank != 0,
+        "peers": peers,
+    }
     with contextlib.ExitStack() as stack:
-        # For multiprocessing's sockets, which a killed process would leave behind. The name is short because
-        # a socket's path may have at most 107 bytes.
-        sockets = tempfile.TemporaryDirectory(prefix="fl-", ignore_cleanup_errors=True)
-        order["sockets"] = stack.enter_context(sockets)
         output = stack.enter_context(tempfile.TemporaryFile()) if quiet else None
-        run = stack.enter_context(_Run(order, output))
-        mark = stack.enter_context(_Mark(rank))
-        return _Talk(run, path, seconds, mark).hold()
+        remains = stack.enter_context(Remains())
+        run = stack.enter_context(_Run(order, output, remains))
+        other = stack.enter_context(OtherRank(peers)) if rank != 0 else None
+        return _Talk(run, path, seconds, other).hold()
 
 
 class _Run:
-    """The script's process, in its own session, which ends with the context."""
+    """The script's process, in its own session, which ends with the context or soon after, by ``remains``."""
 
-    def __init__(self, order: dict[str, Any], output: IO[bytes] | None) -> None:
+    def __init__(self, order: dict[str, Any], output: IO[bytes] | None, remains: Remains) -> None:
+        order = {**order, "folder": str(remains.folder), "memory": str(remains.memory)}
         reading, writing = os.pipe()
         self.output = output
         self.is_done = False  # it only has to exit
@@ -129,9 +137,11 @@ class _Run:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env=remains.environment,
                 pass_fds=[writing],
                 start_new_session=True,
             )
+            remains.adopt(self.process)
         finally:
             os.close(writing)
 
@@ -143,11 +153,6 @@ class _Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self.is_done and not any(exception):
                 self.process.wait(10)  # for its atexit handlers
-        for number in (signal.SIGTERM, signal.SIGKILL):  # also for processes that it has started
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
 
     def receive(self, seconds: float) -> tuple[str, Any] | None:
         """Return the next message; None if none comes in time, or the process has ended."""
@@ -170,44 +175,14 @@ class _Run:
         return "".join(f"\n    {line}" for line in lines[-12:])
 
 
-class _Mark:
-    """A file by which a node's first rank tells the others of the same torchrun that its loop was left."""
-
-    def __init__(self, rank: int) -> None:
-        self._is_first = rank == 0
-        self._is_put = False
-        self._path = Path(tempfile.gettempdir(), f"fastload-doctor-{os.geteuid()}-{os.getppid()}")
-
-    def __enter__(self) -> _Mark:
-        if self._is_first:
-            self._path.unlink(missing_ok=True)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._is_put:
-            time.sleep(4 * _POLL)  # the others have seen it
-            self._path.unlink(missing_ok=True)
-
-    def put(self) -> None:
-        """Note that the loop was left."""
-        if self._is_first and "RANK" in os.environ:
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-            self._is_put = True
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the first rank's loop was left."""
-        return not self._is_first and self._path.exists()
-
-
 class _Talk:
     """The receiver of the process's messages, until there is nothing more to wait for."""
 
-    def __init__(self, run: _Run, path: str, seconds: float, mark: _Mark) -> None:
+    def __init__(self, run: _Run, path: str, seconds: float, other: OtherRank | None) -> None:
         self._run = run
         self._path = path
         self._seconds = seconds
-        self._mark = mark
+        self._other = other
         self._said: dict[str, Any] = {}
 
     def hold(self) -> Watched:
@@ -218,13 +193,13 @@ class _Talk:
             if message is None:
                 if self._run.is_over:
                     break
-                if "began" in self._said and self._mark.is_there:
-                    return Watched(None, None, None, "The loop of the first rank was watched.")
+                if "began" in self._said and self._other is not None and self._other.is_over():
+                    break
                 continue
             name, value = message
             self._said[name] = value
-            if name == "watched":
-                self._mark.put()
+            if name == "facts" and self._other is not None:
+                self._other.tell(value)
             if name in ("verdict", "unexamined"):
                 self._run.is_done = True
                 break
@@ -234,15 +209,15 @@ class _Talk:
         return self._outcome()
 
     def _outcome(self) -> Watched:
+        messages = self._said
+        if self._other is not None and "began" in messages:
+            return Watched(None, None, None, "This rank ran along; the first one says what limits.")
         if self._run.is_over:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._run.process.wait(_GRACE)
-        messages = self._said
         if "watched" not in messages:
-            if messages.get("follow"):
-                return Watched(None, None, None, "This rank ran along; the first one says what limits.")
             raise ScriptError(self._nothing_watched() + self._run.tail())
-        loop, step = messages["watched"]
+        loop, step, ranks, missing = messages["watched"]
         words = messages.get("left", "")
         if "left" not in messages:
             words = (
@@ -253,7 +228,7 @@ class _Talk:
             words += f" Nothing could be tried on its loader: {messages['unexamined']}"
         elif "verdict" not in messages:
             words += " The experiments on its loader did not finish in time, and were ended."
-        return Watched(loop, step, messages.get("verdict"), words)
+        return Watched(loop, step, messages.get("verdict"), words + missing, ranks)
 
     def _nothing_watched(self) -> str:
         messages, path = self._said, self._path

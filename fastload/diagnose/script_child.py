@@ -18,14 +18,18 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from fastload.diagnose.across_ranks import findings_of, with_findings
 from fastload.diagnose.attribution import Attribution, attributed
 from fastload.diagnose.facts import Stage, Verdict
 from fastload.diagnose.feed import Feed
 from fastload.diagnose.listening import Pass, listen, stop_listening
+from fastload.diagnose.peers import FirstRank
+from fastload.diagnose.rank_facts import RankFacts, by_rank, facts_of
 from fastload.diagnose.ranks import gathered_of, later, rank_of, with_ranks
 from fastload.diagnose.sampling import Profile
 from fastload.diagnose.step import is_compiled
 from fastload.diagnose.watch import Diagnosis, Record, worker_pids
+from fastload.ranks.handshake import in_words
 
 if TYPE_CHECKING:
     from fastload.diagnose.ranks import Gathered
@@ -96,6 +100,7 @@ class Phases:
         watching: keeps the records.
         clock, sleep: in seconds.
         enough: called when enough was watched, before the loop is fed.
+        has_all: whether the other ranks' facts are here, for which a fed loop goes on within its limits.
     """
 
     def __init__(
@@ -108,8 +113,10 @@ class Phases:
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
         enough: Callable[[], None] = lambda: None,
+        has_all: Callable[[], bool] = lambda: True,
     ) -> None:
         self._enough = enough
+        self._has_all = has_all
         self.watching = watching or Diagnosis(None, warm_up=_WARM_UP)
         self._limits = limits
         self._began = began
@@ -202,7 +209,7 @@ class Phases:
         """Return the same batch again, or raise Stopped at the end."""
         feed.asked()
         limits, steps = self._limits, len(feed.steps)
-        enough = steps >= limits.fed and feed.seconds >= limits.fed_seconds
+        enough = steps >= limits.fed and feed.seconds >= limits.fed_seconds and self._has_all()
         if self._stops and (enough or (steps >= 2 and self._clock() - self._fed_since >= limits.fed_most)):
             if not self.is_trying_larger:
                 feed.stage()
@@ -230,6 +237,7 @@ class Phases:
 # ---- The script's process, from inside --------------------------------------------------------------
 
 _LEAST_SHARE = 0.4  # of the seconds is left to experiments, however long the loop took
+_LATE = 3.0  # seconds for the other ranks of a script that ends by itself
 
 
 def main(order: str) -> None:
@@ -237,7 +245,7 @@ def main(order: str) -> None:
     asked: dict[str, Any] = json.loads(order)
     os.set_inheritable(asked["pipe"], False)
     # The folder of multiprocessing's sockets; processes that it starts inherit this.
-    multiprocessing.current_process()._config["tempdir"] = asked["sockets"]  # type: ignore[attr-defined]
+    multiprocessing.current_process()._config["tempdir"] = asked["folder"]  # type: ignore[attr-defined]
     _Child(asked, Connection(asked["pipe"], readable=False)).run()
 
 
@@ -250,9 +258,20 @@ class _Child:
         self._name = str(asked["path"])
         self._began = 0.0
         limits = Limits.within(asked["seconds"])
-        self._ranks: Gathered | None = None  # at the end of watching this rank's loop
+        self._clocks: Gathered | None = None  # at the end of watching this rank's loop
+        self._facts: RankFacts | None = None  # of this rank, from then on
+        self._others = 0  # on this node
+        if not asked["follow"]:
+            ranks = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE") or "1"
+            self._others = int(ranks) - 1
+        self._first = FirstRank(asked["peers"], self._others) if self._others > 0 else None
         self._phases = Phases(
-            limits, self._first_batch, self._tell, stops=not asked["follow"], enough=self._enough
+            limits,
+            self._first_batch,
+            self._tell,
+            stops=not asked["follow"],
+            enough=self._enough,
+            has_all=lambda: self._first is None or self._first.has_all(),
         )
         self._profile = Profile()
 
@@ -265,21 +284,47 @@ class _Child:
     def _first_batch(self) -> None:
         self._began = time.monotonic()
         self._say("began")
-        if self._asked["follow"]:
-            self._say("follow", True)
 
     def _tell(self) -> None:
         """Send what was watched at once: the script may refuse to end."""
         record = self._phases.record
         assert record is not None
-        self._say("watched", (record.loop(), self._phases.step))
+        missing = self._missing()
+        self._say("watched", (record.loop(), self._phases.step, self._ranks, missing))
+        if self._first is not None:
+            self._first.close()
+
+    @property
+    def _ranks(self) -> tuple[RankFacts, ...]:
+        """The facts of this node's ranks so far; none if this rank is alone."""
+        if self._first is None or self._facts is None:
+            return ()
+        return tuple(by_rank([self._facts, *self._first.facts]).values())
+
+    def _missing(self) -> str:
+        """Say which ranks are not compared, and why."""
+        known = {each.rank for each in self._ranks}
+        silent = [rank for rank in range(self._others + 1) if rank not in known]
+        words = f" Nothing was heard of {in_words(silent)}." if known and silent else ""
+        if known and max(each.world_size for each in self._ranks) > self._others + 1:
+            words += " The ranks of other nodes ran along, and are not compared."
+        return words
 
     def _enough(self) -> None:
-        """End the profile. Exchange clocks before the loop is fed: then they no longer describe its loader."""
+        """End the profile. Exchange clocks and facts: once the loop is fed they do not describe its loader."""
         self._profile.stop()
         record = self._phases.record
         assert record is not None
-        self._ranks = gathered_of(record.loader)
+        self._clocks = gathered_of(record.loader)
+        self._tell_facts(record)
+
+    def _tell_facts(self, record: Record) -> None:
+        """Send this rank's facts to the first one, or keep them if this is the first of several."""
+        if self._facts is not None or (self._first is None and not self._asked["follow"]):
+            return
+        self._facts = facts_of(record.loop(), record.loader)
+        if self._asked["follow"]:
+            self._say("facts", self._facts)
 
     def run(self) -> None:
         """Run the script, then the experiments; exit with the script's status."""
@@ -305,6 +350,9 @@ class _Child:
             self._profile.stop()
         if not self._asked["follow"]:
             self._finish(end)
+        elif self._phases.record is not None:
+            self._phases.record.end()
+            self._tell_facts(self._phases.record)
         sys.exit(status)
 
     def _finish(self, end: str) -> None:
@@ -314,6 +362,9 @@ class _Child:
             return
         record.end()
         if not (self._phases.is_over or self._phases.is_trying_larger):
+            self._tell_facts(record)
+            if self._first is not None:
+                self._first.wait(_LATE)
             self._tell()
         batches = len(record.wait)
         fed = "" if self._phases.step is not None else " Its step was not measured alone."
@@ -330,8 +381,10 @@ class _Child:
                 self._phases.step,
                 max(_LEAST_SHARE * self._asked["seconds"], rest),
                 self._attribution(record),
+                (self._asked["folder"], self._asked["memory"]),
             )
-            self._say("verdict", self._with_ranks(verdict, record.loader))
+            verdict = self._with_ranks(verdict, record.loader)
+            self._say("verdict", with_findings(verdict, findings_of(self._ranks)))
         except Exception as error:
             self._say("unexamined", f"{type(error).__name__}: {error}")
 
@@ -341,10 +394,10 @@ class _Child:
 
     def _with_ranks(self, verdict: Verdict, loader: Any) -> Verdict:
         """Add what the other ranks have written meanwhile."""
-        if self._ranks is None:
+        if self._clocks is None:
             return verdict
         rank = rank_of(loader)
-        return with_ranks(verdict, later(self._ranks, gathered_of(loader), rank), rank)
+        return with_ranks(verdict, later(self._clocks, gathered_of(loader), rank), rank)
 
     def _nothing(self) -> str:
         most = max((record.batches for record in self._phases.watching.all_records), default=None)
