@@ -177,16 +177,12 @@ def is_named(case: Case, said: dict[str, Any]) -> bool:
 
 
 def fix_of(case: Case, said: dict[str, Any]) -> dict[str, Any] | None:
-    """The doctor's fix that is the case's: by its name, else by its words."""
+    """The doctor's fix that is the case's, by its name; the one with the most gain, if there are several."""
     if not case.fix:
         return None
     fixes: list[dict[str, Any]] = said.get("fixes", [])
-    for key in ("name", "words"):
-        for fix in fixes:
-            text = str(fix.get(key, "")).lower()
-            if any(word in text for word in FIXES[case.fix]):
-                return fix
-    return None
+    found = [fix for fix in fixes if fix.get("name") in FIXES[case.fix]]
+    return max(found, key=lambda fix: float(fix.get("gain") or 0.0), default=None)
 
 
 def is_close(fix: dict[str, Any] | None, gain: float | None) -> bool | None:

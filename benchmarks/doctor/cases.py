@@ -50,19 +50,19 @@ CAUSES: Mapping[str, str] = {
 
 # What a fix is called, and words of which one is in the name or the words of the doctor's fix.
 FIXES: Mapping[str, tuple[str, ...]] = {
-    "workers": ("num_workers", "workers"),
-    "persistent": ("persistent",),
-    "batch": ("batch_size", "batch size", "batch-size"),
-    "epochs": ("epoch", "sampler"),
-    "line": ("line", "without", "code", "function"),
-    "smaller": ("small", "resize", "size", "pack"),
-    "chunks": ("chunk", "pack", "row group"),
-    "files": ("file", "pack", "shard"),
-    "decoded": ("decoded", "pack"),
-    "bytes": ("uint8", "bytes", "dtype"),
-    "balance": ("balance", "even", "rank"),
-    "lock": ("lock",),
-    "processor": ("processor", "fast"),
+    "workers": ("workers", "fewer-workers"),
+    "persistent": ("persistent-workers",),
+    "batch": ("batch-size",),
+    "epochs": ("longer-epochs",),
+    "line": ("line-python", "line-transform", "line-collate", "line-logging", "line-sync", "line-pickling"),
+    "smaller": ("max-side",),
+    "chunks": ("line-reading",),
+    "files": ("line-reading",),
+    "decoded": ("line-decode",),
+    "bytes": ("line-shared-memory",),
+    "balance": ("balance",),
+    "lock": ("line-lock",),
+    "processor": ("line-processor",),
 }
 
 

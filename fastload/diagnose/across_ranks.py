@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fastload.diagnose.facts import Sentence, Verdict
+from fastload.diagnose.facts import Fix, Sentence, Verdict
 from fastload.diagnose.rank_facts import Mesh, RankFacts, by_rank
 from fastload.diagnose.ranks import slow_ranks
 from fastload.ranks.handshake import in_words
@@ -25,12 +25,14 @@ class Finding:
         sentence: what is wrong.
         evidence: the numbers of which this follows.
         remedy: what to do.
+        gain: of the loop, at most, if it is done; 0: not known.
     """
 
     key: str
     sentence: str
     evidence: str
     remedy: str
+    gain: float = 0.0
 
 
 def findings_of(facts: Sequence[RankFacts]) -> list[Finding]:
@@ -49,7 +51,27 @@ def with_findings(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
     if not findings:
         return verdict
     first = tuple(Sentence(f"{each.sentence} {each.remedy}", each.evidence) for each in findings)
-    return replace(verdict, limit=findings[0].key, sentences=(*first, *verdict.sentences))
+    fixes = tuple(
+        Fix(
+            "balance",
+            each.remedy,
+            verdict.rate * (1 + each.gain),
+            each.gain,
+            each.evidence,
+            "",
+            0.0,
+            each.gain,
+        )
+        for each in findings
+        if each.gain > 0
+    )
+    return replace(
+        verdict,
+        limit=findings[0].key,
+        sentences=(*first, *verdict.sentences),
+        fixes=(*fixes, *verdict.fixes),
+        place=None,
+    )
 
 
 # ---- Ranks that keep others waiting -----------------------------------------------------------------
@@ -101,6 +123,7 @@ def _slow(facts: Sequence[RankFacts]) -> Finding | None:
         + ".",
         f"Make the loading on {in_words(slow)} as fast as on the others; more is of no use there. "
         + _difference(named, others),
+        (here - there) / max(min(seconds) - (here - there), 0.02 * min(seconds)),
     )
 
 

@@ -44,6 +44,7 @@ class Evidence:
         swapping: share of the makers' and the loop's time in which they wait for pages of memory from swap.
         copied: bytes of memory a second that workers copy because they write to (or count references in) what
             they share with the main process.
+        is_step_slower: whether the loader alone is faster than the step alone.
         limited: gain of what a CPU quota takes away.
     """
 
@@ -71,6 +72,7 @@ class Evidence:
     gains: Mapping[str, float] = field(default_factory=dict)
     swapping: float = 0.0
     copied: float = 0.0
+    is_step_slower: bool = False
     limited: float = 0.0
 
     def share(self, *kinds: str) -> float:
@@ -80,6 +82,10 @@ class Evidence:
     def of_loop(self, *kinds: str) -> float:
         """Return the loop's share of these kinds."""
         return sum(self.loop.get(kind, 0.0) for kind in kinds)
+
+    def on_the_way(self, kind: str) -> float:
+        """Return the shares of a kind in workers and in the loop, for batches between them."""
+        return self.share(kind) + self.of_loop(kind)
 
     def library(self, kind: str) -> str:
         """Return the library that the greatest place of a kind has called."""
@@ -120,6 +126,7 @@ QUICK_OPEN = 0.008  # seconds; slower ones are a slow storage's, however small t
 SWAPS = 0.1
 MANY = 1.5  # workers a CPU
 COPIED = 20e6  # bytes a second of memory that workers copy
+LITTLE = 0.25  # share of waiting above which a step's fixed cost is not what limits
 MOST_STEPS = 0.5  # share of waiting above which the step is not looked at
 
 
@@ -178,12 +185,12 @@ def _in_step(e: Evidence, kind: str) -> bool:
     """Whether something in the step that does not train takes more of the loop than waiting for data does."""
     share = e.of_loop(kind)
     others = max(e.of_loop(other) for other in ("sync", "logging", "copies") if other != kind)
-    return share >= IN_STEP and share >= others and share >= e.wait
+    return share >= IN_STEP and share >= others and (share >= e.wait or e.is_step_slower)
 
 
 def _is_fixed(e: Evidence) -> bool:
     small = e.batch_size <= SMALL_BATCH and e.fixed is not None and e.fixed >= FIXED
-    return small and e.wait < MOST_STEPS and e.gains.get("batch-size", 1.0) >= GAIN
+    return small and e.wait < LITTLE and e.gains.get("batch-size", 1.0) >= GAIN
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -199,7 +206,8 @@ CAUSES: tuple[Cause, ...] = (
         "mesh", "Division over the wrong ranks", "ranks",
         "with tensor or pipeline parallelism, losses differ from a run on one rank",
         "a DeviceMesh has a dimension of a model's parts, and the sampler divides over all ranks",
-        "num_replicas= and rank= of the data-parallel dimension (fastload: `ranks=fastload.Ranks(mesh=mesh)`)",
+        "num_replicas= and rank= of the data-parallel dimension (fastload: "
+        "`ranks=fastload.Ranks(mesh=mesh)`)",
         "not speed: the right samples", "The sampler divides over ranks that train one model together.",
     ),
     Cause(
@@ -294,7 +302,9 @@ CAUSES: tuple[Cause, ...] = (
         "fewer workers, tried in turns, are faster",
         "num_workers= as many as CPUs", "measured",
         "Too many workers: {workers} on {cpus} CPUs hold each other up.",
-        lambda e: e.is_limited_by_data and e.workers > MANY * e.cpus and e.gains.get("fewer-workers", 0.0) >= GAIN,
+        lambda e: e.is_limited_by_data
+        and e.workers > MANY * e.cpus
+        and e.gains.get("fewer-workers", 0.0) >= GAIN,
     ),
     # -- samples
     Cause(
@@ -321,8 +331,8 @@ CAUSES: tuple[Cause, ...] = (
         "share of the makers' time inside tarfile, gzip and their like, running or waiting",
         "an index of offsets into an uncompressed file; `fastload index` for tars; `fastload pack`",
         "the larger the file, the more",
-        "Random reads of a sequential format are the bottleneck: {place} takes {share} of the time that samples "
-        "take, in {library}.",
+        "Random reads of a sequential format are the bottleneck: {place} takes {share} of the time that "
+        "samples take, in {library}.",
         lambda e: _dominates(e, "reading") and e.library("reading") in SEQUENTIAL, ("reading",),
     ),
     Cause(
@@ -331,14 +341,14 @@ CAUSES: tuple[Cause, ...] = (
         "share of the makers' time inside the container's library, and the rows of a chunk",
         "chunks of one sample; reads of whole chunks (samples shuffled in blocks); `fastload pack`",
         "up to the rows of a chunk",
-        "Reading against the chunks is the bottleneck: {place} takes {share} of the time that samples take, in "
-        "{library}{containers}.",
+        "Reading against the chunks is the bottleneck: {place} takes {share} of the time that samples take, "
+        "in {library}{containers}.",
         lambda e: _dominates(e, "reading") and e.library("reading") in CHUNKED, ("reading",),
     ),
     Cause(
         "storage-latency", "Slow storage: latency", "storage",
         "CPUs are idle, and workers wait in open() or read()",
-        "share of the makers' time in which they wait for storage; few bytes for each wait, however many files",
+        "share of the makers' time in which they wait for storage; few bytes for each wait",
         "more workers than CPUs, whose waits overlap; shards in place of files; `fastload warm`, cache=",
         "measured: more workers",
         "Slow storage is the bottleneck: {place} waits for {blocked} of the time that samples take "
@@ -348,11 +358,11 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "small-files", "Small files", "storage",
         "CPUs are idle, files are small, and a directory has very many",
-        "as before, but each wait is short (below 8 ms) and each file small (below 64 KB); or the CPUs are busy "
-        "in open() and read() themselves",
+        "as before, but each wait is short (below 8 ms) and each file small (below 64 KB); or the CPUs are "
+        "busy in open() and read() themselves",
         "shards: `fastload pack`; more workers", "measured, if the files are pictures",
-        "Small files are the bottleneck: opening and reading them, at {place}, takes {reading} of the time that "
-        "samples take.",
+        "Small files are the bottleneck: opening and reading them, at {place}, takes {reading} of the time "
+        "that samples take.",
         lambda e: (_of_storage(e) and _are_small(e)) or _are_many(e), ("reading",),
     ),
     Cause(
@@ -376,7 +386,8 @@ CAUSES: tuple[Cause, ...] = (
         "large-pictures", "Large pictures", "samples",
         "CPUs are busy decoding, and a batch gets a fraction of each picture",
         "share of the makers' time in decoding, and pictures at least 2.5 times as large as in the batch",
-        "`fastload pack --max-side`; Pillow's `Image.draft`; crops that decode only what they need (fastload)",
+        "`fastload pack --max-side`; Pillow's `Image.draft`; crops that decode only what they need, as "
+        "fastload's do",
         "measured on the files themselves",
         "Decoding of large pictures is the bottleneck: {share} of the time that samples take is decoding, at "
         "{place}; they have {side} pixels on a side, a batch {batch_side}.",
@@ -393,21 +404,12 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "augmentation", "Heavy augmentation", "samples",
-        "CPUs are busy in transforms", "share of the makers' time in transforms, by line; one of them dominates",
+        "CPUs are busy in transforms",
+        "share of the makers' time in transforms, by line; one of them dominates",
         "the same transform in fastload.transforms (in C++), in a library, or on the device; fewer of them",
         "up to that share",
         "Augmentation is the bottleneck: {place} takes {share} of the time that samples take.",
         lambda e: _dominates(e, "transform") and _is_heavy(e), ("transform",),
-    ),
-    Cause(
-        "short-epochs", "Short epochs", "loader",
-        "a pause at the start of each epoch, although workers are kept",
-        "as before, but persistent_workers is True: only the queues run empty",
-        "longer epochs: a sampler that repeats the dataset (fastload.RepeatedSampler, torch's RandomSampler "
-        "with num_samples=)",
-        "up to the share of the pauses",
-        "Epochs are short: {starts} of the loop's time is the wait for the first batch of each.",
-        lambda e: e.workers > 0 and e.is_limited_by_data and e.persistent and e.first >= FIRSTS,
     ),
     Cause(
         "copy-on-write", "Memory that is copied on write", "machine",
@@ -424,11 +426,12 @@ CAUSES: tuple[Cause, ...] = (
         "pickling", "Pickling of large samples", "passing",
         "workers and the main process are busy, but not with the dataset",
         "share of their time in pickle, for objects that are not tensors; tensors go through shared memory",
-        "tensors or NumPy arrays in place of Python objects; a collate function that makes tensors in the worker",
+        "tensors or NumPy arrays in place of Python objects; a collate function that makes tensors in the "
+        "worker",
         "up to that share", "Pickling is the bottleneck: batches take {share} of the time on their way.",
         lambda e: e.is_limited_by_data
-        and e.share("pickling") + e.of_loop("pickling") >= SMALL_SHARE
-        and e.share("pickling") + e.of_loop("pickling") >= e.share("shared-memory") + e.of_loop("shared-memory"),
+        and e.on_the_way("pickling") >= SMALL_SHARE
+        and e.on_the_way("pickling") >= e.on_the_way("shared-memory"),
         ("pickling",),
     ),
     Cause(
@@ -442,6 +445,16 @@ CAUSES: tuple[Cause, ...] = (
         lambda e: e.is_limited_by_data
         and max(e.share("shared-memory"), e.of_loop("shared-memory")) >= SMALL_SHARE,
         ("shared-memory",),
+    ),
+    Cause(
+        "short-epochs", "Short epochs", "loader",
+        "a pause at the start of each epoch, although workers are kept",
+        "as before, but persistent_workers is True: only the queues run empty",
+        "longer epochs: a sampler that repeats the dataset (fastload.RepeatedSampler, torch's RandomSampler "
+        "with num_samples=)",
+        "up to the share of the pauses",
+        "Epochs are short: {starts} of the loop's time is the wait for the first batch of each.",
+        lambda e: e.workers > 0 and e.is_limited_by_data and e.persistent and e.first >= FIRSTS,
     ),
     # -- loader
     Cause(
@@ -468,22 +481,31 @@ CAUSES: tuple[Cause, ...] = (
         "`fastload pack` (entry points, exact crops); a faster decoder; `cache=fastload.Cache(decoded=)`",
         "measured, if the samples are picture files",
         "Decoding is the bottleneck: {place} takes {share} of the time that samples take.",
-        lambda e: e.is_limited_by_data and not e.is_idle and e.share("decode") >= e.share("transform", "python"),
+        lambda e: e.is_limited_by_data
+        and not e.is_idle
+        and e.share("decode") > 0
+        and e.share("decode") >= e.share("transform", "python"),
         ("decode",),
     ),
     Cause(
         "transform", "Transforms", "samples",
-        "all CPUs are busy, in transforms of which none stands out", "share of the makers' time in transforms",
+        "all CPUs are busy, in transforms of which none stands out",
+        "share of the makers' time in transforms",
         "fastload.transforms (in C++), or on the device", "measured, if the samples are picture files",
-        "Transforms are the bottleneck: they take {share} of the time that samples take, most of it at {place}.",
-        lambda e: e.is_limited_by_data and not e.is_idle and e.share("transform") >= e.share("python"),
+        "Transforms are the bottleneck: they take {share} of the time that samples take, most of it at "
+        "{place}.",
+        lambda e: e.is_limited_by_data
+        and not e.is_idle
+        and e.share("transform") > 0
+        and e.share("transform") >= e.share("python"),
         ("transform",),
     ),
     # -- packed sets only
     Cause(
         "storage", "Storage under a packed set", "storage",
         "records arrive more slowly than they are decoded", "cold reads of records, at random and in order",
-        '`shuffle="block"`, cache= in memory or on a local disk, `fastload warm`, smaller records', "measured",
+        '`shuffle="block"`, cache= in memory or on a local disk, `fastload warm`, smaller records',
+        "measured",
         "Storage is the bottleneck.",
     ),
     Cause(
@@ -587,13 +609,13 @@ def places_by_kind(attribution: Attribution) -> tuple[dict[str, Place], dict[str
 # ---- The page ---------------------------------------------------------------------------------------
 
 _BRANCHES = {
-    "ranks": "Several ranks",
-    "machine": "The machine",
     "step": "The step",
-    "loader": "Workers and passes",
-    "passing": "Batches on their way",
     "samples": "Making samples",
     "storage": "Storage",
+    "loader": "Workers and passes",
+    "passing": "Batches on their way",
+    "ranks": "Several ranks",
+    "machine": "The machine",
 }
 
 
@@ -605,22 +627,27 @@ def page() -> str:
         "---",
         "# Causes: the tree that the doctor walks",
         "",
-        "This page is written from the table that `fastload doctor` uses (`fastload/diagnose/causes.py`). The",
-        "causes are tried in this order, and the first that the measurements show is the verdict. *Key* is the",
-        "cause in `Verdict.limit` and in `--json`.",
+        "This page is written from the program's own table, in `fastload/diagnose/causes.py`. The",
+        "doctor tries the causes in the order of their numbers. The first one that the measurements show is",
+        "the verdict, and its *key* stands in `Verdict.limit` and in `--json`. Causes without a number come",
+        "from a comparison of ranks, or from an examination of a packed set.",
+        "",
+        "Shares of time are those of a profile: what each worker and the loop do, a hundred times a second.",
+        "Waits for a CPU that other processes use are taken out of them.",
         "",
     ]
-    branches = dict.fromkeys(cause.branch for cause in CAUSES)
-    for branch in branches:
+    order = {cause.key: str(n) for n, cause in enumerate((c for c in CAUSES if c.holds is not None), 1)}
+    for branch, title in _BRANCHES.items():
         lines += [
-            f"## {_BRANCHES[branch]}",
+            f"## {title}",
             "",
-            "| key | symptom | test | fix | expected gain |",
-            "|---|---|---|---|---|",
+            "| | cause | symptom | test | fix | expected gain |",
+            "|---|---|---|---|---|---|",
         ]
         for cause in CAUSES:
             if cause.branch == branch:
-                cells = (f"`{cause.key}`: {cause.title}", cause.symptom, cause.test, cause.fix, cause.gain)
+                name = f"{cause.title} (`{cause.key}`)"
+                cells = (order.get(cause.key, ""), name, cause.symptom, cause.test, cause.fix, cause.gain)
                 lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -126,8 +126,8 @@ class Verdict:
     """What limits a loop, and what would help.
 
     Args:
-        limit: the key of a cause in :data:`fastload.diagnose.causes.CAUSES`, such as "step" (the best answer),
-            "few-workers" or "python".
+        limit: the key of a cause in :data:`fastload.diagnose.causes.CAUSES`: "step" (the best answer),
+            "few-workers", "python", ...
         rate: the loop's present rate.
         loader_rate, step_rate: rate of each alone; 0: not known.
         sentences: the verdict in words.
@@ -135,7 +135,7 @@ class Verdict:
         stages: the measured capacities.
         loop: the watched loop; None if only a loader was examined.
         place: the line that takes the time; None: no line does, or it is not known.
-        quiet_rate: the loop's rate if nothing else used the CPUs; 0: the machine is quiet, or it is not known.
+        quiet_rate: the loop's rate if nothing else used the CPUs; 0: nothing does, or it is not known.
         attribution: where the time of loop and workers went; None: no profile was made.
     """
 

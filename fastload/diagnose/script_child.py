@@ -229,13 +229,15 @@ class Phases:
         assert self._main is not None
         if not self.is_trying_larger:
             small = self._main.batch_size <= _SMALL_BATCH
-            self.is_trying_larger = small and not is_compiled() and feed.can_be_larger
+            quick = _LEAST * feed.seconds <= len(feed.steps) * self._limits.fed_seconds
+            self.is_trying_larger = small and quick and not is_compiled() and feed.can_be_larger
             return self.is_trying_larger
         return len(feed.larger_steps) < _LARGER_STEPS and self._clock() < self._trying_until
 
 
 # ---- The script's process, from inside --------------------------------------------------------------
 
+_WATCHED = "was watched, and ended"
 _LEAST_SHARE = 0.4  # of the seconds is left to experiments, however long the loop took
 _LATE = 3.0  # seconds for the other ranks of a script that ends by itself
 
@@ -311,7 +313,7 @@ class _Child:
         return words
 
     def _enough(self) -> None:
-        """End the profile. Exchange clocks and facts: once the loop is fed they do not describe its loader."""
+        """End the profile. Exchange clocks and facts, which describe no loader once the loop is fed."""
         self._profile.stop()
         record = self._phases.record
         assert record is not None
@@ -336,15 +338,11 @@ class _Child:
         try:
             self._run_script()
         except Stopped:
-            end = "was watched, and ended"
+            end = _WATCHED
         except SystemExit as leaving:
             status = leaving.code
-        except Exception if self._phases.is_trying_larger else ():  # its model takes no larger batches
-            end = "was watched, and ended"
         except BaseException as error:
-            status, end = 1, f"failed while it was watched ({type(error).__name__}: {error})"
-            sys.excepthook(type(error), error, error.__traceback__)
-            self._say("failed", f"{type(error).__name__}: {error}")
+            status, end = self._failed(error)
         finally:
             stop_listening(self._phases)
             self._profile.stop()
@@ -354,6 +352,14 @@ class _Child:
             self._phases.record.end()
             self._tell_facts(self._phases.record)
         sys.exit(status)
+
+    def _failed(self, error: BaseException) -> tuple[int, str]:
+        """Say that the script failed; it did not if its model only takes no larger batches."""
+        if self._phases.is_trying_larger and isinstance(error, Exception):
+            return 0, _WATCHED
+        sys.excepthook(type(error), error, error.__traceback__)
+        self._say("failed", f"{type(error).__name__}: {error}")
+        return 1, f"failed while it was watched ({type(error).__name__}: {error})"
 
     def _finish(self, end: str) -> None:
         record = self._phases.record

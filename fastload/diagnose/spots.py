@@ -9,6 +9,7 @@ import ast
 import builtins
 import contextlib
 import functools
+import inspect
 import linecache
 import os
 import re
@@ -134,8 +135,10 @@ class Frame:
     def local(self, name: str) -> Any:
         """Return a local variable; None if there is none."""
         found = self.frame.f_locals.get(name)
-        # Before Python 3.13 a function's f_locals is a copy that would keep all of them alive.
-        if sys.version_info < (3, 13) and self.code.co_flags & 1:
+        # Before Python 3.13 a function's f_locals is a copy that would keep all of them alive. A debugger
+        # would write an empty one back.
+        is_copy = sys.version_info < (3, 13) and self.code.co_flags & inspect.CO_OPTIMIZED
+        if is_copy and sys.gettrace() is None and sys.getprofile() is None:
             self.frame.f_locals.clear()
         return found
 
@@ -445,10 +448,9 @@ def _of_sample(
         return "lock"
     if call in ("time.sleep", "asyncio.sleep"):
         return "sleep"
-    lead = inner[0] if inner else None
     if place == "collate":
-        stacks = lead is not None and lead.base == "collate.py" and lead.library == "torch"
-        return "shared-memory" if stacks and is_worker and "collate_tensor_fn" in lead.name else "collate"
+        stacks = bool(inner) and inner[0].library == "torch" and "collate_tensor_fn" in inner[0].name
+        return "shared-memory" if stacks and is_worker else "collate"
     libraries = [frame for frame in inner[: inner.index(user)] if frame.library] if user in inner else inner
     return _of_libraries(libraries, call) or ("transform" if _is_transform(inner, user) else "python")
 
@@ -530,14 +532,27 @@ def _of_loop(inner: list[Frame], user: Frame | None, text: str, call: str) -> st
             return "logging"
         if frame.library == "json" or (frame.library == "torch" and "tensorboard" in frame.file):
             return "logging"
-    return "logging" if _LOGGING.match(call) else "step"
+    if _LOGGING.match(call):
+        return "logging"
+    return "sync" if user is not None and _converts(inner, user) else "step"
+
+
+_CONVERTS = re.compile(r"\.(item|cpu|tolist|numpy)\(")
+
+
+def _converts(inner: list[Frame], user: Frame) -> bool:
+    """Whether the line computes something small for a call of ``.item()`` or the like, without a model."""
+    if _CONVERTS.search(linecache.getline(user.file, user.line, user.frame.f_globals)) is None:
+        return False
+    models = ("torch/nn/", "torch/optim/", "torch/autograd/")
+    return not any(part in frame.file.replace("\\", "/") for frame in inner for part in models)
 
 
 # ---- What is worked on ------------------------------------------------------------------------------
 
 
 def picture_of(frames: list[Frame]) -> tuple[str, int, int, str] | None:
-    """Return the format, width, height and file name of the picture that Pillow decodes; None if it does not."""
+    """Return format, width, height and file name of the picture that Pillow decodes; None if it does not."""
     for frame in frames:
         if frame.library == "PIL" and frame.base == "ImageFile.py" and frame.code.co_name == "load":
             picture = frame.local("self")
@@ -556,7 +571,7 @@ def picture_of(frames: list[Frame]) -> tuple[str, int, int, str] | None:
 
 
 def container_of(frames: list[Frame]) -> str:
-    """Say how the array that is read is stored, such as "h5py, chunks of (50, 64, 64), gzip"; "" if not known."""
+    """Say how the array that is read is stored: "h5py, chunks of (50, 64, 64), gzip"; "" if not known."""
     for frame in frames:
         is_array = frame.library in ("h5py", "zarr") and frame.code.co_name in ("__getitem__", "read_direct")
         if not is_array:

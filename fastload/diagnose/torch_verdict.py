@@ -1,4 +1,4 @@
-"""The verdict on a torch loader: the evidence, the first cause that it shows, and the fixes that were tried."""
+"""The verdict on a torch loader: the evidence, the first cause that it shows, and what was tried."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def examine_torch(
         budget, folder, *cpus_here(budget), base, loop, step, subject, evidence, attribution
     )
     data = not step_limits(case) or evidence.starting + evidence.first > STARTS
-    case.evidence = replace(evidence, is_limited_by_data=data, cpus=case.cpus)
+    case.evidence = replace(
+        evidence, is_limited_by_data=data, cpus=case.cpus, is_step_slower=case.step_rate < base.rate
+    )
     fixes = proposals(TORCH_REGISTRY, case)
     gains = {fix.name: max(fix.gain, 0.0) for fix in fixes}
     case.evidence = replace(
@@ -213,7 +215,8 @@ def _first(loop: Loop | None) -> float:
     waits = list(firsts)[1:] if isinstance(firsts, (list, tuple)) else []
     if not waits:
         return 0.0
-    usual = float(np.median(loop.wait)) if len(loop.wait) else 0.0
+    later = len(loop.wait) - len(waits)
+    usual = float(np.median(np.sort(loop.wait)[: max(later, 0)])) if later > 0 else 0.0
     more = float(sum(max(0.0, wait - usual) for wait in waits))
     return more / (loop.seconds + float(sum(waits)))
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _EVERY = 0.5  # seconds between two readings of the system's counters ...
 _SHARE = 200  # ... or this many times as long as one reading takes, if that is more
 _LEAST = 2  # batches that a judgement needs
+_FEW = 2  # batches of a pass
+_WARM_PASSES = 2  # of those that have so few
 _WORKERS_LOOKED_AT = 2  # for their memory: reading it takes milliseconds
 _PARTS = 8  # of a batch that are looked through for pictures
 
@@ -52,7 +54,8 @@ class _Window:
 class Record:
     """One loader's batches: the waiting for each, its step, and what the system counted.
 
-    The first batch of a pass, for which workers and threads start, is kept apart.
+    The first batch of a pass, for which workers and threads start, is kept apart, unless a pass has hardly
+    more.
 
     Args:
         loader: torch's or ours; held, so that experiments can use it afterwards.
@@ -102,6 +105,7 @@ class Record:
         self._waited: float | None = None  # for the loop's current batch; None: that is the first one
         self._arrived: float | None = None
         self._look_again = 0.0
+        self._has_few = _has_few(loader)
         self._in_process = is_torch_s(loader) and loader.num_workers == 0
         self._cpu = time.process_time if self._in_process else time.thread_time
 
@@ -131,6 +135,8 @@ class Record:
             self.end(iterator)
             self._pass, self.last_asked = weakref.ref(of), now
             self.passes += 1
+            if self._has_few and self.passes > _WARM_PASSES:
+                self._begin(iterator)
             return
         self.last_asked = now
         if self._arrived is None:
@@ -146,14 +152,19 @@ class Record:
                 self.ready.append(ready)
         if self._warm_up > 0:
             self._warm_up -= 1
-        elif not self._open:  # batches count from here on
-            usage = self._read(iterator)
-            self._windows.append(_Window(usage, usage))
-            self._open = True
-            if not self._memory:
-                self.look_at_memory(iterator)
+        elif not self._open:
+            self._begin(iterator)
         elif now >= self._look_again:
             self._windows[-1].last = self._read(iterator)
+
+    def _begin(self, iterator: Any) -> None:
+        """Let batches count from here on."""
+        usage = self._read(iterator)
+        self._windows.append(_Window(usage, usage))
+        self._open = True
+        if not self._memory or not self._memory[0].keys() & set(worker_pids(iterator)):
+            self._memory, self._memory_when = [], []  # other workers
+            self._look_at_memory(iterator)
 
     def _look_at_step(self) -> None:
         """Look at the first pass's second step; called before it and after it."""
@@ -169,20 +180,20 @@ class Record:
         self.last_came = self._clock()
         if self.all_batches == 0:
             self.first_came = self.last_came
+        if self._arrived is None:
+            if not self.first_batches:
+                self.began = time.monotonic()
+            self.first_batches.append(waited)
         if self._open:
             self._waited = waited
             self.batch = batch if self.batch is None else self.batch
             self.with_grad += _grad_enabled()
         else:
-            if self._arrived is None:
-                if not self.first_batches:
-                    self.began = time.monotonic()
-                self.first_batches.append(waited)
             self._waited = None
         self._arrived = self._clock()
 
-    def look_at_memory(self, iterator: Any) -> None:
-        """Note the memory of a few workers; called at the beginning and at the end of watching."""
+    def _look_at_memory(self, iterator: Any) -> None:
+        """Note the memory of a few workers: at first, and now."""
         pids = worker_pids(iterator)[:_WORKERS_LOOKED_AT]
         self._memory = [*self._memory[:1], self._meter.memory(pids)]
         self._memory_when = [*self._memory_when[:1], self._clock()]
@@ -201,6 +212,8 @@ class Record:
     def end(self, iterator: Any = None) -> None:
         """Note that the pass is over, or was left."""
         late = self._clock() - self.last_asked > 2 * _EVERY  # something else followed the loop
+        if self._open and self._memory_when and self._clock() - self._memory_when[-1] > _EVERY:
+            self._look_at_memory(iterator)
         if self._open and not (late and self._windows[-1].last is not self._windows[-1].first):
             self._windows[-1].last = self._read(iterator)
         if self.facts is not None:
@@ -332,6 +345,14 @@ class Record:
             notes["persistent_workers"] = self.loader.persistent_workers
             notes["pin_memory"] = self.loader.pin_memory
         return {name: value for name, value in notes.items() if value is not None}
+
+
+def _has_few(loader: Any) -> bool:
+    """Whether a pass has so few batches that its first one has to count, too."""
+    try:
+        return len(loader) <= _FEW
+    except (TypeError, NotImplementedError):
+        return False
 
 
 def _start_method(context: Any) -> str:

@@ -41,7 +41,9 @@ def evidence(makers: dict[str, float] | None = None, library: str = "", **change
         "cpus": 2.0,
         "persistent": True,
         "makers": makers,
-        "place": {kind: place(kind, share, library or LIBRARIES.get(kind, "")) for kind, share in makers.items()},
+        "place": {
+            kind: place(kind, share, library or LIBRARIES.get(kind, "")) for kind, share in makers.items()
+        },
         "sample_seconds": 0.01,
         "sample_bytes": 100e3,
         "picture_side": 500,
@@ -244,8 +246,8 @@ def test_the_words_of_a_person() -> None:
     of = evidence({"python": 0.8, "decode": 0.2}, place={"python": line})
     cause = cause_of(of)
     assert headline(cause, of) == (
-        "The Dataset's Python is the bottleneck: data.py line 41 (`df[df.id == i]`) takes 72% of the time that "
-        "samples take."
+        "The Dataset's Python is the bottleneck: data.py line 41 (`df[df.id == i]`) takes 72% of the time "
+        "that samples take."
     )
     assert place_of(cause, of) is line
 

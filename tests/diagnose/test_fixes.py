@@ -86,7 +86,7 @@ def test_autotune_is_said_with_the_number_of_the_threads(packed: PackedDataset, 
     assert (autotune.rate, autotune.gain) == (found["threads"].rate, pytest.approx(0.5))
     assert autotune.evidence.startswith("Not run: the number is that of num_workers=8.")
     said = judge(of, measured_stages(of), list(found.values()))
-    assert said.limit == "threads"
+    assert said.limit == "few-workers"
     assert [fix.name for fix in said.fixes] == ["threads", "autotune"]
 
 

@@ -12,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader
 from watched_loops import FakeClock, FakeMeter, Slow
 
-from fastload.diagnose.listening import listen, stop_listening
 from fastload.diagnose.feed import Feed, copied
+from fastload.diagnose.listening import listen, stop_listening
 from fastload.diagnose.script_child import Limits, Phases, Stopped
 from fastload.diagnose.usage import Meter
 from fastload.diagnose.watch import Diagnosis
@@ -81,8 +81,11 @@ def test_a_loop_is_watched_fed_and_left() -> None:
     assert record is not None
     assert step is not None
     # One batch begins the pass, one is warm-up, six are watched; then the ninth, again and again: the first
-    # step with it is apart, and six of 0.5 s make 3 s.
-    assert batches == [list(range(4 * n, 4 * n + 4)) for n in range(8)] + [[32, 33, 34, 35]] * 7
+    # step with it is apart, and six of 0.5 s make 3 s. Then it comes four times as large, for 3 s.
+    ninth = [32, 33, 34, 35]
+    own = [list(range(4 * n, 4 * n + 4)) for n in range(8)]
+    assert batches == own + [ninth] * 7 + [ninth * 4] * 6
+    assert script.phases.larger == {"fixed_share": 1.0, "larger_step_rate": pytest.approx(32)}
     np.testing.assert_allclose(record.loop().wait, [1.0] * 6)
     np.testing.assert_allclose(record.loop().step, [0.5] * 6)
     assert step.rate == pytest.approx(8)

@@ -12,9 +12,9 @@ from fastload.diagnose.doctor import measured_stages
 from fastload.diagnose.examination import Examination
 from fastload.diagnose.facts import Fix, Stage
 from fastload.diagnose.fixes.data import in_blocks
-from fastload.diagnose.fixes.loader import larger_quota, no_neighbours, room_in_shm
+from fastload.diagnose.fixes.loader import larger_quota, room_in_shm
 from fastload.diagnose.fixes.step import STEP_HINTS, of_the_step
-from fastload.diagnose.verdict import judge
+from fastload.diagnose.verdict import gain_words, judge
 
 
 def limit(of: Examination, *fixes: Fix) -> str:
@@ -30,12 +30,11 @@ def gain(name: str, by: float) -> Fix:
     [
         ({}, [], "decode"),
         ({"base": replace(BASE, stages={"decode": 0.001, "transform": 0.009})}, [], "transform"),
-        ({}, [gain("threads", 0.5)], "threads"),
+        ({}, [gain("threads", 0.5)], "few-workers"),
         ({}, [gain("threads", 0.02)], "decode"),
         ({}, [gain("quota", 1.0)], "quota"),
-        ({}, [gain("neighbour", 0.4)], "neighbour"),
         ({}, [gain("prefetch", 0.4)], "prefetch"),
-        ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.4), gain("prefetch", 0.2)], "batch"),
+        ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.4), gain("prefetch", 0.2)], "batch-size"),
         ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.4), gain("prefetch", 0.5)], "prefetch"),
         ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.05)], "decode"),
         ({}, [gain("batch-size", 0.4)], "decode"),
@@ -137,10 +136,49 @@ def test_storage_that_is_out_of_the_way_takes_its_bursts_along() -> None:
     assert (idle.rate, idle.gain) == (pytest.approx(40), pytest.approx(0))
 
 
-@pytest.mark.parametrize(("cpu", "expected"), [(0.004, 400.0), (0.008, 250.0)])
-def test_cpus_give_no_more_than_a_samples_time_lets_through(cpu: float, expected: float) -> None:
-    of = case(spare=1.0, step=None, base=replace(BASE, cpu=cpu))
-    assert [fix.rate for fix in no_neighbours(of)] == [pytest.approx(expected)]
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"base": replace(BASE, rate=100.0)}, 200.0),  # two threads, 10 ms of CPU time a sample
+        ({"base": replace(BASE, rate=100.0, threads=1)}, 100.0),
+        ({"base": replace(BASE, rate=100.0, threads=8)}, 200.0),  # the CPUs
+        ({"base": BASE, "step": Stage("step", 100.0, delay=0.005)}, 200.0),  # the step waited for a CPU
+        ({"base": BASE, "step": Stage("step", 50.0)}, 50.0),
+        ({"spare": 2.0}, 0.0),  # the machine is quiet
+        ({"base": replace(BASE, threads=0)}, 0.0),
+    ],
+)
+def test_a_quiet_machine_is_computed_from_cpu_time(changes: dict[str, Any], expected: float) -> None:
+    of = case(**{"spare": 1.0, "step": None} | changes)
+    assert of.quiet_rate(of.base) == pytest.approx(expected)
+
+
+def test_others_that_use_the_cpus_are_a_note_and_never_the_cause() -> None:
+    of = case(spare=0.4)
+    said = judge(of, measured_stages(of), [])
+    assert said.limit == "decode"
+    assert said.quiet_rate > 0
+    note = next(sentence.text for sentence in said.sentences if sentence.text.startswith("Note"))
+    assert note == "Note: other processes, or guests of the host, use 1.6 of 2 CPUs."
+    quiet = judge(case(), measured_stages(case()), [])
+    assert not any(sentence.text.startswith("Note") for sentence in quiet.sentences)
+
+
+def test_runs_that_differ_give_a_range() -> None:
+    of = case(step=None)
+    base = replace(BASE, rounds=(200.0, 200.0, 200.0))
+    even = of.fix(
+        "x", "do x", replace(BASE, rate=300.0, cpu=0.005, rounds=(300.0, 300.0, 300.0)), "", base=base
+    )
+    assert not even.is_range
+    trial = replace(BASE, rate=300.0, cpu=0.005, rounds=(260.0, 300.0, 360.0))
+    wide = of.fix("x", "do x", trial, "Tried.", base=base)
+    assert wide.is_range
+    assert (wide.low, wide.gain, wide.high) == (pytest.approx(0.3), pytest.approx(0.5), pytest.approx(0.8))
+    assert gain_words(wide) == "260 to 360 images/s (+30% to +80%)"
+    assert gain_words(even) == "300 images/s (+50%)"
+    limited = case(step=Stage("step", 250.0)).predicted("x", "do x", 0.5, "", within=(0.2, 0.9))
+    assert (limited.rate, limited.high) == (pytest.approx(250), pytest.approx(0.25))
 
 
 def test_work_in_the_loops_own_thread_adds_up() -> None:
@@ -157,16 +195,13 @@ def test_blocks_are_worth_what_storage_gives_in_order() -> None:
     assert list(in_blocks(of)) == []
 
 
-def test_a_quota_and_neighbours_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quota_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastload.diagnose.fixes.loader.cgroup_quota", lambda: 2.0)
     watched = loop(0.1, 0.0, throttled_seconds=1.5)
     (quota,) = larger_quota(case(mask=4, loop=watched, step=None))
     assert quota.gain == pytest.approx(1.0)
     assert "held back for 1.5 s" in quota.evidence
     assert list(larger_quota(case(mask=2))) == []
-    (alone,) = no_neighbours(case(cpus=4.0, spare=2.0))
-    assert alone.gain == pytest.approx(1.0)
-    assert list(no_neighbours(case())) == []
 
 
 def test_a_step_on_a_gpu_gets_hints() -> None:

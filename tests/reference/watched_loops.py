@@ -48,6 +48,10 @@ class FakeMeter:
             read_bytes=int(1000 * now),
         )
 
+    def memory(self, pids: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """No worker copies what it shares."""
+        return dict.fromkeys(pids, (0, 0))
+
 
 class Slow(Dataset[Any]):
     """Each sample takes 0.25 s of ``clock``."""
