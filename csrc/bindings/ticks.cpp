@@ -1,15 +1,15 @@
-// A clock for a sampling profiler: it calls a function in the main thread between two bytecodes,
-// as a signal's handler would be called, but no system call of the program is interrupted.
+// A clock for a sampling profiler, which has Python call a signal's handler in the main thread
+// between two bytecodes.
 //
 // A profiler's thread in Python would have to ask for the GIL, and gets it where the program gives
 // it up: at reads and waits. It would find Python code at work far too seldom. The clock's thread
-// needs no GIL: Py_AddPendingCall has the function called at the next bytecode, which is in the
-// line that was at work at the tick, also if it was inside a library.
+// needs no GIL. A main thread that runs gets a real signal: up to Python 3.12 nothing else makes it
+// look before it gives up the GIL by itself (neither PyErr_SetInterruptEx() nor Py_AddPendingCall()
+// does, from another thread). One that waits in a system call is not interrupted: it takes the GIL
+// again afterwards, and then looks.
 #include "base/ticks.h"
 
-#include <atomic>
 #include <chrono>
-#include <optional>
 
 #include "gil.h"
 #include "register.h"
@@ -19,65 +19,36 @@ namespace nb = nanobind;
 namespace fastload::bindings {
 namespace {
 
-class PythonTicks {
+class PythonTicks : public Ticks {
  public:
-  PythonTicks(nb::callable function, double seconds) : function_(std::move(function)) {
-    current_ = this;
-    ticks_.emplace(std::chrono::duration<double>(seconds),
-                   [] { return Py_AddPendingCall(&PythonTicks::call, nullptr) == 0; });
-  }
-  ~PythonTicks() { stop(); }
-  PythonTicks(const PythonTicks&) = delete;
-  PythonTicks& operator=(const PythonTicks&) = delete;
-
-  void stop() {
-    PythonTicks* self = this;
-    current_.compare_exchange_strong(self, nullptr);
-    if (!ticks_) return;
-    const GilRelease release;
-    ticks_->stop();
-  }
-
- private:
-  // Runs in the main thread, which holds the GIL. A forked process inherits pending calls, but not
-  // the clock.
-  static int call(void* /*unused*/) {
-    PythonTicks* const self = current_;
-    if (self != nullptr && self->ticks_->is_of_this_process()) self->look();
-    return 0;
-  }
-
-  void look() {
-    PyObject *kind = nullptr, *value = nullptr, *trace = nullptr;
-    PyErr_Fetch(&kind, &value, &trace);  // of the code that is interrupted
-    try {
-      nb::dict states;
-      for (const auto& [state, count] : ticks_->take()) states[nb::int_(state)] = nb::int_(count);
-      function_(states);
-    } catch (nb::python_error& error) {
-      error.discard_as_unraisable("the doctor's clock");
-    }
-    PyErr_Restore(kind, value, trace);
-  }
-
-  static std::atomic<PythonTicks*> current_;
-
-  nb::callable function_;
-  std::optional<Ticks> ticks_;
+  PythonTicks(int signal, double seconds)
+      : Ticks(std::chrono::duration<double>(seconds), signal,
+              [signal] { PyErr_SetInterruptEx(signal); }) {}
 };
 
-std::atomic<PythonTicks*> PythonTicks::current_{nullptr};
+nb::dict taken(PythonTicks& self) {
+  nb::dict states;
+  for (const auto& [state, count] : self.take()) states[nb::int_(state)] = nb::int_(count);
+  return states;
+}
+
+void stop(PythonTicks& self) {
+  const GilRelease release;
+  self.stop();
+}
 
 }  // namespace
 
 void register_ticks(nb::module_& m) {
   nb::class_<PythonTicks>(
       m, "Ticks",
-      "Calls function(states) in the main thread about once every `seconds`, until stop(). states: "
-      "ticks since the last call by what the thread did then, the number of the system call in "
-      "which it waited, -1 if it ran, -2 if not known, -3 if it waited for a page of memory.")
-      .def(nb::init<nb::callable, double>(), nb::arg("function"), nb::arg("seconds"))
-      .def("stop", &PythonTicks::stop);
+      "Has Python call the handler of `signal` in the main thread about once every `seconds`, "
+      "until stop(). The handler calls take(): ticks since the last call by what the thread did "
+      "then, the number of the system call in which it waited, -1 if it ran, -2 if not known, -3 "
+      "if it waited for a page of memory.")
+      .def(nb::init<int, double>(), nb::arg("signal"), nb::arg("seconds"))
+      .def("take", &taken)
+      .def("stop", &stop);
 }
 
 }  // namespace fastload::bindings

@@ -122,6 +122,7 @@ FIXED = 0.5  # share of a step that does not depend on its samples
 SMALL_BATCH = 16
 SMALL_FILE = 64 << 10  # bytes
 BANDWIDTH = 256 << 10  # bytes of a sample from which on the amount counts, and not the number of reads
+MOSTLY = 4.0  # times as long in read() as in open(): the amount counts, too
 QUICK_OPEN = 0.008  # seconds; slower ones are a slow storage's, however small the file
 SWAPS = 0.1
 MANY = 1.5  # workers a CPU
@@ -368,7 +369,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "storage-bandwidth", "Slow storage: bandwidth", "storage",
         "the disk or the network is at its limit",
-        "as before, but more than 256 KB for each sample are read, and it is read() that waits",
+        "as before, but it is read() that waits, not open(), and more workers do not help",
         "smaller records (`pack --max-side`); a cache in memory or on a local disk; `fastload warm`",
         "up to that share",
         "Storage is the bottleneck: {place} waits for {blocked} of the time that samples take, for "
@@ -526,7 +527,10 @@ BY_KEY: Mapping[str, Cause] = {cause.key: cause for cause in CAUSES}
 
 def _is_bandwidth(e: Evidence) -> bool:
     by_open = e.waits.get("open", 0.0) + e.waits.get("sleep", 0.0)
-    return e.sample_bytes >= BANDWIDTH and e.waits.get("read", 0.0) + e.waits.get("fault", 0.0) > by_open
+    reads = e.waits.get("read", 0.0) + e.waits.get("fault", 0.0)
+    if e.gains.get("workers", 0.0) >= SHARE:
+        return False  # more reads at once bring more bytes
+    return reads > by_open and (e.sample_bytes >= BANDWIDTH or reads > MOSTLY * by_open)
 
 
 def _are_small(e: Evidence) -> bool:

@@ -1,9 +1,10 @@
 """A sampling profiler: what the main process and torch's workers do while a script runs.
 
-Each process has a clock (``_C.Ticks``) that interrupts its main thread a hundred times a second between two
-bytecodes. The other threads are seen at the same moments, or by a thread of Python while the main one waits.
-What was seen is counted by place, and sent twice a second to the process that asked, by a datagram socket
-without a file. Like py-spy it needs no change of the script, and unlike it no right to look into processes.
+Each process has a clock (``_C.Ticks``) that has Python look at its main thread a hundred times a second,
+between two bytecodes. The other threads are seen at the same moments, or by a thread of Python while the
+main one waits. What was seen is counted by place, and sent twice a second to the process that asked, by a
+datagram socket without a file. Like py-spy it needs no change of the script, and unlike it no right to look
+into processes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import functools
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -75,7 +77,10 @@ class Sampler:
         self._looked = now
         self._lock = threading.Lock()  # never waited for in the main thread
         self._over = threading.Event()
-        self._clock = _C.Ticks(self._look, _EVERY)
+        self._signal = _free_signal()
+        signal.signal(self._signal, self._look)
+        signal.siginterrupt(self._signal, False)  # system calls are restarted
+        self._clock = _C.Ticks(self._signal, _EVERY)
         self._watcher = threading.Thread(target=self._watch, name="fl-watcher", daemon=True)
         self._watcher.start()
         atexit.register(self.stop)
@@ -86,16 +91,19 @@ class Sampler:
             return
         self._over.set()
         self._clock.stop()
+        # The clock's last signal may still come, and the default is to end the process.
+        signal.signal(self._signal, _ignored)
         self._flush(time.monotonic())
         atexit.unregister(self.stop)
 
-    def _look(self, states: dict[int, int]) -> None:
+    def _look(self, _: int, frame: FrameType | None) -> None:
         """Count where the main thread is; called in it."""
+        states = self._clock.take()
         if self._over.is_set() or not self._lock.acquire(blocking=False):
             return
         try:
             self._looked = now = time.monotonic()
-            self._count("", sys._getframe(1), states)
+            self._count("", frame, states)
             if len(sys._current_frames()) > 2:
                 self._look_at_threads(sum(states.values()))
             if now - self._seen.begin > _FLUSH:
@@ -154,6 +162,18 @@ class Sampler:
         except OSError:  # nobody listens any more
             self._over.set()
             self._clock.stop()
+
+
+def _ignored(_: int, __: FrameType | None) -> None:
+    """Do nothing."""
+
+
+def _free_signal() -> int:
+    """Return a signal that nobody handles."""
+    for number in range(signal.SIGRTMAX, signal.SIGRTMIN, -1):
+        if signal.getsignal(number) in (signal.SIG_DFL, _ignored):
+            return number
+    raise OSError("All real-time signals have handlers.")
 
 
 def _state_of(thread: int | None) -> int:

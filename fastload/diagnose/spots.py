@@ -238,7 +238,7 @@ _DECODERS = re.compile(
     r"|decord\.|av\.|torchcodec\.|torchaudio\.(load|backend)|soundfile\.|librosa\.(load|core)|nvidia\.nvimgcodec"
 )
 _READERS = re.compile(
-    r"(_io|io|posix|builtins|nt|os|mmap)\.|open$|PIL\.Image\.open|numpy\.(load|fromfile|memmap|loadtxt)|torch\.load"
+    r"(_io|io|posix|nt|os|mmap)\.|builtins\.open$|open$|PIL\.Image\.open|numpy\.(load|fromfile|memmap|loadtxt)|torch\.load"
     r"|torch\.serialization\.load|lmdb\.|_?pickle\.load$|shutil\."
 )
 _READING_LIBRARIES = frozenset(

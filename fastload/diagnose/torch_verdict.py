@@ -47,8 +47,9 @@ def examine_torch(
     """Do what :func:`fastload.diagnose.doctor.examine` does, for a torch loader."""
     subject = TorchLoaderUnderTest(loader)
     seconds = _sample_seconds(subject, loop, budget)
-    subject.suit(1 / max(1e-6, seconds))
     subject.keeps_workers = _keeps_workers(subject, loop)
+    if subject.keeps_workers:  # else passes would have more batches
+        subject.suit(1 / max(1e-6, seconds))
     base, attribution = _base(subject, budget, attribution)
     if loop is not None and whole_rate(loop) > base.rate:  # the machine is busier now than it was then
         base = replace(base, rate=whole_rate(loop))
@@ -189,7 +190,7 @@ def evidence_of(
         place=makers,
         step_place=steps,
         sample_seconds=seconds * (busy if rate else 1.0),
-        sample_bytes=_number(notes, "asked_bytes") / samples if samples else 0.0,
+        sample_bytes=_sample_bytes(loop, samples),
         picture_side=_side(attribution),
         batch_side=int(_number(notes, "batch_side")),
         containers=attribution.containers,
@@ -197,6 +198,13 @@ def evidence_of(
         swapping=attribution.waits.get("fault", 0.0) if swapped else 0.0,
         copied=_number(notes, "memory_copied_per_second"),
     )
+
+
+def _sample_bytes(loop: Loop | None, samples: int) -> float:
+    """Return the bytes that are read for a sample, from memory or storage; 0: not known."""
+    if loop is None or not samples:
+        return 0.0
+    return max(_number(loop.notes, "asked_bytes"), float(loop.read_bytes or 0)) / samples
 
 
 _SWAPPED = 4e6  # bytes

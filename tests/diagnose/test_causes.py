@@ -134,7 +134,10 @@ LEAVES: dict[str, tuple[Evidence, list[tuple[dict[str, Any], str]]]] = {
     ),
     "storage-bandwidth": (
         evidence(WAITS, waits={"read": 0.8}, sample_bytes=2e6),
-        [({"waits": {"open": 0.8}, "sample_seconds": 0.05}, "storage-latency")],
+        [
+            ({"waits": {"open": 0.8}, "sample_seconds": 0.05}, "storage-latency"),
+            ({"gains": {"workers": 2.0}, "sample_seconds": 0.05}, "storage-latency"),
+        ],
     ),
     "sequential-format": (
         evidence({"reading": 0.9, "python": 0.1}, "tarfile"),
@@ -200,7 +203,7 @@ LEAVES: dict[str, tuple[Evidence, list[tuple[dict[str, Any], str]]]] = {
     "copy-on-write": (evidence(copied=60e6), [({"copied": 1e6}, "decode"), ({"workers": 0}, "no-workers")]),
     "quota": (
         evidence(limited=0.5),
-        [({"limited": 0.02}, "decode"), ({"waits": {"read": 0.8}, "makers": WAITS}, "storage-latency")],
+        [({"limited": 0.02}, "decode"), ({"waits": {"open": 0.8}, "makers": WAITS}, "storage-latency")],
     ),
     "decode": (evidence(), [({"makers": {"transform": 0.6, "decode": 0.4}, "place": {}}, "transform")]),
     "transform": (

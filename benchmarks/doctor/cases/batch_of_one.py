@@ -40,7 +40,7 @@ def main():
 
     x = torch.from_numpy(np.load(os.path.join(args.data, "x.npy")))
     y = torch.from_numpy(np.load(os.path.join(args.data, "y.npy")))
-    batch_size = 32 if args.mended else 1  # the fault
+    batch_size = 4 if args.mended else 1  # the fault
     loader = DataLoader(TensorDataset(x, y), batch_size=batch_size, shuffle=True)
 
     model = DeepNet()

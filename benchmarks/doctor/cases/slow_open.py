@@ -53,7 +53,7 @@ def main():
         batch_size=8,
         shuffle=True,
         persistent_workers=True,
-        num_workers=8 if a.mended else 2,
+        num_workers=16 if a.mended else 2,
     )
     model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten(), nn.Linear(4 * 12 * 12, 2))
     opt = torch.optim.SGD(model.parameters(), 0.01)

@@ -1,6 +1,7 @@
 #include "base/ticks.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,8 +20,12 @@ int open_state(pid_t thread) {
 
 }  // namespace
 
-Ticks::Ticks(std::chrono::duration<double> period, std::function<bool()> ask)
-    : period_(period), ask_(std::move(ask)), process_(::getpid()), syscall_(open_state(process_)) {
+Ticks::Ticks(std::chrono::duration<double> period, int signal, std::function<void()> mark)
+    : period_(period),
+      signal_(signal),
+      mark_(std::move(mark)),
+      process_(::getpid()),
+      syscall_(open_state(process_)) {
   thread_ = start_thread("fl-ticks", [this] { run(); });
 }
 
@@ -45,7 +50,8 @@ std::map<long, int> Ticks::take() {
     const std::lock_guard<std::mutex> guard(mutex_);
     seen.swap(seen_);
   }
-  is_asked_ = false;
+  is_marked_ = false;
+  is_sent_ = false;
   return seen;
 }
 
@@ -55,11 +61,18 @@ void Ticks::run() {
   while (!is_over_) {
     next += std::chrono::duration_cast<Clock::duration>(period_);
     std::this_thread::sleep_until(next);
+    const long now = state();
     {
       const std::lock_guard<std::mutex> guard(mutex_);
-      ++seen_[state()];
+      ++seen_[now];
     }
-    if (!is_asked_.exchange(true) && !ask_()) is_asked_ = false;  // the next tick asks again
+    if (now == kRunning) {
+      // The main thread's id is the process's. Between the look and the signal it may begin a
+      // system call, which is then restarted or ends with EINTR, as with any signal.
+      if (!is_sent_.exchange(true)) ::syscall(SYS_tgkill, process_, process_, signal_);
+    } else if (!is_marked_.exchange(true)) {
+      mark_();
+    }
   }
 }
 

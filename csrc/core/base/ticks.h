@@ -20,10 +20,11 @@ class Ticks {
   static constexpr long kUnknown = -2;
   static constexpr long kFault = -3;  // it waits for a page of memory, of a mapped file or of swap
 
-  // Looks at the process's main thread every `period`. After a tick `ask` is called, in the clock's
-  // thread, unless it has been called since the last take(); it returns whether it could ask.
-  // Throws what start_thread() does.
-  Ticks(std::chrono::duration<double> period, std::function<bool()> ask);
+  // Looks at the process's main thread every `period`, and then sees to it that `signal`'s handler
+  // runs in that thread, unless it has since the last take(): by the signal itself if the thread
+  // runs, and by `mark`, called in the clock's thread, if it waits, since no system call is to be
+  // interrupted. Throws what start_thread() does.
+  Ticks(std::chrono::duration<double> period, int signal, std::function<void()> mark);
   ~Ticks();
   Ticks(const Ticks&) = delete;
   Ticks& operator=(const Ticks&) = delete;
@@ -39,12 +40,14 @@ class Ticks {
   [[nodiscard]] long state() const;
 
   std::chrono::duration<double> period_;
-  std::function<bool()> ask_;
+  int signal_;
+  std::function<void()> mark_;
   pid_t process_;
   int syscall_;  // the kernel's file about the main thread; -1: there is none
   std::mutex mutex_;
   std::map<long, int> seen_;  // guarded by mutex_
-  std::atomic<bool> is_asked_{false};
+  std::atomic<bool> is_marked_{false};
+  std::atomic<bool> is_sent_{false};
   std::atomic<bool> is_over_{false};
   std::thread thread_;
 };

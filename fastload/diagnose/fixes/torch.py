@@ -15,7 +15,7 @@ import numpy as np
 import fastload
 from fastload.dataset.packed import PackedDataset
 from fastload.diagnose.attribution import Attribution, Place
-from fastload.diagnose.causes import MOST_STEPS, STARTS, Evidence
+from fastload.diagnose.causes import CHUNKED, MOST_STEPS, SEQUENTIAL, STARTS, Evidence
 from fastload.diagnose.examination import Examined, digits, together
 from fastload.diagnose.facts import Fix, Loop
 from fastload.diagnose.fixes.loader import MACHINE
@@ -158,10 +158,10 @@ def longer_passes(case: TorchExamination) -> Iterator[Fix]:
     first = case.evidence.first
     if not case.evidence.persistent or first < STARTS / 2:
         return
-    gain = first / (1 - first)
+    gain = share_left(first)
     evidence = f"Computed: waits for first batches take {first:.0%} of the loop's time."
     words = "Longer epochs (a sampler that repeats the dataset, such as fastload.RepeatedSampler)"
-    yield case.predicted("longer-epochs", words, 0.75 * gain, evidence, within=(gain / 2, gain))
+    yield case.predicted("longer-epochs", words, gain, evidence, within=(gain / 2, 1.5 * gain))
 
 
 def _pass_seconds(case: TorchExamination) -> float:
@@ -205,7 +205,7 @@ def smaller_pictures(case: TorchExamination) -> Iterator[Fix]:
         ("draft", f"Image.draft('RGB', ({side}, {side})) before decoding", draft, "exact pixels"),
     ):
         low = case.gain_of(case.lighter(e.share("decode") * (1 - left)))
-        high = case.gain_of(case.lighter(e.share("decode", "transform") * (1 - left)))
+        high = case.gain_of(case.lighter(_most(e.share("decode", "transform") * (1 - left))))
         evidence = f"{how}: {left:.0%} of the time. Transforms of smaller pictures are faster, too."
         yield case.predicted(name, words, (low + high) / 2, evidence, price, (low, high))
 
@@ -254,7 +254,7 @@ _LINES = (
     "pickling",
     "sleep",
 )
-_HALF, _LESS, _MORE = 0.5, 0.4, 0.8
+_LESS, _MORE, _WHOLE = 0.4, 0.8, 0.98
 _WORDS = {
     "lock": "Without the lock at {}, such as a handle for each worker",
     "processor": "A faster processor at {}",
@@ -282,19 +282,30 @@ def faster_line(case: TorchExamination) -> Iterator[Fix]:
 
 def _line(case: TorchExamination, kind: str, share: float, place: Place) -> Fix:
     low = case.gain_of(case.lighter(_LESS * share))
-    most = 1 - _MORE * (1 - share)  # what is rewritten often saves a little of the rest, too
+    most = _most(share)
+    if kind == "reading" and case.evidence.library(kind) in (*CHUNKED, *SEQUENTIAL):
+        most = max(most, _WHOLE)  # whole chunks at a time leave nothing of a sample's own way
     high = case.gain_of(_freed(case, share) if kind in ("lock", "sleep") else case.lighter(most))
     evidence = (
         f"Computed: {share:.0%} of the time that samples take is {kind}, {place.share:.0%} at this line."
     )
     words = _WORDS[kind].format(place)
+    if kind == "pickling":  # the step's work on objects changes, too, so it sets no limit
+        low, high = share_left(_LESS * share), share_left(_most(min(share, _WHOLE)))
+        gain = share_left(share / 2)
+        return Fix("line-pickling", words, case.now * (1 + gain), gain, evidence, "", low, high)
     return case.predicted(f"line-{kind}", words, (low + high) / 2, evidence, within=(low, high))
+
+
+def _most(share: float) -> float:
+    """Return the share that goes at most: what is rewritten often saves a little of the rest, too."""
+    return 1 - _MORE * (1 - share)
 
 
 def _freed(case: TorchExamination, share: float) -> Trial:
     """Return the loader's run without waits that are not work: the CPUs then limit it."""
     base = case.base
-    rate = min(base.rate / max(1 - share, _LEAST_LEFT), case.cpus / base.cpu if base.cpu > 0 else math.inf)
+    rate = case.cpus / base.cpu if base.cpu > 0 else base.rate / max(1 - share, _LEAST_LEFT)
     serial = base.serial * max(1 - share, _LEAST_LEFT)
     return Trial(max(rate, base.rate), base.cpu, threads=base.threads, serial=serial)
 
@@ -306,15 +317,34 @@ def less_in_step(case: TorchExamination) -> Iterator[Fix]:
         ("sync", "Synchronising at {} every hundredth step"),
     ):
         share, place = case.evidence.of_loop(kind), case.evidence.step_place.get(kind)
+        most = max(share, _of_function(case, kind))
         if share < _LEAST_SHARE / 2 or place is None or case.step is None:
             continue
-        of_step = share * case.step_rate / case.now if case.now > 0 else share
-        step_rate = case.step_rate / max(1 - of_step, _LEAST_LEFT)
-        whole = together(case.base.rate, step_rate, case.base.cpu, 0.0, case.cpus, case.base.serial)
-        gain = min(whole / case.now, 1 / max(1 - share, _LEAST_LEFT)) - 1
+        low, high = (share_left(_LESS * share), share_left(_most(most)))
+        gain = share_left(share)
         evidence = f"Computed: {share:.0%} of the loop's time is there."
-        rate, low = case.now * (1 + gain), _HALF * gain
-        yield Fix(f"line-{kind}", words.format(place), rate, gain, evidence, "", low, gain)
+        rate = case.now * (1 + gain)
+        yield Fix(f"line-{kind}", words.format(place), rate, gain, evidence, "", low, high)
+
+
+def share_left(share: float) -> float:
+    """Return the gain of a loop that is rid of a share of its time."""
+    return 1 / max(1 - share, _LEAST_LEFT) - 1
+
+
+def _of_function(case: TorchExamination, kind: str) -> float:
+    """Return the share of the whole function that has the line, if the model is not called there."""
+    place = case.evidence.step_place.get(kind)
+    if place is None:
+        return 0.0
+    steps = case.attribution.steps
+    inside = [one for one in steps if _function(one) == _function(place)]
+    trains = any("backward" in one.spot.text or one.spot.call.startswith("torch.nn.") for one in inside)
+    return 0.0 if trains else sum(one.share for one in inside)
+
+
+def _function(place: Place) -> tuple[str, str]:
+    return place.spot.file, place.spot.function
 
 
 # ---- Collate function, batches, fastload ------------------------------------------------------------
