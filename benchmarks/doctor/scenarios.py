@@ -163,11 +163,11 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario("a step on the CPU", ("step",), "", lambda p: p.loader("plain"), compute=0.02),
     Scenario(
-        "one thread", ("threads",), "threads",
+        "one thread", ("few-workers",), "threads",
         lambda p: p.loader("plain", num_workers=1), lambda p: p.loader("plain"),
     ),
     Scenario(
-        "one thread and a step", ("threads",), "threads",
+        "one thread and a step", ("few-workers",), "threads",
         lambda p: p.loader("plain", num_workers=1), lambda p: p.loader("plain"), step_rate=4000,
     ),
     Scenario(
@@ -216,7 +216,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         notes="the few large ones: prefetch or a smaller side",
     ),
     Scenario(
-        "tiny batches", ("batch",), "batch-size",
+        "tiny batches", ("batch-size",), "batch-size",
         lambda p: p.loader("small", batch_size=1), lambda p: p.loader("small", batch_size=4),
     ),
     Scenario(
@@ -244,16 +244,15 @@ SCENARIOS: tuple[Scenario, ...] = (
         trouble=lambda p: quota_of_cpus(CORES / 2), mended=lambda p: nullcontext(),
     ),
     Scenario(
-        "a neighbour", ("neighbour",), "neighbour",
-        lambda p: p.loader("plain"), lambda p: p.loader("plain"),
-        trouble=lambda p: busy_neighbour(CORES), mended=lambda p: nullcontext(),
+        "a neighbour", ("decode", "transform"), "",
+        lambda p: p.loader("plain"), trouble=lambda p: busy_neighbour(CORES),
     ),
     Scenario(
-        "torch without workers", ("decode", "threads", "python", "transform"), "workers",
+        "torch without workers", ("no-workers",), "workers",
         lambda p: p.torch_loader(), lambda p: p.torch_loader(num_workers=CORES, persistent_workers=True),
     ),
     Scenario(
-        "torch with a worker a core", ("decode",), "fastload",
+        "torch with a worker a core", ("decode", "transform"), "fastload",
         lambda p: p.torch_loader(num_workers=CORES, persistent_workers=True),
         lambda p: p.loader("plain", transform=crops(dtype="float32")),
     ),

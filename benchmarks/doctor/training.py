@@ -27,7 +27,7 @@ HALF = max(1, CORES // 2)
 
 TRAINING: tuple[Scenario, ...] = (
     Scenario(
-        "training, one thread", ("threads",), "threads",
+        "training, one thread", ("few-workers",), "threads",
         lambda p: _loader(p, device=p.device, num_workers=1), lambda p: _loader(p, device=p.device),
         model="resnet18",
     ),
@@ -37,7 +37,7 @@ TRAINING: tuple[Scenario, ...] = (
         model="resnet18",
     ),
     Scenario(
-        "training, few of torch's workers", ("threads",), "workers",
+        "training, few of torch's workers", ("few-workers",), "workers",
         lambda p: _torch_loader(p, FEW), lambda p: _torch_loader(p, CORES), model="resnet18", warm_up=3.0,
     ),
     Scenario(

@@ -42,11 +42,12 @@ void stop(PythonTicks& self) {
 void register_ticks(nb::module_& m) {
   nb::class_<PythonTicks>(
       m, "Ticks",
-      "Has Python call the handler of `signal` in the main thread about once every `seconds`, "
-      "until stop(). The handler calls take(): ticks since the last call by what the thread did "
+      "Has Python call the handler of `signal` in the main thread about once every `seconds`, from "
+      "start() until stop(). The handler calls take(): ticks since the last call by what the thread did "
       "then, the number of the system call in which it waited, -1 if it ran, -2 if not known, -3 "
       "if it waited for a page of memory.")
       .def(nb::init<int, double>(), nb::arg("signal"), nb::arg("seconds"))
+      .def("start", &PythonTicks::start)
       .def("take", &taken)
       .def("stop", &stop);
 }

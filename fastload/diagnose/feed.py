@@ -162,7 +162,15 @@ class Feed:
         small, large = statistics.median(self.steps), statistics.median(self.larger_steps[1:])
         slope = (large - small) / (TIMES - 1)  # seconds of as many samples as the loop's batches have
         fixed = min(1.0, max(0.0, 1 - slope / small)) if small > 0 else 0.0
-        return {"fixed_share": fixed, "larger_step_rate": TIMES * self._batch_size / large}
+        both = [sorted(self.steps), sorted(self.larger_steps[1:])]
+        (least, most), (least_large, most_large) = (
+            (each[len(each) // 4], each[-1 - len(each) // 4]) for each in both
+        )
+        return {
+            "fixed_share": fixed,
+            "larger_step_rate": TIMES * self._batch_size / large,
+            "larger_step_gains": (TIMES * least / most_large - 1, TIMES * most / least_large - 1),
+        }
 
     def stage(self) -> Stage | None:
         """Return what was measured until the first call; None without a step that counts."""

@@ -76,20 +76,22 @@ class Sampler:
         self._known: dict[Any, Spot] = {}
         self._looked = now
         self._lock = threading.Lock()  # never waited for in the main thread
-        self._over = threading.Event()
+        self._is_stopped = False
+        self._is_over = False  # nothing is looked at any more; no Event, whose lock the main thread may hold
         self._signal = _free_signal()
+        self._clock = _C.Ticks(self._signal, _EVERY)
         signal.signal(self._signal, self._look)
         signal.siginterrupt(self._signal, False)  # system calls are restarted
-        self._clock = _C.Ticks(self._signal, _EVERY)
+        self._clock.start()
         self._watcher = threading.Thread(target=self._watch, name="fl-watcher", daemon=True)
         self._watcher.start()
         atexit.register(self.stop)
 
     def stop(self) -> None:
         """Stop, and deliver the rest; idempotent."""
-        if self._over.is_set():
+        if self._is_stopped:
             return
-        self._over.set()
+        self._is_stopped = self._is_over = True
         self._clock.stop()
         # The clock's last signal may still come, and the default is to end the process.
         signal.signal(self._signal, _ignored)
@@ -97,9 +99,9 @@ class Sampler:
         atexit.unregister(self.stop)
 
     def _look(self, _: int, frame: FrameType | None) -> None:
-        """Count where the main thread is; called in it."""
+        """Count where the main thread is; called in it. Nothing may be raised into the user's code."""
         states = self._clock.take()
-        if self._over.is_set() or not self._lock.acquire(blocking=False):
+        if self._is_over or not self._lock.acquire(blocking=False):
             return
         try:
             self._looked = now = time.monotonic()
@@ -108,6 +110,8 @@ class Sampler:
                 self._look_at_threads(sum(states.values()))
             if now - self._seen.begin > _FLUSH:
                 self._flush(now)
+        except Exception:
+            self._is_over = True
         finally:
             self._lock.release()
 
@@ -140,7 +144,8 @@ class Sampler:
 
     def _watch(self) -> None:
         """Look at the other threads while the main one waits for long, and so is not interrupted."""
-        while not self._over.wait(2 * _EVERY):
+        while not self._is_over:
+            time.sleep(2 * _EVERY)
             now = time.monotonic()
             if now - self._looked < 3 * _EVERY or len(threading._active) < 3:  # type: ignore[attr-defined]
                 continue
@@ -160,7 +165,7 @@ class Sampler:
         try:
             self._deliver(seen)
         except OSError:  # nobody listens any more
-            self._over.set()
+            self._is_over = True
             self._clock.stop()
 
 
@@ -269,10 +274,11 @@ class Profile:
         self._former: Any = None
 
     def start(self) -> None:
-        """Begin; does nothing if another one runs in this process."""
+        """Begin; does nothing in a thread, or if another one runs in this process."""
         from torch.utils.data._utils import worker
 
-        if hasattr(worker._worker_loop, "__wrapped__"):
+        in_main = threading.current_thread() is threading.main_thread()
+        if hasattr(worker._worker_loop, "__wrapped__") or not in_main:
             return
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)

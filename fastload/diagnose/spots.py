@@ -77,7 +77,10 @@ def _found_library(file: str) -> str:
         return re.split(r"[/\\.]", inside, maxsplit=1)[0]
     if file.startswith(_STDLIB):
         return re.split(r"[/\\]|\.py", file[len(_STDLIB) :], maxsplit=1)[0]
-    return file.strip("<>").split(" ", maxsplit=1)[-1] if file.startswith("<frozen") else ""
+    if file.startswith("<frozen"):
+        return file.strip("<>").split(" ", maxsplit=1)[-1]
+    # Code that was made as text, as dataclasses do; a notebook's cell has its lines in linecache.
+    return "python" if file.startswith("<") and not linecache.getline(file, 1) else ""
 
 
 class Frame:
@@ -327,6 +330,8 @@ def spot_of(frames: list[Frame], is_worker: bool, thread: str = "") -> Spot:
     if thread and all(frame.library for frame in frames):
         return _of_thread(frames)
     place, boundary = _part(frames, is_worker)
+    if is_worker and place == "loop":  # a worker has no loop: it begins or ends, or this is the user's thread
+        place = "sample" if thread else "starting"
     if place in ("idle", "waiting", "starting", "feed", *_PASSING):
         part, kind = ("passing", _PASSING[place]) if place in _PASSING else (place, place)
         return Spot(part, kind, function=frames[0].name if frames else "", library="torch")
@@ -408,8 +413,6 @@ def _part(frames: list[Frame], is_worker: bool) -> tuple[str, int]:
             part = _of_dataloader(frame, pickled or "loads" in frames[0].text, shared)
             if part:
                 return part, place
-    if is_worker:
-        return "sample", len(frames)
     return "loop", len(frames)
 
 

@@ -85,7 +85,11 @@ def test_a_loop_is_watched_fed_and_left() -> None:
     ninth = [32, 33, 34, 35]
     own = [list(range(4 * n, 4 * n + 4)) for n in range(8)]
     assert batches == own + [ninth] * 7 + [ninth * 4] * 6
-    assert script.phases.larger == {"fixed_share": 1.0, "larger_step_rate": pytest.approx(32)}
+    assert script.phases.larger == {
+        "fixed_share": 1.0,
+        "larger_step_rate": pytest.approx(32),
+        "larger_step_gains": (pytest.approx(3), pytest.approx(3)),
+    }
     np.testing.assert_allclose(record.loop().wait, [1.0] * 6)
     np.testing.assert_allclose(record.loop().step, [0.5] * 6)
     assert step.rate == pytest.approx(8)

@@ -25,11 +25,13 @@ Ticks::Ticks(std::chrono::duration<double> period, int signal, std::function<voi
       signal_(signal),
       mark_(std::move(mark)),
       process_(::getpid()),
-      syscall_(open_state(process_)) {
-  thread_ = start_thread("fl-ticks", [this] { run(); });
-}
+      syscall_(open_state(process_)) {}
 
 Ticks::~Ticks() { stop(); }
+
+void Ticks::start() {
+  thread_ = start_thread("fl-ticks", [this] { run(); });
+}
 
 bool Ticks::is_of_this_process() const { return ::getpid() == process_; }
 

@@ -20,15 +20,17 @@ class Ticks {
   static constexpr long kUnknown = -2;
   static constexpr long kFault = -3;  // it waits for a page of memory, of a mapped file or of swap
 
-  // Looks at the process's main thread every `period`, and then sees to it that `signal`'s handler
-  // runs in that thread, unless it has since the last take(): by the signal itself if the thread
-  // runs, and by `mark`, called in the clock's thread, if it waits, since no system call is to be
-  // interrupted. Throws what start_thread() does.
+  // Once started, looks at the process's main thread every `period`, and then sees to it that
+  // `signal`'s handler runs in that thread, unless it has since the last take(): by the signal
+  // itself if the thread runs, and by `mark`, called in the clock's thread, if it waits, since no
+  // system call is to be interrupted.
   Ticks(std::chrono::duration<double> period, int signal, std::function<void()> mark);
   ~Ticks();
   Ticks(const Ticks&) = delete;
   Ticks& operator=(const Ticks&) = delete;
 
+  // Throws what start_thread() does.
+  void start();
   // Ends the thread; idempotent. In a forked process, which has no such thread, it forgets it.
   void stop();
   [[nodiscard]] bool is_of_this_process() const;

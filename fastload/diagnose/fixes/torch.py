@@ -399,7 +399,12 @@ def larger_batches(case: TorchExamination) -> Iterator[Fix]:
     )
     price = "training changes: the learning rate depends on the batch size"
     rate = case.now * (1 + gain)
-    yield Fix("batch-size", f"batch_size={_TIMES * size}", rate, gain, evidence, price)
+    step_gain = larger / case.step_rate
+    spread = loop.notes.get("larger_step_gains") if loop is not None else None
+    low, high = spread if isinstance(spread, tuple) else (step_gain - 1, step_gain - 1)
+    low, high = ((1 + gain) * (1 + bound) / step_gain - 1 for bound in (low, high))
+    words = f"batch_size={_TIMES * size}"
+    yield Fix("batch-size", words, rate, gain, evidence, price, min(low, gain), max(high, gain))
 
 
 def by_fastload(case: TorchExamination) -> Iterator[Fix]:

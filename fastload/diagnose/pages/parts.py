@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastload.diagnose.causes import BY_KEY
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.pages.measured import STAGES, Costs, SampleCost, Timeline
 from fastload.diagnose.pages.page import (
@@ -478,22 +479,10 @@ def _bars(clocks: list[RankClocks]) -> str:
 
 # ---- Verdict, fixes and stages ----------------------------------------------------------------------
 
-_LIMITS = {
-    "step": "The training step is the bottleneck: the loader keeps up",
-    "storage": "Storage is the bottleneck",
-    "decode": "Decoding is the bottleneck",
-    "transform": "Transforms are the bottleneck",
-    "python": "Python code of the dataset or transform is the bottleneck",
-    "collate": "Collating is the bottleneck",
-    "transfer": "Copying to the device is the bottleneck",
-    "threads": "Too few threads or workers for the CPUs",
-    "quota": "Fewer CPUs than threads",
-    "neighbour": "Other processes take the CPUs",
-    "prefetch": "Uneven batches: too few are ready ahead",
-    "batch": "Small batches: each has a fixed cost",
-    "ranks": "One rank keeps the others waiting",
-    "unknown": "No single limit was found",
-}
+
+def _title(limit: str) -> str:
+    """Return a cause's name in words."""
+    return BY_KEY[limit].title if limit in BY_KEY else limit
 
 
 def verdict_part(verdict: Verdict, by: str = "") -> ReportPart:
@@ -503,8 +492,8 @@ def verdict_part(verdict: Verdict, by: str = "") -> ReportPart:
         by: who gives the verdict, shown in place of its limit.
     """
     first, rest = verdict.sentences[:1], verdict.sentences[1:]
-    head = words(first[0].text) if first else escape(_LIMITS.get(verdict.limit, verdict.limit))
-    kicker = by or _LIMITS.get(verdict.limit, verdict.limit)
+    head = words(first[0].text) if first else escape(_title(verdict.limit))
+    kicker = by or _title(verdict.limit)
     if verdict.loop is not None:
         kicker += f" · {verdict.loop.loader}"
     numbers = [(rate(verdict.rate), "samples in the loop")]
