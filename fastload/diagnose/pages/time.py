@@ -109,8 +109,6 @@ def _rows(bins: Sequence[_Bin]) -> tuple[dict[str, list[_Bin]], int]:
 def _picture(rows: Mapping[str, Sequence[_Bin]], begin: float, end: float) -> str:
     kinds = _kinds(shares for row in rows.values() for *_, shares in row)
     with drawing():
-        from matplotlib.patches import Patch
-
         figure = new_figure(1.15 + 0.3 * -(-len(kinds) // 5) + 0.42 * len(rows))
         axes = figure.subplots()
         for at, row in enumerate(rows.values()):
@@ -119,7 +117,9 @@ def _picture(rows: Mapping[str, Sequence[_Bin]], begin: float, end: float) -> st
         axes.set_ylim(-0.1, len(rows) - 0.1)
         axes.set_xlim(0, end - begin)
         axes.set_xlabel("seconds")
-        shown = [Patch(label=look.words, **_style(look)) for look in dict.fromkeys(map(_look, kinds))]
+        rectangle = type(axes.patch)
+        looks = dict.fromkeys(map(_look, kinds))
+        shown = [rectangle((0, 0), 1, 1, label=look.words, **_style(look)) for look in looks]
         figure.legend(handles=shown, loc="outside upper left", ncols=5)
         tidy(axes, "x")
         return inline(figure, "processes", "Stacked bars over time: what the loop and each worker did")
