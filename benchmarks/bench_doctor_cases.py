@@ -6,8 +6,8 @@
 The cases are in doctor/cases.py, their scripts in doctor/cases/. The script as it is and with the fault
 mended take turns, and their samples are counted; `fastload doctor` examines the script. A row is right when
 the cause is one of those that are true and, where the fault has a line, that line is named. A prediction is
-right when the gain that was found is in its range, or the rates are within 10% of each other. --busy N: with
-so many processes that compute beside it. What needs root (a slow disk) is skipped without it.
+right when the rate that was found is within 10% of the predicted one, or of its range. --busy N: with so
+many processes that compute beside it. What needs root (a slow disk) is skipped without it.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ def is_close(fix: dict[str, Any] | None, gain: float | None) -> bool | None:
     """Whether a fix's gain was predicted; None where there is nothing to compare."""
     if fix is None or gain is None or fix.get("gain") is None:
         return None
-    in_range = fix.get("low") is not None and fix["low"] <= gain <= fix["high"]
-    return bool(in_range or abs((1 + fix["gain"]) / (1 + gain) - 1) <= CLOSE)
+    bounds = [fix[name] for name in ("gain", "low", "high") if fix.get(name) is not None]
+    return bool((1 - CLOSE) * (1 + min(bounds)) <= 1 + gain <= (1 + CLOSE) * (1 + max(bounds)))
 
 
 def row_of(case: Case, options: argparse.Namespace, work: Path) -> dict[str, Any]:

@@ -121,8 +121,12 @@ def left_out(case: Examined) -> Iterator[Sentence]:
     """Say what there was no time for, and what this machine could not try."""
     if case.budget.left_out:
         names = ", ".join(case.budget.left_out)
-        more = f"The limit was {case.budget.seconds:.0f} s; a higher one leaves time for more."
-        yield Sentence(f"Not tried, because time ran out: {names}.", more)
+        more = f"The experiments had {case.budget.seconds:.0f} s."
+        yield Sentence(
+            f"Not tried, because time ran out: {names}. Try it in your program, or give the doctor more time "
+            "(--seconds).",
+            more,
+        )
     for name, why in case.budget.failed:
         yield Sentence(f"Could not be tried here: {name}. {why}")
 

@@ -115,9 +115,12 @@ def test_a_prediction_is_close_by_its_range_or_by_ten_percent() -> None:
     assert is_close({"gain": 1.0, "low": 1.0, "high": 1.0}, 0.85)
     assert is_close({"gain": 1.0, "low": 1.0, "high": 1.0}, 0.5) is False
     assert is_close(None, 0.5) is None
-    workers = {"name": "num_workers", "words": ""}
+    assert is_close({"gain": 1.0, "low": 0.0, "high": 3.0}, 3.3)
+    assert is_close({"gain": 1.0, "low": 0.0, "high": 3.0}, 3.5) is False
+    few, many = {"name": "workers", "gain": 0.1}, {"name": "workers", "gain": 0.9}
     case = next(case for case in CASES if case.fix == "workers")
-    assert fix_of(case, {"fixes": [{"name": "cache", "words": ""}, workers]}) == workers
+    assert fix_of(case, {"fixes": [{"name": "cache", "gain": 2.0}, few, many]}) == many
+    assert fix_of(case, {"fixes": [{"name": "cache", "gain": 2.0}]}) is None
 
 
 def test_samples_are_the_first_tensors() -> None:

@@ -96,7 +96,7 @@ def test_ids_of_charts_are_their_own() -> None:
 def test_a_verdict_of_one_sentence_is_a_page() -> None:
     page = report(verdict=step_limits()).html
     assert "Nothing: the step is the bottleneck." in page
-    assert "The training step is the bottleneck: the loader keeps up" in page
+    assert "The model is the limit" in page
     assert "<svg" not in page
     assert "What would help" not in page
     assert "The training step is the bottleneck" in report(verdict=replace(step_limits(), sentences=())).html

@@ -188,9 +188,8 @@ def smaller_pictures(case: TorchExamination) -> Iterator[Fix]:
     if not files:
         listed = case.subject.files()
         files = [Path(path) for path in listed.paths[:_PICTURES]] if listed is not None else []
-    if not case.budget.allows(_PICTURE_SECONDS / case.budget.run, "smaller pictures"):
-        return
-    timed = _decoding(files[:_PICTURES], side) if files else None
+    has_time = case.budget.left > _PICTURE_SECONDS
+    timed = _decoding(files[:_PICTURES], side) if files and has_time else None
     area = (side / e.picture_side) ** 2
     small, draft = (timed[1] / timed[0], timed[2] / timed[0]) if timed else (area, min(1.0, 0.25 + area))
     how = (
