@@ -134,10 +134,8 @@ def kept_workers(case: TorchExamination) -> Iterator[Fix]:
         return
     lost, words = e.starting + e.first, "persistent_workers=True"
     seconds = _pass_seconds(case)
-    if 0 < seconds <= SHORT:
-        run = max(case.budget.run, _PASSES * seconds)
-        if not _allows(case, words, run):
-            return
+    run = max(case.budget.run, _PASSES * seconds)
+    if 0 < seconds <= SHORT and _allows(case, words, run):
         makers = {
             "now": lambda: subject.make(persistent_workers=False),
             "kept": lambda: subject.make(persistent_workers=True),
