@@ -99,7 +99,7 @@ def test_a_verdict_of_one_sentence_is_a_page() -> None:
     assert "The model is the limit" in page
     assert "<svg" not in page
     assert "What would help" not in page
-    assert "The training step is the bottleneck" in report(verdict=replace(step_limits(), sentences=())).html
+    assert "The model is the limit" in report(verdict=replace(step_limits(), sentences=())).html
 
 
 def profiled_verdict(workers: int = 2, bins: int = 20) -> Verdict:

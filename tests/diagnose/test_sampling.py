@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker
+from watched_loops import Counting
 
 from fastload.diagnose.attribution import attributed
 from fastload.diagnose.sampling import FAULT, RUNNING, Profile, Seen, packed, unpacked
@@ -31,19 +31,6 @@ def counting() -> int:
         for number in range(2000):
             total += number
     return total
-
-
-class Counting(Dataset[Any]):
-    """Samples that take a while in pure Python."""
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, index: int) -> Any:
-        end = time.thread_time() + 0.04
-        while time.thread_time() < end:
-            sum(number for number in range(200))
-        return torch.zeros(2)
 
 
 def seen_while(run: Callable[[], Any]) -> list[Seen]:
@@ -91,7 +78,7 @@ def test_workers_are_seen_however_they_start(method: str, persistent: bool) -> N
     files = {
         os.path.basename(spot.file) for each in seen for _, spot, _ in each.ticks if spot.part == "sample"
     }
-    assert files == {"test_sampling.py"}
+    assert files == {"watched_loops.py"}
     assert ticks_of(seen, part="waiting") > 0
 
 

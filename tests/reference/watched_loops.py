@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from fastload.diagnose.usage import Usage
 
-__all__ = ["Busy", "FakeClock", "FakeMeter", "OwnNext", "Slow", "Stream"]
+__all__ = ["Busy", "Counting", "FakeClock", "FakeMeter", "OwnNext", "Slow", "Stream"]
 
 
 class FakeClock:
@@ -101,3 +101,16 @@ class OwnNext(DataLoader[Any]):
     def __iter__(self) -> Any:
         for batch in super().__iter__():
             yield batch, "theirs"
+
+
+class Counting(Dataset[Any]):
+    """Samples that take a while in pure Python."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> Any:
+        end = time.thread_time() + 0.04
+        while time.thread_time() < end:
+            sum(number for number in range(200))
+        return torch.zeros(2)

@@ -117,7 +117,7 @@ def _picture(rows: Mapping[str, Sequence[_Bin]], begin: float, end: float) -> st
         axes.set_ylim(-0.1, len(rows) - 0.1)
         axes.set_xlim(0, end - begin)
         axes.set_xlabel("seconds")
-        rectangle = type(axes.patch)
+        rectangle: Any = type(axes.patch)
         looks = dict.fromkeys(map(_look, kinds))
         shown = [rectangle((0, 0), 1, 1, label=look.words, **_style(look)) for look in looks]
         figure.legend(handles=shown, loc="outside upper left", ncols=5)
