@@ -189,7 +189,7 @@ def kind_of(spot: Spot, state: int) -> str:
         return spot.kind
     if waits in ("open", "read", "network") or state == FAULT:
         return "reading"
-    return "sleep" if waits == "sleep" else spot.kind
+    return "sleep" if waits == "sleep" and spot.part == "sample" else spot.kind
 
 
 def _ticks(seen: Iterable[Seen]) -> Iterable[tuple[tuple[str, Spot, int], int]]:
@@ -225,9 +225,8 @@ def _waits(counts: Mapping[_At, float], total: float) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for (_, kind, state), count in counts.items():
         name = "fault" if state == FAULT else WAITS.get(state, "")
-        if name == "lock" and kind != "lock":
-            continue  # the GIL, or a library's own threads
-        if name:
+        # Elsewhere a wait for a lock is one for the GIL or of a library's own threads, and so on.
+        if name and kind in ("reading", "sleep", "lock"):
             found[name] += count
     return {name: count / total for name, count in found.items()} if total else {}
 

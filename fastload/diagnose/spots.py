@@ -449,7 +449,7 @@ def _of_sample(
         return "processor"
     if waits_for_lock(inner, user, text):
         return "lock"
-    if call in ("time.sleep", "asyncio.sleep"):
+    if call in ("time.sleep", "asyncio.sleep") and place == "sample":
         return "sleep"
     if place == "collate":
         stacks = bool(inner) and inner[0].library == "torch" and "collate_tensor_fn" in inner[0].name

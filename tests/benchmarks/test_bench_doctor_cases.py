@@ -94,7 +94,7 @@ def said(case: Case, **more: Any) -> dict[str, Any]:
 def test_what_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = iter((100.0, 200.0))
     monkeypatch.setattr(bench_doctor_cases, "rate_of", lambda *_, **__: next(rates))
-    fixes = [{"name": "line", "words": "Without it.", "gain": 0.95, "low": 0.9, "high": 0.97}]
+    fixes = [{"name": FIXES[VECTORS.fix][0], "words": "Without it.", "gain": 0.95, "low": 0.9, "high": 0.97}]
     monkeypatch.setattr(bench_doctor_cases, "examined", lambda *_: said(VECTORS, fixes=fixes))
     options = bench_doctor_cases.parse(["--turns", "1"])
     row = row_of(VECTORS, options, tmp_path)
