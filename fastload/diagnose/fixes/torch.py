@@ -147,9 +147,13 @@ def kept_workers(case: TorchExamination) -> Iterator[Fix]:
         )
         yield case.fix("persistent-workers", words, kept, evidence, "memory between passes", now)
     elif lost >= STARTS / 4:
-        gain = lost / (1 - lost)
-        evidence = f"Computed: starting workers anew takes {lost:.0%} of the loop's time."
-        yield case.predicted("persistent-workers", words, 0.75 * gain, evidence, within=(gain / 2, gain))
+        least, most = share_left(e.starting), share_left(lost)  # first batches also take their samples' time
+        gain = share_left(e.starting + e.first / 4)
+        evidence = (
+            f"Computed: starting workers anew takes {e.starting:.0%} of the loop's time, first batches "
+        )
+        evidence += f"{e.first:.0%}."
+        yield case.predicted("persistent-workers", words, gain, evidence, within=(least, most))
 
 
 def longer_passes(case: TorchExamination) -> Iterator[Fix]:
