@@ -636,7 +636,7 @@ def page() -> str:
         "the verdict, and its *key* stands in `Verdict.limit` and in `--json`. Causes without a number come",
         "from a comparison of ranks, or from an examination of a packed set.",
         "",
-        "Shares of time are those of a profile: what each worker and the loop do, a hundred times a second.",
+        "Shares of time are those of a profile: what each worker and the loop do, fifty times a second.",
         "Waits for a CPU that other processes use are taken out of them.",
         "",
     ]

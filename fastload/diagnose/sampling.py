@@ -1,6 +1,6 @@
 """A sampling profiler: what the main process and torch's workers do while a script runs.
 
-Each process has a clock (``_C.Ticks``) that has Python look at its main thread a hundred times a second,
+Each process has a clock (``_C.Ticks``) that has Python look at its main thread fifty times a second,
 between two bytecodes. The other threads are seen at the same moments, or by a thread of Python while the
 main one waits. What was seen is counted by place, and sent twice a second to the process that asked, by a
 datagram socket without a file. Like py-spy it needs no change of the script, and unlike it no right to look
@@ -28,7 +28,9 @@ from typing import Any
 from fastload._native import _C
 from fastload.diagnose.spots import Spot, container_of, frames_of, picture_of, spot_of
 
-_EVERY = 0.01  # seconds between two ticks
+_EVERY = 0.02  # seconds between two ticks
+_THREADS = 3  # ticks between two looks at the other threads
+_WATCH = 0.06  # seconds between two looks at them while the main one waits
 _FLUSH = 0.5  # seconds between two messages
 _LATE = 0.1  # seconds in which messages of workers still count
 _ROWS = 100  # in a message, whose size is limited
@@ -75,6 +77,7 @@ class Sampler:
         self._seen = Seen(process, now, now)
         self._known: dict[Any, Spot] = {}
         self._looked = now
+        self._unseen = 0  # ticks since the other threads were looked at
         self._lock = threading.Lock()  # never waited for in the main thread
         self._is_stopped = False
         self._is_over = False  # nothing is looked at any more; no Event, whose lock the main thread may hold
@@ -106,8 +109,10 @@ class Sampler:
         try:
             self._looked = now = time.monotonic()
             self._count("", frame, states)
-            if len(sys._current_frames()) > 2:
-                self._look_at_threads(sum(states.values()))
+            self._unseen += sum(states.values())
+            if self._unseen >= _THREADS:  # the other threads are looked at less often
+                self._look_at_threads(self._unseen)
+                self._unseen = 0
             if now - self._seen.begin > _FLUSH:
                 self._flush(now)
         except Exception:
@@ -116,10 +121,10 @@ class Sampler:
             self._lock.release()
 
     def _count(self, thread: str, frame: FrameType | None, states: dict[int, int]) -> None:
-        frames = frames_of(frame)
-        key = (thread, *((each.code, each.lasti) for each in frames))
+        key = _place_of(frame, thread)
         spot = self._known.get(key)
         if spot is None:
+            frames = frames_of(frame)
             spot = self._known[key] = spot_of(frames, self._is_worker, thread)
             if spot.kind == "reading" and (stored := container_of(frames)):
                 self._seen.containers[stored] += 1
@@ -127,7 +132,7 @@ class Sampler:
             return
         for state, count in states.items():
             self._seen.ticks[thread, spot, state] += count
-        if spot.kind == "decode" and (picture := picture_of(frames)) is not None:
+        if spot.kind == "decode" and (picture := picture_of(frames_of(frame))) is not None:
             if len(self._seen.pictures) >= _MOST_PICTURES:
                 picture = (*picture[:3], "")
             self._seen.pictures[picture] += sum(states.values())
@@ -145,13 +150,13 @@ class Sampler:
     def _watch(self) -> None:
         """Look at the other threads while the main one waits for long, and so is not interrupted."""
         while not self._is_over:
-            time.sleep(2 * _EVERY)
+            time.sleep(_WATCH)
             now = time.monotonic()
-            if now - self._looked < 3 * _EVERY or len(threading._active) < 3:  # type: ignore[attr-defined]
+            if now - self._looked < 2 * _WATCH or len(threading._active) < 3:  # type: ignore[attr-defined]
                 continue
             if self._lock.acquire(blocking=False):
                 try:
-                    self._look_at_threads(2)
+                    self._look_at_threads(round(_WATCH / _EVERY))
                     if now - self._seen.begin > _FLUSH:
                         self._flush(now)
                 finally:
@@ -167,6 +172,15 @@ class Sampler:
         except OSError:  # nobody listens any more
             self._is_over = True
             self._clock.stop()
+
+
+def _place_of(frame: FrameType | None, thread: str) -> tuple[Any, ...]:
+    """Return what tells a stack from others: each frame's code, and the place in it."""
+    key: list[Any] = [thread]
+    while frame is not None:
+        key += (frame.f_code, frame.f_lasti)
+        frame = frame.f_back
+    return tuple(key)
 
 
 def _ignored(_: int, __: FrameType | None) -> None:

@@ -21,7 +21,7 @@ from fastload.diagnose.attribution import attributed
 from fastload.diagnose.sampling import FAULT, RUNNING, Profile, Seen, packed, unpacked
 from fastload.diagnose.spots import Spot
 
-RUN = 0.5  # seconds of CPU time; a tick is a hundredth
+RUN = 0.7  # seconds of CPU time; a tick is a fiftieth
 
 
 def counting() -> int:

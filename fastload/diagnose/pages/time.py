@@ -181,7 +181,7 @@ def lines_part(attribution: Attribution | None) -> ReportPart | None:
     at_work = f" They have work {share(attribution.busy)} of their time." if attribution.workers else ""
     who = "the worker processes" if attribution.workers else "the loop's thread, while it makes samples"
     words = (
-        f"By looking at the stacks a hundred times per second, for {seconds(attribution.seconds)}. Samples "
+        f"By looking at the stacks fifty times per second, for {seconds(attribution.seconds)}. Samples "
         f"are made by {who}.{at_work}"
     )
     body = f"<p>{escape(words)}</p>" + _bars(attribution)
