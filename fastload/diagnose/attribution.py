@@ -51,6 +51,27 @@ _MAKES = (
     "shared-memory",
 )
 
+#: Kinds of work (see :class:`~fastload.diagnose.spots.Spot`) in words.
+WORDS: Mapping[str, str] = {
+    "reading": "reading",
+    "decode": "decoding",
+    "python": "Python code",
+    "transform": "transforms",
+    "processor": "a model's processor",
+    "lock": "waiting for a lock",
+    "sleep": "sleeping",
+    "collate": "collating",
+    "shared-memory": "into shared memory",
+    "pickling": "pickling",
+    "starting": "starting workers",
+    "step": "the step",
+    "sync": "reading values back",
+    "logging": "logging and saving",
+    "copies": "copies to the device",
+    "feed": "a repeated batch",
+    "waiting": "waiting",
+}
+
 
 @dataclass(frozen=True)
 class Place:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from fastload.diagnose.attribution import Attribution, Place
+from fastload.diagnose.attribution import WORDS, Attribution, Place
 
 # ---- What is known of a loop ------------------------------------------------------------------------
 
@@ -110,6 +110,9 @@ class Evidence:
 
 SHARE = 0.4  # of the makers' time; a kind of work with more limits
 HEAVY, MORE = 0.5, 0.15  # of the makers' time in one transform of a library; more, if there are few workers
+PART = 0.15  # of the makers' time; a part of samples that is worth a word
+SAID = 0.05  # likewise; smaller ones are not said
+NEAR = 0.05  # shares of a profile that differ by less are alike
 SMALL_SHARE = 0.3  # likewise, for what should take next to nothing
 STARTS = 0.08  # share of the loop's time for starting workers anew
 MOST_STARTS = 0.25  # likewise, with the waits for first batches, which slow samples have, too
@@ -167,7 +170,12 @@ def _dominates(e: Evidence, kind: str, least: float = SHARE) -> bool:
     """Whether the makers have work, and this kind is a great part of it and no other one is greater."""
     share = e.share(kind)
     works = e.is_limited_by_data and not e.is_idle
-    return works and share >= least and share >= max(e.makers.values(), default=0.0) - 0.1
+    return works and share >= least and share >= _greatest(e) - 0.1
+
+
+def _greatest(e: Evidence) -> float:
+    """Return the greatest share of the makers' time in one kind of work."""
+    return max(e.makers.values(), default=0.0)
 
 
 def _of_storage(e: Evidence) -> bool:
@@ -497,9 +505,17 @@ CAUSES: tuple[Cause, ...] = (
         "{place}.",
         lambda e: e.is_limited_by_data
         and not e.is_idle
-        and e.share("transform") > 0
-        and e.share("transform") >= e.share("python"),
+        and e.share("transform") >= max(SAID, _greatest(e) - NEAR),
         ("transform",),
+    ),
+    Cause(
+        "samples", "Samples, in several places", "samples",
+        "all CPUs are busy making samples, and no one part of it takes most of the time",
+        "shares of the makers' time by kind of work, of which none is large enough for a cause above",
+        "the parts one after the other, the greatest first; `fastload pack` and fastload.transforms, which "
+        "take decoding and transforms together",
+        "up to the shares of the parts", "Making samples is the bottleneck, in several places: {parts}.",
+        lambda e: e.is_limited_by_data and not e.is_idle and _greatest(e) >= SAID,
     ),
     # -- packed sets only
     Cause(
@@ -589,7 +605,19 @@ def headline(cause: Cause, evidence: Evidence) -> str:
         wait=f"{e.wait:.0%}",
         swapping=f"{e.swapping:.0%}",
         copied=f"{e.copied / 1e6:.0f}",
+        parts=_parts(e),
     )
+
+
+def _parts(e: Evidence) -> str:
+    """Say which kinds of work samples take, the greatest first, each with its greatest line."""
+    kinds = sorted(
+        (kind for kind, share in e.makers.items() if share >= PART), key=lambda kind: -e.makers[kind]
+    )
+    kinds = kinds or sorted(e.makers, key=lambda kind: -e.makers[kind])[:1]
+    words = [f"{WORDS.get(kind, kind)} {e.makers[kind]:.0%}" for kind in kinds]
+    placed = [f" ({e.place[kind]})" if kind in e.place else "" for kind in kinds]
+    return ", ".join(map("".join, zip(words, placed, strict=True))) + " of the time that samples take"
 
 
 def place_of(cause: Cause, evidence: Evidence) -> Place | None:

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from fastload.diagnose.attribution import Attribution, Place, attributed
-from fastload.diagnose.causes import STARTS, Cause, Evidence, cause_of, headline, place_of, places_by_kind
+from fastload.diagnose.causes import (
+    SAID,
+    STARTS,
+    Cause,
+    Evidence,
+    cause_of,
+    headline,
+    place_of,
+    places_by_kind,
+)
 from fastload.diagnose.examination import cpus_here, digits, proposals
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.step import COPIES, STEP_HINTS
@@ -33,7 +42,6 @@ from fastload.diagnose.verdict import (
 _TICKS = 40  # fewer say nothing
 _ROUNDS = 2
 _STEP_KINDS = ("step", "sync", "logging", "copies", "feed")
-_SAID = 0.05  # share of the makers' time; smaller ones are not said
 
 
 def examine_torch(
@@ -119,8 +127,8 @@ def _shares_words(case: TorchExamination) -> str:
     """Say where the time goes, for the evidence."""
 
     def said(shares: Mapping[str, float], places: Sequence[Place]) -> str:
-        kinds = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items() if share >= _SAID)
-        named = "; ".join(f"{place} {place.share:.0%}" for place in places[:4] if place.share >= _SAID)
+        kinds = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items() if share >= SAID)
+        named = "; ".join(f"{place} {place.share:.0%}" for place in places[:4] if place.share >= SAID)
         return f"{kinds or 'nothing was seen'}{named and f' ({named})'}"
 
     seen = case.attribution
@@ -248,7 +256,7 @@ def _stages(case: TorchExamination) -> Iterator[Stage]:
     workers = min(max(1, case.subject.workers), max(1.0, case.cpus))
     seconds = case.evidence.sample_seconds
     for kind, share in case.evidence.makers.items():
-        if share >= _SAID and seconds > 0:
+        if share >= SAID and seconds > 0:
             evidence = f"{share:.0%} of a sample's {1000 * seconds:.2f} ms, from the profile."
             yield Stage(kind, workers / (share * seconds), share * seconds, evidence)
     yield Stage(

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fastload.diagnose.attribution import Place
+from fastload.diagnose.attribution import WORDS, Place
 from fastload.diagnose.causes import (
     BY_KEY,
     CAUSES,
@@ -208,7 +210,19 @@ LEAVES: dict[str, tuple[Evidence, list[tuple[dict[str, Any], str]]]] = {
     "decode": (evidence(), [({"makers": {"transform": 0.6, "decode": 0.4}, "place": {}}, "transform")]),
     "transform": (
         evidence({"transform": 0.6, "decode": 0.4}, place={}),
-        [({"makers": {"transform": 0.1, "decode": 0.9}}, "decode")],
+        [
+            ({"makers": {"transform": 0.1, "decode": 0.9}}, "decode"),
+            ({"makers": {"transform": 0.25, "decode": 0.35, "python": 0.2}}, "samples"),
+        ],
+    ),
+    "samples": (
+        evidence({"decode": 0.34, "python": 0.3, "transform": 0.24, "shared-memory": 0.06}),
+        [
+            ({"makers": {"decode": 0.3, "python": 0.28, "transform": 0.3}}, "transform"),
+            ({"makers": {"decode": 0.3, "python": 0.45, "transform": 0.25}}, "python"),
+            ({"makers": {"decode": 0.5, "python": 0.25, "transform": 0.2}}, "decode"),
+            ({"gains": {"workers": 0.3}}, "few-workers"),
+        ],
     ),
     "unknown": (evidence({"idle": 1.0}, busy=0.1), [({"makers": {"decode": 1.0}, "busy": 1.0}, "decode")]),
 }
@@ -253,6 +267,31 @@ def test_the_words_of_a_person() -> None:
         "that samples take."
     )
     assert place_of(cause, of) is line
+
+
+def test_the_words_of_parts() -> None:
+    of = LEAVES["samples"][0]
+    assert headline(cause_of(of), of) == (
+        "Making samples is the bottleneck, in several places: decoding 34% (data.py line 41 (`f(x)`)), "
+        "Python code 30% (data.py line 41 (`f(x)`)), transforms 24% (data.py line 41 (`f(x)`)) of "
+        "the time that samples take."
+    )
+
+
+@settings(max_examples=300)
+@given(
+    st.dictionaries(st.sampled_from(sorted(WORDS)), st.floats(0.05, 1.0), min_size=1),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_makers_that_work_are_never_a_riddle(drawn: dict[str, float], workers: int, persistent: bool) -> None:
+    """However the time that samples take is divided, a loop that waits for them gets a cause."""
+    whole = sum(drawn.values())
+    makers = {kind: share / whole for kind, share in drawn.items()}
+    of = evidence(makers, workers=workers, persistent=persistent)
+    cause = cause_of(of)
+    assert cause.key != "unknown"
+    assert "not found" not in headline(cause, of)
 
 
 def test_the_page_is_the_table() -> None:

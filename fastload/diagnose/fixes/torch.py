@@ -16,7 +16,7 @@ import numpy as np
 import fastload
 from fastload.dataset.packed import PackedDataset
 from fastload.diagnose.attribution import Attribution, Place
-from fastload.diagnose.causes import CHUNKED, MOST_STEPS, SEQUENTIAL, STARTS, Evidence
+from fastload.diagnose.causes import CHUNKED, MOST_STEPS, PART, SEQUENTIAL, STARTS, Evidence
 from fastload.diagnose.examination import Examined, digits, together
 from fastload.diagnose.facts import Fix, Loop
 from fastload.diagnose.fixes.loader import MACHINE
@@ -183,7 +183,7 @@ _QUALITY = 90
 def smaller_pictures(case: TorchExamination) -> Iterator[Fix]:
     """Time smaller copies and draft decoding of the pictures that the loop has decoded."""
     e = case.evidence
-    if not e.is_large or e.share("decode") < _LEAST_SHARE:
+    if not e.is_large or e.share("decode") < PART:
         return
     side = _SIDES * (e.batch_side or 224)
     files = [Path(name) for *_, name in case.attribution.pictures if name and Path(name).is_file()]
@@ -244,7 +244,6 @@ def _decoding(files: list[Path], side: int) -> tuple[float, float, float] | None
 
 # ---- The line ---------------------------------------------------------------------------------------
 
-_LEAST_SHARE = 0.15  # of the makers' time; less is not worth a sentence
 _LINES = (
     "decode",
     "lock",
@@ -277,7 +276,7 @@ def faster_line(case: TorchExamination) -> Iterator[Fix]:
     said = 0
     for kind in sorted(_LINES, key=lambda kind: -case.evidence.share(kind)):
         share, place = case.evidence.share(kind), case.evidence.place.get(kind)
-        if share < _LEAST_SHARE or place is None or said == 2:
+        if share < PART or place is None or said == 2:
             continue
         said += 1
         yield _line(case, kind, share, place)
@@ -324,7 +323,7 @@ def less_in_step(case: TorchExamination) -> Iterator[Fix]:
     ):
         share, place = case.evidence.of_loop(kind), case.evidence.step_place.get(kind)
         most = max(share, _of_function(case, kind))
-        if share < _LEAST_SHARE / 2 or place is None or case.step is None:
+        if share < PART / 2 or place is None or case.step is None:
             continue
         low, high = (share_left(_LESS * share), share_left(_most(most)))
         gain = share_left(share)
@@ -359,7 +358,7 @@ def _function(place: Place) -> tuple[str, str]:
 def without_collate(case: TorchExamination) -> Iterator[Fix]:
     """Try the loader without the user's collate function, if that is slow."""
     collate, share = case.subject.of("collate_fn"), case.evidence.share("collate")
-    if share < _LEAST_SHARE or getattr(collate, "__module__", "").startswith("torch."):
+    if share < PART or getattr(collate, "__module__", "").startswith("torch."):
         return
     name = getattr(collate, "__qualname__", type(collate).__qualname__)
     words = f"Without the collate_fn {name}"

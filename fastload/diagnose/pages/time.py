@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastload.diagnose.attribution import Attribution, Place
+from fastload.diagnose.attribution import WORDS, Attribution, Place
 from fastload.diagnose.pages.page import ReportPart, drawing, inline, new_figure, seconds, share, table, tidy
 
 if TYPE_CHECKING:
@@ -20,34 +20,33 @@ if TYPE_CHECKING:
 
 
 class Look(NamedTuple):
-    """How a kind of work is shown: in words, with a colour, and a hatch if others have the same colour."""
+    """How a kind of work is shown: with a colour, and a hatch if others have the same colour."""
 
-    words: str
     colour: str
     hatch: str = ""
 
 
 # Colours of Okabe and Ito, which colour-blind readers tell apart, too; there are fewer of them than kinds.
 KINDS: Mapping[str, Look] = {
-    "reading": Look("reading", "#0072b2"),
-    "decode": Look("decoding", "#e69f00"),
-    "python": Look("Python code", "#d55e00"),
-    "transform": Look("transforms", "#009e73"),
-    "processor": Look("a model's processor", "#009e73", "////"),
-    "lock": Look("waiting for a lock", "#cc79a7"),
-    "sleep": Look("sleeping", "#cc79a7", "////"),
-    "collate": Look("collating", "#f0e442"),
-    "shared-memory": Look("into shared memory", "#f0e442", "////"),
-    "pickling": Look("pickling", "#f0e442", "xxxx"),
-    "starting": Look("starting workers", "#5c636e"),
-    "step": Look("the step", "#56b4e9"),
-    "sync": Look("reading values back", "#56b4e9", "////"),
-    "logging": Look("logging and saving", "#56b4e9", "xxxx"),
-    "copies": Look("copies to the device", "#0072b2", "////"),
-    "feed": Look("a repeated batch", "#5c636e", "////"),
-    "waiting": Look("waiting", "#d3d6db"),
+    "reading": Look("#0072b2"),
+    "decode": Look("#e69f00"),
+    "python": Look("#d55e00"),
+    "transform": Look("#009e73"),
+    "processor": Look("#009e73", "////"),
+    "lock": Look("#cc79a7"),
+    "sleep": Look("#cc79a7", "////"),
+    "collate": Look("#f0e442"),
+    "shared-memory": Look("#f0e442", "////"),
+    "pickling": Look("#f0e442", "xxxx"),
+    "starting": Look("#5c636e"),
+    "step": Look("#56b4e9"),
+    "sync": Look("#56b4e9", "////"),
+    "logging": Look("#56b4e9", "xxxx"),
+    "copies": Look("#0072b2", "////"),
+    "feed": Look("#5c636e", "////"),
+    "waiting": Look("#d3d6db"),
 }
-_OTHER = Look("other", "#5c636e", "xxxx")
+_OTHER = Look("#5c636e", "xxxx")
 _HATCH = "#1d2126"  # dark in dark windows, too: it lies on a colour
 _LEAST = 0.01  # share of time that is shown
 
@@ -118,8 +117,8 @@ def _picture(rows: Mapping[str, Sequence[_Bin]], begin: float, end: float) -> st
         axes.set_xlim(0, end - begin)
         axes.set_xlabel("seconds")
         rectangle: Any = type(axes.patch)
-        looks = dict.fromkeys(map(_look, kinds))
-        shown = [rectangle((0, 0), 1, 1, label=look.words, **_style(look)) for look in looks]
+        looks = {_look(kind): WORDS.get(kind, "other") for kind in kinds}
+        shown = [rectangle((0, 0), 1, 1, label=words, **_style(look)) for look, words in looks.items()]
         figure.legend(handles=shown, loc="outside upper left", ncols=5)
         tidy(axes, "x")
         return inline(figure, "processes", "Stacked bars over time: what the loop and each worker did")
@@ -202,15 +201,11 @@ def _line(place: Place) -> tuple[str, ...]:
         function += f"<br><small>in {escape(spot.library)}</small>"
     return (
         share(place.share),
-        escape(_words_of(place.kind)),
+        escape(WORDS.get(place.kind, place.kind)),
         f"<span{full}>{escape(where)}</span>",
         f"<code>{escape(spot.text)}</code>" if spot.text else "-",
         function,
     )
-
-
-def _words_of(kind: str) -> str:
-    return KINDS[kind].words if kind in KINDS else kind
 
 
 def _bars(attribution: Attribution) -> str:
@@ -229,7 +224,7 @@ def _bars(attribution: Attribution) -> str:
             for at, (kind, value) in enumerate(rows):
                 bar = axes.barh(at, 100 * value, height=0.66, **_style(_look(kind)))
                 axes.bar_label(bar, [share(value)], padding=4)
-            axes.set_yticks(range(len(rows)), [_words_of(kind) for kind, _ in rows])
+            axes.set_yticks(range(len(rows)), [WORDS.get(kind, kind) for kind, _ in rows])
             axes.set_xlim(0, 119 * max(value for _, value in rows))
             axes.set_ylim(most - 0.5, -0.5)
             axes.set_xlabel("% of the time")
