@@ -19,7 +19,7 @@ from page_checks import CHARTS
 from verdicts import full_verdict, step_limits
 
 from fastload.diagnose import report
-from fastload.diagnose.attribution import Attribution
+from fastload.diagnose.attribution import WORDS, Attribution
 from fastload.diagnose.facts import Sentence, Verdict
 from fastload.diagnose.pages.page import amount, rate, seconds, share
 from fastload.diagnose.pages.parts import fixes_part, grouped
@@ -135,8 +135,8 @@ def test_the_time_is_drawn_by_process_and_told_by_line() -> None:
     drawn = chart(page, "Stacked bars over time")
     assert rows_of(drawn) == ["loop", "worker 1", "worker 2"]
     assert len(KINDS) == 17
-    for look in KINDS.values():
-        assert f">{look.words}</text>" in drawn
+    for kind, look in KINDS.items():
+        assert f">{WORDS[kind]}</text>" in drawn
         assert look.colour in drawn
     assert re.findall(r"<td class=n>55%</td><td>decoding</td><td><span [^>]*>data.py:31</span></td>", page)
     assert "<code>Image.open(path).convert(&#x27;RGB&#x27;)</code>" in page
