@@ -6,6 +6,7 @@ A stack is taken when a library's function with a given name is called, so nothi
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import json
 import os
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import h5py
@@ -213,19 +214,17 @@ def test_starting_and_waiting_for_workers() -> None:
 
 
 def test_a_processor_of_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "transformers"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
     text = "import time\n\n\ndef process():\n    time.monotonic()\n"
-    (package / "image_processing_stub.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "transformers", raising=False)
-    from transformers.image_processing_stub import process  # type: ignore[import-not-found]
+    (tmp_path / "image_processing_stub.py").write_text(text)
+    package = ModuleType("transformers")
+    package.__path__ = [str(tmp_path)]
+    monkeypatch.setitem(sys.modules, "transformers", package)
+    process = importlib.import_module("transformers.image_processing_stub").process
+    del sys.modules["transformers.image_processing_stub"]
 
     spot = at("monotonic", lambda: process())
     assert (spot.kind, spot.library) == ("processor", "transformers")
     assert spot.text == "process()"
-    monkeypatch.delitem(sys.modules, "transformers", raising=False)
 
 
 def test_attributes_are_looked_up_without_running_anything() -> None:
