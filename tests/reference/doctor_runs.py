@@ -124,6 +124,15 @@ pathlib.Path("rank" + os.environ["RANK"]).write_text(json.dumps(says))
 Compared = tuple[str, list[dict[str, Any]], str, str]
 
 
+# Ranks that do not find each other on a crowded machine: torch's words, before the script's loop begins.
+_NO_GROUP = ("connectFullMesh", "EADDRINUSE", "client socket has failed to connect", "store->get")
+
+
+def _own_errors(stderr: str) -> str:
+    """Return what the ranks said, without the launcher's own traceback, which a log would keep instead."""
+    return stderr.split("torch/distributed/elastic/multiprocessing/api.py:")[0]
+
+
 def under_torchrun(folder: Path, text: str) -> Compared:
     """Return the first of two ranks' words, all facts, and the verdict (its limit and text).
 
@@ -135,8 +144,11 @@ def under_torchrun(folder: Path, text: str) -> Compared:
     (folder / "rank.py").write_text(_RANK)
     here = _environment(temporary)
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "rank.py"]
-    run = subprocess.run(line, capture_output=True, text=True, env=here, cwd=folder)
-    assert run.returncode == 0, run.stderr
+    for _ in range(3):
+        run = subprocess.run(line, capture_output=True, text=True, env=here, cwd=folder)
+        if not any(words in run.stderr for words in _NO_GROUP):
+            break
+    assert run.returncode == 0, _own_errors(run.stderr)
     assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
     other = json.loads((folder / "rank1").read_text())
     assert other == ["This rank ran along; the first one says what limits.", [], None]
