@@ -122,6 +122,9 @@ void register_shard(nb::module_& m) {
       .def(nb::init<const Reader&, Column&>(), nb::arg("reader"), nb::arg("column"),
            nb::keep_alive<1, 3>(),
            "Of the same shards; reads the records of another field, which lie in a column.")
+      .def(nb::init<const Reader&, ListedRecords&>(), nb::arg("reader"), nb::arg("records"),
+           nb::keep_alive<1, 3>(),
+           "Of the same shards; reads the records of lists, which lie in a column.")
       .def(nb::init<const Reader&, Index&, std::shared_ptr<CacheFile>, std::shared_ptr<DiskTier>>(),
            nb::arg("reader"), nb::arg("index"), nb::arg("cache").none(),
            nb::arg("tier").none() = nb::none(), nb::keep_alive<1, 3>(),
@@ -255,8 +258,12 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<2>> records(Column& column) {
   auto all = std::make_unique<std::vector<Record>>();
   {
     const GilRelease release;
-    all->reserve(column.size());
-    for (uint64_t id = 0; id < column.size(); ++id) all->push_back(column.record(id));
+    const bool listed = column.storage() == Storage::kRecords;
+    const uint64_t count = listed ? column.record_count() : column.size();
+    all->reserve(count);
+    for (uint64_t id = 0; id < count; ++id) {
+      all->push_back(listed ? column.listed(id) : column.record(id));
+    }
   }
   const auto* const data = reinterpret_cast<const uint8_t*>(all->data());
   const size_t count = all->size();
@@ -283,7 +290,8 @@ void register_column(nb::module_& m) {
             new (self) Column(path, storage_of(storage), width);
           },
           nb::arg("path"), nb::arg("storage"), nb::arg("width") = 1,
-          "storage: record, fixed or ragged. width: bytes of a value (fixed) or row (ragged).")
+          "storage: record, fixed, ragged or records. width: bytes of a value (fixed) or row "
+          "(ragged).")
       .def("__len__", &Column::size)
       .def_prop_ro("width", &Column::width, "Bytes of a value, or of a row.")
       .def_prop_ro("digest", &Column::digest, "CRC-32C of header and page table.")
@@ -295,8 +303,10 @@ void register_column(nb::module_& m) {
           },
           nb::arg("sample"), "The entry of a record column, 32 bytes, checked.")
       .def("records", &records,
-           "All entries of a record column as (n, 32) uint8, checked; view as "
-           "fastload.shard.index.RECORD.")
+           "All entries of a column of records, or of lists of them, as (n, 32) uint8, checked; "
+           "view as fastload.shard.index.RECORD.")
+      .def("records_of", &Column::records_of, nb::arg("sample"),
+           "Of a column of lists of records: which of records() are the sample's, [first, second).")
       .def("longest", &longest, "Bytes of the longest value; every length is looked at.")
       .def("value", &value, nb::arg("sample"), "The value's bytes, checked.")
       .def("gather", &gather, nb::arg("ids"),
@@ -304,6 +314,11 @@ void register_column(nb::module_& m) {
            "(n + 1,) int64, in bytes.")
       .def("verify", &Column::verify, nb::call_guard<GilRelease>(),
            "Checks every page and every length; raises ChecksumError or FormatError.");
+
+  nb::class_<ListedRecords>(m, "ListedRecords",
+                            "The records of a column of lists of them, by their numbers.")
+      .def(nb::init<Column&>(), nb::arg("column"), nb::keep_alive<1, 2>())
+      .def("__len__", &ListedRecords::size);
 }
 
 }  // namespace fastload::bindings

@@ -186,6 +186,31 @@ def decode_field(
     return pixels
 
 
+def decode_list(
+    part: PackedFiles, field: str, sample: int, max_pixels: int = _C.MAX_PIXELS
+) -> list[npt.NDArray[np.uint8] | None] | None:
+    """Decode a sample's list of pictures.
+
+    Returns:
+        (height, width, channels) uint8 of each; None at places without a picture, and in place of a list that
+        there is not.
+
+    Raises:
+        DecodeError, LimitError: as :func:`decode_field`, and says which picture it is.
+        ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
+    """
+    stored = part.stored_list(field, sample)
+    wanted = wanted_format(part.schema[field].kind.each)  # type: ignore[attr-defined]
+    pixels: list[npt.NDArray[np.uint8] | None] = []
+    for place, data in enumerate(stored or ()):
+        try:
+            decoder = thread_decoder(max_pixels)
+            pixels.append(None if data is None else decoder.decode(np.frombuffer(data, np.uint8), wanted))
+        except DecodeError as error:
+            raise type(error)(f"field {field!r}, picture {place}: {error}") from error
+    return None if stored is None else pixels
+
+
 def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:
     """Return the format to which a field's pictures are decoded: channels, bits, and whether they are ids."""
     from fastload.sample.fields import Mask

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fastload import errors
-from fastload.dataset.decoding import bad_sample, decode_field
+from fastload.dataset.decoding import bad_sample, decode_field, decode_list
 from fastload.dataset.mixture import Packed
 from fastload.sample.fields import Mask
 from fastload.sample.planned import picture_dtype
@@ -19,7 +19,7 @@ from fastload.shard.dataset import PackedFiles
 
 def read_sample(dataset: Packed, sample: int, names: Collection[str] | None = None) -> dict[str, Any]:
     """Return a sample by field name: Python numbers; arrays, boxes, points and pictures as tensors (images
-    (channels, height, width), masks (height, width)); objects as they are.
+    (channels, height, width), masks (height, width)); lists of pictures as lists of these; objects as they are.
 
     Args:
         dataset: a packed one.
@@ -45,10 +45,19 @@ def read_sample(dataset: Packed, sample: int, names: Collection[str] | None = No
 def _value(part: PackedFiles, field: Field, own: int) -> Any:
     if field.storage == "record":
         return _picture(part, field, own)
+    if field.storage == "records":
+        return _pictures(part, field, own)
     value = part.value(field.name, own)
     if isinstance(value, np.ndarray):
         return torch.from_numpy(value.copy())
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _pictures(part: PackedFiles, field: Field, own: int) -> list[torch.Tensor | None] | None:
+    each = decode_list(part, field.name, own)
+    if each is None:
+        return None
+    return [None if one is None else torch.from_numpy(one).permute(2, 0, 1) for one in each]
 
 
 def _picture(part: PackedFiles, field: Field, own: int) -> torch.Tensor:

@@ -6,8 +6,9 @@ import io
 import os
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from fastload.dataset.decoding import raw_format, thread_decoder, wanted_format
 from fastload.errors import FastloadError
 from fastload.machine.paths import open_regular
 from fastload.packing.coefficients import RecodeOutcome
-from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
+from fastload.sample.fields import MAX_VALUE_BYTES, Image, Images, Mask
+from fastload.sample.values import NO_LIST, pack_list
 from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
 
 # ---- Pixels as a PNG file ---------------------------------------------------------------------------
@@ -85,6 +87,28 @@ class Picture:
         return self.data
 
 
+@dataclass(frozen=True)
+class PictureList:
+    """The pictures of a list; None at places without one, and in place of a list that there is not."""
+
+    pictures: tuple[Picture | None, ...] | None
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes of the value."""
+        if self.pictures is None:
+            return NO_LIST
+        return pack_list([b"" if one is None else one.data for one in self.pictures])
+
+
+def pictures_in(value: Picture | PictureList | bytes) -> Iterator[Picture]:
+    """Yield the pictures that a field's value has."""
+    if isinstance(value, Picture):
+        yield value
+    elif isinstance(value, PictureList):
+        yield from (one for one in value.pictures or () if one is not None)
+
+
 def is_path(value: Any) -> bool:
     """Whether a value names a file."""
     return isinstance(value, (str, os.PathLike))
@@ -134,6 +158,38 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
     raise TypeError(
         f"a picture must be a path, bytes, a PIL image or an array{advice}. Found: {type(value).__name__}"
     )
+
+
+def picture_list_of(kind: Images, value: Any, root: bytes) -> PictureList:
+    """Return the records of a list of pictures; a picture alone is a list of one.
+
+    Args:
+        kind: the field's kind.
+        value: a list of what :func:`picture_of` takes, or None; or None.
+        root: the folder that relative paths start from.
+
+    Raises:
+        As :func:`picture_of`; the message says which picture it is.
+    """
+    if value is None:
+        return PictureList(None)
+    is_one = isinstance(value, (Mapping, bytes, bytearray, memoryview)) or is_path(value) or is_picture(value)
+    if not is_one and (not isinstance(value, Iterable) or isinstance(value, str)):
+        raise TypeError(f"pictures must be a list. Found: {type(value).__name__}")
+    pictures: list[Picture | None] = []
+    for place, one in enumerate([value] if is_one else value):
+        try:
+            pictures.append(None if is_gone(one) else picture_of(kind.each, one, root))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"picture {place}: {error}") from error
+    return PictureList(tuple(pictures))
+
+
+def is_gone(value: Any) -> bool:
+    """Whether a place of a list has no picture: None, or ``{"bytes": None, "path": None}``."""
+    if isinstance(value, Mapping):
+        return value.get("bytes") is None and not value.get("path")
+    return value is None
 
 
 def _is_pillow(value: Any) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,19 +24,31 @@ from fastload.errors import PackError
 from fastload.packing.files import ESCAPED, encode_key, outside_key, raise_if_transient
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
-from fastload.packing.pictures import HEAD, NUMPY_SUFFIX, Picture, is_any, path_of, picture_of, unfit
+from fastload.packing.pictures import (
+    HEAD,
+    NUMPY_SUFFIX,
+    Picture,
+    PictureList,
+    is_any,
+    path_of,
+    picture_list_of,
+    picture_of,
+    pictures_in,
+    unfit,
+)
 from fastload.packing.recoding import Transcoder
 from fastload.packing.rows import Batch, FailedSample, PartialSample, Rows, Sample, StoredSample
 from fastload.packing.spread import die_with, interrupts_blocked
 from fastload.packing.tables import table_path
-from fastload.sample.fields import Image, Mask
+from fastload.sample.fields import Image, Images, Mask
 from fastload.sample.schema import Schema
-from fastload.shard.codecs import RAW, suffix_of
+from fastload.shard.codecs import NO_LIST_FLAG, RAW, suffix_of
 from fastload.shard.columns import Chunk
 from fastload.shard.index import RECORD, as_rows
 
 # ---- From samples (dicts) to the bytes of their fields ----------------------------------------------
 
+Value: TypeAlias = Picture | PictureList | bytes
 MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Batch, unless a single sample is larger
 _NO_FILE = b""
 
@@ -70,7 +82,7 @@ class Encoder:
         if piece.stop > piece.start:
             yield piece.finish()
 
-    def values(self, sample: Sample | StoredSample) -> list[Picture | bytes]:
+    def values(self, sample: Sample | StoredSample) -> list[Value]:
         """Return the fields' bytes of one sample.
 
         Raises:
@@ -83,17 +95,19 @@ class Encoder:
         self.schema.check_rows([value if isinstance(value, bytes) else None for value in values])
         return values if self.transcoder is None else self.transcoder.values(values)
 
-    def _encoded(self, sample: Sample) -> list[Picture | bytes]:
+    def _encoded(self, sample: Sample) -> list[Value]:
         if not isinstance(sample, Mapping):
             raise TypeError(f"a sample must be a dict of values by field. Found: {type(sample).__name__}")
-        values: list[Picture | bytes] = []
+        values: list[Value] = []
         for named in self.schema:
-            if named.name not in sample:
+            if named.name not in sample and not isinstance(named.kind, Images):
                 raise KeyError(f"the sample has no {named.name!r}, only {', '.join(map(str, sample))}")
-            value = sample[named.name]
-            if isinstance(named.kind, (Image, Mask)):
+            value = sample.get(named.name)
+            if isinstance(named.kind, (Image, Images, Mask)):
                 try:
-                    values.append(picture_of(named.kind, value, self.root))
+                    is_list = isinstance(named.kind, Images)
+                    make: Callable[..., Value] = picture_list_of if is_list else picture_of
+                    values.append(make(named.kind, value, self.root))
                 except Exception as error:
                     raise ValueError(f"field {named.name!r}: {_words(error)}") from error
                 continue
@@ -110,7 +124,7 @@ class Encoder:
         except Exception:  # Pillow and users' code raise anything
             return hashed.digest()
         for value in values:
-            data = value.data if isinstance(value, Picture) else value
+            data = bytes_of(value)
             hashed.update(len(data).to_bytes(8, "little") + data)
         return hashed.digest()
 
@@ -121,17 +135,23 @@ class Encoder:
         except Exception:  # Pillow and users' code raise anything
             return 0
             # Values other than pictures lie in the shard, in its part of the index, and in the column's file.
-        return sum(len(v.data) if isinstance(v, Picture) else 3 * len(v) for v in values)
+        return sum(3 * len(v) if isinstance(v, bytes) else len(v.data) for v in values)
 
     def key(self, sample: Sample | StoredSample) -> bytes:
         """Return the path of the record's file below the root; empty: it has no file."""
         if isinstance(sample, StoredSample):
             return sample.path
-        path = path_of(sample[self.schema.index_field.name])
+        index = self.schema.index_field
+        path = None if index is None else path_of(sample[index.name])
         if path is None:
             return _NO_FILE
         inside = table_path(self.root, os.fsdecode(path))
         return outside_key(inside) if os.path.isabs(inside) else inside
+
+
+def bytes_of(value: Value) -> bytes:
+    """Return the bytes of a field's value."""
+    return value if isinstance(value, bytes) else value.data
 
 
 class _Piece:
@@ -142,7 +162,7 @@ class _Piece:
         self.start = self.stop = start
         self._positions: list[int] = []
         self._paths: list[bytes] = []
-        self._values: list[list[Picture | bytes]] = []
+        self._values: list[list[Value]] = []
         self._bytes = 0
         self._failures: list[tuple[int, str, str]] = []
         self._left_out: list[tuple[int, str, str, str]] = []
@@ -159,8 +179,9 @@ class _Piece:
         try:
             if isinstance(sample, FailedSample):
                 raise sample.error
-            index = self._encoder.schema.index_field.name
-            if isinstance(sample, StoredSample) or (isinstance(sample, Mapping) and index in sample):
+            index = self._encoder.schema.index_field
+            has_index = isinstance(sample, Mapping) and index is not None and index.name in sample
+            if isinstance(sample, StoredSample) or has_index:
                 path = self._encoder.key(sample)
             values = self._encoder.values(sample)
         except Exception as error:  # Pillow and users' code raise anything
@@ -170,7 +191,7 @@ class _Piece:
         self._positions.append(position)
         self._paths.append(path)
         self._values.append(values)
-        self._bytes += sum(len(value.data if isinstance(value, Picture) else value) for value in values)
+        self._bytes += sum(len(bytes_of(value)) for value in values)
 
     def _name(self, position: int, path: bytes) -> str:
         return encode_key(path)[0].decode() if path else f"{position:08d}"
@@ -180,8 +201,12 @@ class _Piece:
         good = np.ones(len(self._values), np.bool_)
         for number, named in enumerate(self._encoder.schema):
             values = [values[number] for values in self._values]
-            if isinstance(named.kind, (Image, Mask)):
-                chunk, problems = _records(named.kind, [v for v in values if isinstance(v, Picture)])
+            if isinstance(named.kind, (Image, Images, Mask)):
+                chunk, problems = (
+                    _lists(named.kind, [v for v in values if isinstance(v, PictureList)])
+                    if isinstance(named.kind, Images)
+                    else _records(named.kind, [v for v in values if isinstance(v, Picture)])
+                )
                 for i, reason in problems:
                     if good[i]:
                         position = self._positions[i]
@@ -193,17 +218,18 @@ class _Piece:
             chunks.append(chunk)
         chunks = [chunk.keep(good) for chunk in chunks]
         kept = np.flatnonzero(good).tolist()
-        index = chunks[self._encoder.schema.position(self._encoder.schema.index_field.name)].records
-        assert index is not None
-        keys = self._keys(kept, index)
+        index = self._encoder.schema.index_field
+        first = None if index is None else chunks[self._encoder.schema.position(index.name)].records
+        keys = self._keys(kept, np.zeros(len(kept), RECORD) if first is None else first)
         positions = np.array([self._positions[i] for i in kept], np.int64)
         failed = {position for position, _, _ in self._failures}
         left_out = [entry for entry in self._left_out if entry[0] not in failed]
         outcomes = [
-            (self._positions[i], key.decode(), value.outcome)
+            (self._positions[i], key.decode(), picture.outcome)
             for i, key in zip(kept, keys, strict=True)
             for value in self._values[i]
-            if isinstance(value, Picture) and value.outcome is not None
+            for picture in pictures_in(value)
+            if picture.outcome is not None
         ]
         return Batch(positions, keys, chunks, self.stop, sorted(self._failures), left_out, outcomes)
 
@@ -253,6 +279,49 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
         if reason:
             problems.append((i, reason))
     return Chunk(chunk.data, chunk.lengths, records), problems
+
+
+def _lists(kind: Images, lists: list[PictureList]) -> tuple[Chunk, list[tuple[int, str]]]:
+    """Return lists of pictures with the index entries of all of them, and which samples have some that are no
+    pictures, with reasons."""
+    entries, counts, owners, flat = [], [], [], list[Picture]()
+    for sample, each in enumerate(lists):
+        pictures = (None,) if each.pictures is None else each.pictures
+        counts.append(len(pictures))
+        for place, one in enumerate(pictures):
+            entries.append(one is not None)
+            if one is not None:
+                owners.append((sample, place))
+                flat.append(one)
+    chunk = Chunk.of([each.data for each in lists])
+    described, problems = _records(kind.each, flat)
+    assert described.records is not None
+    records = np.zeros(len(entries), RECORD)
+    records["label"] = -1
+    records[np.array(entries, np.bool_)] = described.records
+    counted = np.array(counts, np.int64)
+    gone = np.array([each.pictures is None for each in lists], np.bool_)
+    records["flags"][(np.cumsum(counted) - counted)[gone]] |= NO_LIST_FLAG
+    _place(records, chunk.lengths, counted, gone)
+    reasons = [(owners[i][0], f"picture {owners[i][1]}: {reason}") for i, reason in problems]
+    return Chunk(chunk.data, chunk.lengths, records, counted), reasons
+
+
+def _place(
+    records: npt.NDArray[np.void],
+    lengths: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.int64],
+    gone: npt.NDArray[np.bool_],
+) -> None:
+    """Set the offsets of pictures in the values of :func:`fastload.sample.values.pack_list`."""
+    sizes = records["length"].astype(np.int64)
+    before = np.cumsum(sizes) - sizes  # of pictures alone
+    heads = np.where((counts > 0) & ~gone, 4 + 4 * counts, 0)
+    begins = np.cumsum(lengths).astype(np.int64) - lengths.astype(np.int64) + heads
+    firsts = np.cumsum(counts) - counts
+    start = np.append(before, 0)[np.minimum(firsts, len(before))]
+    offsets = before + np.repeat(begins - start, counts)
+    records["offset"] = np.where(sizes > 0, offsets, 0)
 
 
 def _words(error: BaseException) -> str:

@@ -77,6 +77,8 @@ class ShardPart:
             arrays[f"lengths{number}"] = chunk.lengths
             if chunk.records is not None:
                 arrays[f"records{number}"] = chunk.records.view(np.uint8)
+            if chunk.counts is not None:
+                arrays[f"counts{number}"] = chunk.counts
         # As np.savez writes it, but not held in memory.
         with publishing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for name, values in arrays.items():
@@ -120,7 +122,8 @@ class ShardPart:
                 name = f"records{number}"
                 records = arrays[name].view(RECORD) if name in arrays else None
                 if records is not None:
-                    return Chunk(np.zeros(0, np.uint8), arrays[f"lengths{number}"], records)
+                    counts = arrays[f"counts{number}"] if f"counts{number}" in arrays else None
+                    return Chunk(np.zeros(0, np.uint8), arrays[f"lengths{number}"], records, counts)
                 return Chunk(arrays[f"data{number}"], arrays[f"lengths{number}"])
         except _DAMAGE as error:
             raise _damaged(path, error) from None
@@ -271,7 +274,7 @@ class ShardWriter:
     def _append(self, keys: list[bytes], fields: Sequence[Chunk]) -> None:
         """Write one batch of the container."""
         index, label = self._schema.index_field, self._schema.label_field
-        pictures = fields[self._schema.position(index.name)]
+        pictures = _no_records(len(keys)) if index is None else fields[self._schema.position(index.name)]
         assert pictures.records is not None
         values = fields[self._schema.position(label.name)].data.view("<i4") if label is not None else -1
         pictures.records["label"] = values
@@ -311,25 +314,62 @@ class ShardWriter:
 
     def _locate(self, pictures: list[Chunk]) -> None:
         """Set the records' offsets to where the format's library put them, and check some of them."""
-        names = [self._schema.index_field.name]
-        names += [field.name for _, field in self._schema.columns if field.storage == "record"]
+        index = self._schema.index_field
+        names: list[str | None] = [None if index is None else index.name]
+        names += [field.name for _, field in self._schema.columns if field.storage in ("record", "records")]
         data_file = os.fsencode(self._data_file)
         all_located = self._format.locate(self._temporary, names)
         for name, chunk, located in zip(names, pictures, all_located, strict=True):
+            if name is None:
+                continue
             assert chunk.records is not None
-            if not np.array_equal(located.lengths, chunk.lengths):
+            if not np.array_equal(located.lengths, _lengths_there(chunk, self._format.LISTS_HAVE_HEADS)):
                 raise PackError(
                     f"{self._temporary} does not read back: {len(located.lengths)} records of {name!r}, "
                     f"{len(chunk)} written, or other lengths. Either this program or the format's library is "
                     "at fault; please report it."
                 )
-            chunk.records["offset"] = located.offsets
-            some = np.ascontiguousarray(chunk.records[:: max(1, len(chunk) // _SPOT_CHECKS)])
+            _set_places(chunk, located.offsets, self._format.LISTS_HAVE_HEADS)
+            there = chunk.records[chunk.records["length"] > 0]
+            some = np.ascontiguousarray(there[:: max(1, len(there) // _SPOT_CHECKS)])
             failures = _C.verify_file(data_file, as_rows(some))
             if failures:
                 raise PackError(
                     f"{self._temporary} does not read back: {failures[0][1].decode()}. Check the disk."
                 )
+
+
+def _no_records(count: int) -> Chunk:
+    """Return the entries of samples without a picture in the index."""
+    return Chunk(_NOTHING, np.zeros(count, np.uint64), np.zeros(count, RECORD))
+
+
+def _lengths_there(chunk: Chunk, has_heads: bool) -> npt.NDArray[np.uint64]:
+    """Return the bytes of each sample's value in a shard; see :func:`_set_places`."""
+    if chunk.counts is None or has_heads or chunk.records is None:
+        return chunk.lengths
+    sizes = np.append(0, np.cumsum(chunk.records["length"], dtype=np.uint64))
+    ends = np.cumsum(chunk.counts)
+    lengths: npt.NDArray[np.uint64] = sizes[ends] - sizes[ends - chunk.counts]
+    return lengths
+
+
+def _set_places(chunk: Chunk, offsets: npt.NDArray[np.uint64], has_heads: bool) -> None:
+    """Set the offsets of records in the file: of lists from where in their value they are.
+
+    Args:
+        offsets: where each sample's value begins.
+        has_heads: whether a list's lengths lie before its pictures; else these alone are there.
+    """
+    records = chunk.records
+    assert records is not None
+    if chunk.counts is None:
+        records["offset"] = offsets
+        return
+    heads = (4 + 4 * chunk.counts) * (not has_heads)
+    there = records["length"] > 0
+    begins = np.repeat(offsets.astype(np.int64) - heads, chunk.counts)
+    records["offset"][there] += begins[there].astype(np.uint64)
 
 
 class Spooled:
@@ -339,7 +379,12 @@ class Spooled:
         fields = [field for _, field in schema.columns]
         self._places: list[list[Chunk]] = [[] for _ in fields]
         self._none = [
-            Chunk(_NOTHING, np.zeros(0, np.uint64), _NO_RECORDS if field.storage == "record" else None)
+            Chunk(
+                _NOTHING,
+                np.zeros(0, np.uint64),
+                _NO_RECORDS if field.storage in ("record", "records") else None,
+                np.zeros(0, np.int64) if field.storage == "records" else None,
+            )
             for field in fields
         ]
         self._opened = ExitStack()
@@ -353,7 +398,7 @@ class Spooled:
         for file, places, chunk in zip(self.files, self._places, values, strict=True):
             if chunk.records is None:
                 file.write(chunk.data.data)
-            places.append(Chunk(_NOTHING, chunk.lengths, chunk.records))
+            places.append(Chunk(_NOTHING, chunk.lengths, _in_values(chunk), chunk.counts))
 
     def columns(self) -> list[Chunk]:
         """Return lengths and records of all samples, without their bytes."""
@@ -363,3 +408,14 @@ class Spooled:
         """Close the files."""
         with suppress(OSError):  # what no disk has taken is not needed any more
             self._opened.close()
+
+
+def _in_values(chunk: Chunk) -> npt.NDArray[np.void] | None:
+    """Return the entries; those of lists count from where their own value begins."""
+    if chunk.records is None or chunk.counts is None:
+        return chunk.records
+    records = chunk.records.copy()
+    begins = np.repeat(np.cumsum(chunk.lengths) - chunk.lengths, chunk.counts)
+    there = records["length"] > 0
+    records["offset"][there] -= begins[there]
+    return records

@@ -22,7 +22,8 @@ from fastload._native import _C
 # ---- Kind -------------------------------------------------------------------------------------------
 
 #: ``record``: byte ranges of shards. ``fixed``: the same number of bytes per sample. ``ragged``: any number.
-Storage: TypeAlias = Literal["record", "fixed", "ragged"]
+#: ``records``: any number of byte ranges of shards.
+Storage: TypeAlias = Literal["record", "fixed", "ragged", "records"]
 #: Dtypes of scalars and arrays; on disk they are little-endian, a bool is one byte of 0 or 1.
 DTYPES = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
@@ -305,6 +306,31 @@ class Image(Kind):
 
 
 @dataclass(frozen=True)
+class Images(Kind):
+    """Any number of pictures, each the bytes of an image file: a list, which may be empty and may have None
+    at places without a picture; or None, no list.
+
+    Args:
+        channels: of a batch's pixels: 3 RGB, 1 gray.
+    """
+
+    name: ClassVar[str] = "images"
+    channels: int = 3
+
+    def __post_init__(self) -> None:
+        self._check_choice("channels", (1, 3))
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        return (self.channels,)
+
+    @property
+    def each(self) -> Image:
+        """The kind of one of its pictures."""
+        return Image(self.channels)
+
+
+@dataclass(frozen=True)
 class Mask(Kind):
     """A picture of ids of classes or instances; in a palette PNG they are its indices, not its colours.
 
@@ -470,6 +496,7 @@ KINDS: dict[str, type[Kind]] = {
         Json,
         Labels,
         Texts,
+        Images,
     )
 }
 

@@ -14,6 +14,7 @@ from fastload.sample import values
 from fastload.sample.fields import (
     Boxes,
     Image,
+    Images,
     Json,
     Keypoints,
     Kind,
@@ -136,7 +137,7 @@ class Schema:
     """The fields of a dataset's samples, in order. Schemas with equal fields are equal.
 
     Args:
-        fields: with at least one Image or Mask; at most :data:`MAX_FIELDS`.
+        fields: at least one, at most :data:`MAX_FIELDS`.
 
     Raises:
         ValueError: the schema is not legal.
@@ -150,13 +151,9 @@ class Schema:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"Names of fields must differ. Found twice: {', '.join(twice)}.")
-        if len(names) > MAX_FIELDS:
-            raise ValueError(f"A schema has at most {MAX_FIELDS} fields. Found: {len(names)}.")
-        if not any(isinstance(field.kind, (Image, Mask)) for field in self.fields):
-            raise ValueError(
-                f"A schema needs at least one Image or Mask. Found: {', '.join(names) or 'no fields'}."
-            )
-        taken = {field.name + _SIZES for field in self.fields if field.storage == "record"}
+        if not 0 < len(names) <= MAX_FIELDS:
+            raise ValueError(f"A schema has 1 to {MAX_FIELDS} fields. Found: {len(names)}.")
+        taken = {field.name + _SIZES for field in self.fields if field.storage in ("record", "records")}
         for name in names:
             if name in taken:
                 raise ValueError(
@@ -219,10 +216,17 @@ class Schema:
         return json.dumps([field.to_json() for field in self.fields], ensure_ascii=False)
 
     @property
-    def index_field(self) -> Field:
-        """The field whose records are in the index: the first Image, else the first Mask."""
+    def index_field(self) -> Field | None:
+        """The field whose records are in the index: the first Image, else the first Mask; None: there is none,
+        and the index has no records."""
         pictures = [field for field in self.fields if field.storage == "record"]
-        return next((field for field in pictures if isinstance(field.kind, Image)), pictures[0])
+        first = next((field for field in pictures if isinstance(field.kind, Image)), None)
+        return first or next(iter(pictures), None)
+
+    @property
+    def list_fields(self) -> tuple[Field, ...]:
+        """The fields whose samples have any number of pictures."""
+        return tuple(field for field in self.fields if isinstance(field.kind, Images))
 
     @property
     def label_field(self) -> Field | None:

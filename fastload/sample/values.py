@@ -12,7 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels, Text, as_numbers
+from fastload.sample.fields import (
+    MAX_VALUE_BYTES,
+    Boxes,
+    Images,
+    Keypoints,
+    Kind,
+    Label,
+    Labels,
+    Text,
+    as_numbers,
+)
 
 # ---- Outlines and areas -----------------------------------------------------------------------------
 # The bytes of Polygons fields: outlines as points, areas as run lengths. FORMAT.md has the layouts.
@@ -278,10 +288,14 @@ def _uncompressed(text: bytes, where: str) -> list[int]:
 _NONE = -1  # the label of no class
 #: The bytes of a null text, which are not UTF-8.
 NO_TEXT = b"\xff"
+#: The bytes of no list of pictures, which is not the empty list.
+NO_LIST = b"\xff"
 
 
 def absent(kind: Kind) -> bytes:
-    """Return the bytes of a missing text, JSON or bytes value."""
+    """Return the bytes of a missing text, list of pictures, JSON or bytes value."""
+    if isinstance(kind, Images):
+        return NO_LIST
     return NO_TEXT if isinstance(kind, Text) and kind.null else b""
 
 
@@ -294,8 +308,8 @@ def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
             (n, points, 3) or (n, 3 * points)); a label: index, class name, or None for none; labels: a list
             of these; polygons: for each object a list of polygons, or run lengths ``{"size", "counts"}``;
             text: str; texts: a list of str; bytes; JSON: what ``json`` takes, with str keys and finite
-            numbers; pictures: the bytes of the file. None means no rows or no objects, and for
-            ``Text(null=True)`` no text.
+            numbers; pictures: the bytes of the file; images: a list of these, or of None. None means no rows
+            or no objects, for ``Text(null=True)`` no text, and for images no list.
         name: the field's name, for messages.
 
     Raises:
@@ -467,16 +481,21 @@ def _encode_texts(kind: Kind, value: Any, where: str) -> bytes:
 def _decode_texts(kind: Kind, data: bytes) -> list[str]:
     if not data:
         return []
-    count = int.from_bytes(data[:4], "little")
-    begin = 4 + 4 * count
-    lengths = np.frombuffer(data[4:begin], "<u4").tolist() if count and len(data) >= begin else []
-    if not count or sum(lengths) != len(data) - begin:
-        raise ValueError(f"{count} texts are to come, and their lengths do not come to its bytes")
-    texts = []
-    for length in lengths:
+    texts, begin = [], 4 + 4 * int.from_bytes(data[:4], "little")
+    for length in _lengths_of(data, "texts"):
         texts.append(data[begin : begin + length].decode())
         begin += length
     return texts
+
+
+def _lengths_of(data: bytes, what: str) -> list[int]:
+    """Return the lengths that a list begins with, of parts that fill the rest."""
+    count = int.from_bytes(data[:4], "little")
+    begin = 4 + 4 * count
+    lengths: list[int] = np.frombuffer(data[4:begin], "<u4").tolist() if len(data) >= begin else []
+    if not count or sum(lengths) != len(data) - begin:
+        raise ValueError(f"{count} {what} are to come, and their lengths do not come to its bytes")
+    return lengths
 
 
 def _decode_text(kind: Text, data: bytes) -> str | None:
@@ -494,6 +513,34 @@ def _encode_picture(kind: Kind, value: Any, where: str) -> bytes:
     if not data:
         raise ValueError(f"{where} must be the bytes of a picture. Found: none.")
     return data
+
+
+def _encode_images(kind: Kind, value: Any, where: str) -> bytes:
+    if value is None:
+        return NO_LIST
+    if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
+        raise TypeError(f"{where} must be a list of pictures. Found: {type(value).__name__}.")
+    each = enumerate(value)
+    pictures = [b"" if one is None else _encode_picture(kind, one, f"{where}, picture {i}") for i, one in each]
+    return pack_list(pictures)
+
+
+def pack_list(pictures: Sequence[bytes]) -> bytes:
+    """Return the bytes of a list of pictures' files; ``b""``: none at this place."""
+    if not pictures:
+        return b""
+    return np.array([len(pictures), *map(len, pictures)], "<u4").tobytes() + b"".join(pictures)
+
+
+def _decode_images(kind: Kind, data: bytes) -> list[bytes | None] | None:
+    if data == NO_LIST:
+        return None
+    pictures, begin = [], 4 + 4 * int.from_bytes(data[:4], "little")
+    lengths = _lengths_of(data, "pictures") if data else []
+    for length in lengths:
+        pictures.append(data[begin : begin + length] or None)
+        begin += length
+    return pictures
 
 
 def _encode_json(kind: Kind, value: Any, where: str) -> bytes:
@@ -580,4 +627,5 @@ _CODECS: dict[str, _Codec] = {
     "json": _Codec(_encode_json, _decode_json),
     "labels": _NUMBERS,
     "texts": _Codec(_encode_texts, _decode_texts),
+    "images": _Codec(_encode_images, _decode_images),
 }

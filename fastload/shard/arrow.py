@@ -18,8 +18,9 @@ from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar, Text, 
 from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
 from fastload.sample.values import NO_TEXT, mixed_parts
+from fastload.shard.codecs import NO_LIST_FLAG
 from fastload.shard.columns import Chunk
-from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
+from fastload.shard.formats import NOTHING_LOCATED, Foreign, Kinds, Located, ShardSpec, damage_reported
 
 # ---- Messages of Arrow IPC files, checked before pyarrow reads them ----
 # A compressed batch states its unpacked size, which may exceed the memory. It can never be indexed, so it is
@@ -74,6 +75,7 @@ def _followed(data: bytes, place: int | None) -> int | None:
 # ---- Shards ----
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+LISTS_HAVE_HEADS = False
 _MAPPED_AT_ONCE = 16 << 20
 _COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "data")
 
@@ -150,7 +152,8 @@ class Writer:
         assert pictures.records is not None
         columns: dict[str, pa.Array] = {}
         first, label = self._fields.index_field, self._fields.label_field
-        columns[first.name] = array_of(first, pictures, keys, self._raw)
+        if first is not None:
+            columns[first.name] = array_of(first, pictures, keys, self._raw)
         if label is not None:
             columns[label.name] = _integers(pa.int64(), pictures.records["label"].astype(np.int64))
         for (_, field), chunk in zip(self._fields.columns, further, strict=True):
@@ -274,10 +277,27 @@ def _locate(mapped: _Mapped, column: str) -> Located:
     return Located(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
 
-def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
+def _located(mapped: _Mapped, name: str | None) -> Located:
+    """Locate the pictures of a field of ours, or each sample's list of them."""
+    if name is None or not mapped.batches:
+        return NOTHING_LOCATED
+    if not pa.types.is_list(mapped.schema.field(name).type):
+        return _locate(mapped, name)
+    parts = []
+    for batch in mapped.batches:
+        lists = batch.column(name)
+        begins, lengths = mapped.ranges(lists.values.field("bytes"))
+        ends = np.append(begins + lengths, np.uint64(0)) if len(begins) else np.zeros(1, np.uint64)
+        places = np.append(begins, ends[len(begins) - 1])
+        offsets = lists.offsets.to_numpy()
+        parts.append((places[offsets[:-1]], places[offsets[1:]] - places[offsets[:-1]]))
+    return Located(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+
+def locate(path: Path, names: Sequence[str | None] = ("image",)) -> list[Located]:
     """Locate the pictures of one of our shards, by the addresses of its buffers in a memory map."""
     with damage_reported(path, "Arrow IPC stream"):
-        found = [[_locate(mapped, name) for name in names] for mapped in _parts_of(path)]
+        found = [[_located(mapped, name) for name in names] for mapped in _parts_of(path)]
     none = np.zeros(0, np.uint64)
     columns = zip(*found, strict=True) if found else [[Located(none, none)]] * len(names)
     return [
@@ -395,6 +415,8 @@ def type_of(field: Field, raw: bool = False) -> pa.DataType:
     kind = field.kind
     if kind.storage == "record":
         return PICTURE if is_file(field, raw) else RAW_PICTURE
+    if kind.storage == "records":
+        return pa.list_(PICTURE)
     if isinstance(kind, Label):
         return pa.int64()
     if isinstance(kind, Polygons):
@@ -418,6 +440,8 @@ def feature_of(field: Field, raw: bool = False) -> Any:
     kind = field.kind
     if kind.storage == "record" and is_file(field, raw):
         return {"_type": "Image"}
+    if kind.storage == "records":
+        return {"feature": {"_type": "Image"}, "length": -1, "_type": "Sequence"}
     if isinstance(kind, Label) and kind.classes:
         return {"names": list(kind.classes), "_type": "ClassLabel"}
     if isinstance(kind, Labels) and kind.classes and len(set(kind.classes)) == len(kind.classes):
@@ -508,6 +532,8 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
     kind = field.kind
     if kind.storage == "record":
         return _pictures(field, chunk, keys, raw)
+    if kind.storage == "records":
+        return _picture_lists(chunk)
     if isinstance(kind, Label):
         return numbers(chunk.data.view("<i4").astype(np.int64))
     if isinstance(kind, Polygons) and kind.format == "mixed":
@@ -618,6 +644,25 @@ def _pictures(field: Field, chunk: Chunk, keys: list[bytes] | None, raw: bool) -
     if not is_file(field, raw):
         parts += [numbers(chunk.records[name].astype(np.int32)) for name in ("height", "width")]
     return pa.StructArray.from_arrays(parts, fields=list(type_of(field, raw)))
+
+
+def _picture_lists(chunk: Chunk) -> pa.Array:
+    """Return lists of pictures, which are null where there is no list, or no picture."""
+    assert chunk.records is not None
+    assert chunk.counts is not None
+    no_list = (chunk.records["flags"] & NO_LIST_FLAG) != 0
+    records = chunk.records[~no_list]
+    firsts = np.cumsum(chunk.counts) - chunk.counts
+    gone = np.zeros(len(chunk), np.bool_)
+    gone[chunk.counts == 1] = no_list[firsts[chunk.counts == 1]]
+    ranges = zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
+    pictures = Chunk.of([chunk.data[begin : begin + length].tobytes() for begin, length in ranges])
+    parts = [_texts(pa.binary(), pictures), pa.nulls(len(pictures), pa.string())]
+    there = pa.py_buffer(np.packbits(records["length"] > 0, bitorder="little"))
+    structs = pa.Array.from_buffers(PICTURE, len(pictures), [there], children=parts)
+    ends = pa.py_buffer(_ends(np.where(gone, 0, chunk.counts)))
+    valid = pa.py_buffer(np.packbits(~gone, bitorder="little")) if gone.any() else None
+    return pa.Array.from_buffers(pa.list_(PICTURE), len(chunk), [valid, ends], children=[structs])
 
 
 def _values(field: Field, chunk: Chunk) -> list[Any]:

@@ -28,6 +28,8 @@ JPEG: int = _C.CODECS["jpeg"][0]
 RAW: int = _C.CODECS["raw"][0]
 COEFFICIENTS: int = _C.CODECS["coefficients"][0]
 PROGRESSIVE, SIXTEEN_BIT, NEEDS_FALLBACK = _C.FLAG_PROGRESSIVE, _C.FLAG_SIXTEEN_BIT, _C.FLAG_NEEDS_FALLBACK
+#: Of the one entry of a sample that has no list of pictures at all, not even an empty one.
+NO_LIST_FLAG = 64
 #: What Pillow may read: its other readers (EPS, PSD, FITS...) had most of its security bugs.
 PILLOW_FORMATS = tuple(codec.pillow for codec in CODECS if codec.pillow)
 

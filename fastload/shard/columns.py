@@ -44,7 +44,9 @@ def write_column(
         fixed: for a record field :data:`~fastload.shard.index.RECORD` entries (label -1), for a fixed one
             values (k, \\*item_shape) of its ``item_dtype``, in sample-id order, in any number of parts.
         lengths: for a ragged field the bytes of each sample's value, in any number of arrays.
-        chunks: those bytes as :meth:`Field.encode` returns them, back to back, in any number of pieces.
+            For lists of records 32 for each of a sample's entries.
+        chunks: those bytes as :meth:`Field.encode` returns them, or the entries, back to back, in any number
+            of pieces.
 
     Returns:
         The manifest's entry for the file.
@@ -55,7 +57,7 @@ def write_column(
     temporary = path.with_name(f".tmp-{path.name}")
     check = _Check(field, count)
     try:
-        if field.storage == "ragged":
+        if field.storage in ("ragged", "records"):
             parts = check.lengths(lengths), check.chunks(chunks)
             write_paged(temporary, MAGIC, (), *parts, page_bytes=PAGE_BYTES)
         else:
@@ -90,7 +92,7 @@ class _Check:
             yield np.ascontiguousarray(part)
 
     def lengths(self, parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[np.uint64]]:
-        width = self._field.item_bytes
+        width = RECORD.itemsize if self._field.storage == "records" else self._field.item_bytes
         for part in parts:
             wrong = (part < 0) | (part > MAX_VALUE_BYTES) | (part % width != 0)
             if wrong.any():
@@ -126,7 +128,8 @@ def open_column(path: Path, field: Field) -> _C.Column:
     Raises:
         FormatError, ChecksumError, ShardError: it is not one, is damaged, or cannot be read.
     """
-    return _C.Column(str(path), field.storage, field.item_bytes if field.storage != "record" else 1)
+    width = 1 if field.storage in ("record", "records") else field.item_bytes
+    return _C.Column(str(path), field.storage, width)
 
 
 def column_wrong(column: _C.Column, file: ColumnFile, count: int) -> str:
@@ -236,12 +239,13 @@ class Chunk:
     """The values of samples, back to back.
 
     Pictures have index entries, whose offsets count from the start of ``data``; other values are the bytes
-    that FORMAT.md defines.
+    that FORMAT.md defines. Lists of pictures have both.
     """
 
     data: npt.NDArray[np.uint8]
     lengths: npt.NDArray[np.uint64]  # bytes of each sample
     records: npt.NDArray[np.void] | None = None  # RECORD, of pictures
+    counts: npt.NDArray[np.int64] | None = None  # of lists of pictures: entries of each sample
 
     @classmethod
     def of(cls, pieces: Sequence[bytes]) -> Chunk:
@@ -258,35 +262,48 @@ class Chunk:
         begin = int(self.lengths[:start].sum())
         lengths = self.lengths[start:stop]
         data = self.data[begin : begin + int(lengths.sum())]
-        records = None if self.records is None else self.records[start:stop]
-        return Chunk(data, lengths, self._placed(lengths, records))
+        if self.records is None:
+            return Chunk(data, lengths)
+        if self.counts is None:
+            return Chunk(data, lengths, _moved(self.records[start:stop], begin))
+        first, counts = int(self.counts[:start].sum()), self.counts[start:stop]
+        records = self.records[first : first + int(counts.sum())]
+        return Chunk(data, lengths, _moved(records, begin), counts)
 
     def keep(self, good: npt.NDArray[np.bool_]) -> Chunk:
         """Return the samples for which ``good`` is true."""
         if good.all():
             return self
-        return Chunk.join([self.slice(i, i + 1) for i in np.flatnonzero(good).tolist()], like=self)
+        return Chunk.join([self.slice(i, i + 1) for i in np.flatnonzero(good).tolist()], like=self.slice(0, 0))
 
     @staticmethod
     def join(chunks: Sequence[Chunk], like: Chunk | None = None) -> Chunk:
         """Join the samples of all chunks; ``like`` determines their kind if there are no chunks."""
         first = chunks[0] if chunks else like
         assert first is not None
-        if len(chunks) == 1:
+        if len(chunks) == 1 or not chunks:
             return first
-        data = np.concatenate([*(chunk.data for chunk in chunks), np.zeros(0, np.uint8)])
-        lengths = np.concatenate([*(chunk.lengths for chunk in chunks), np.zeros(0, np.uint64)])
+        data = np.concatenate([chunk.data for chunk in chunks])
+        lengths = np.concatenate([chunk.lengths for chunk in chunks])
         if first.records is None:
             return Chunk(data, lengths)
-        records = [chunk.records for chunk in chunks if chunk.records is not None]
-        return Chunk(data, lengths, Chunk._placed(lengths, np.concatenate([*records, np.zeros(0, RECORD)])))
+        begins = np.cumsum([0, *(len(chunk.data) for chunk in chunks[:-1])]).tolist()
+        records = np.concatenate(
+            [
+                _moved(chunk.records, -begin)
+                for chunk, begin in zip(chunks, begins, strict=True)
+                if chunk.records is not None
+            ]
+        )
+        if first.counts is None:
+            return Chunk(data, lengths, records)
+        counts = np.concatenate([chunk.counts for chunk in chunks if chunk.counts is not None])
+        return Chunk(data, lengths, records, counts)
 
-    @staticmethod
-    def _placed(
-        lengths: npt.NDArray[np.uint64], records: npt.NDArray[np.void] | None
-    ) -> npt.NDArray[np.void] | None:
-        if records is None:
-            return None
-        placed: npt.NDArray[np.void] = records.copy()
-        placed["offset"] = np.cumsum(lengths) - lengths
-        return placed
+
+def _moved(records: npt.NDArray[np.void], by: int) -> npt.NDArray[np.void]:
+    """Return entries of data that begin ``by`` bytes later."""
+    moved = records.copy()
+    there = moved["length"] > 0  # the others are nowhere
+    moved["offset"][there] = moved["offset"][there].astype(np.int64) - by
+    return moved

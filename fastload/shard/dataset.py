@@ -17,7 +17,7 @@ from fastload._native import _C
 from fastload.errors import FastloadError, FormatError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
-from fastload.shard.codecs import file_of
+from fastload.shard.codecs import NO_LIST_FLAG, file_of
 from fastload.shard.index import ALIGN, HEADER, RECORD, check_sizes
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, fields_digest
 
@@ -338,7 +338,7 @@ class PackedFiles:
         return self.index.records().view(RECORD)[:, 0]
 
     def field_records(self, field: str) -> npt.NDArray[np.void]:
-        """Return :attr:`records` of a further picture's field.
+        """Return :attr:`records` of a further picture's field; of lists of pictures those of all of them.
 
         Raises:
             KeyError: there is no such field with its own records.
@@ -359,6 +359,18 @@ class PackedFiles:
             table = self.columns[field]
         found: np.void = np.frombuffer(table.record(number), RECORD)[0]
         return found
+
+    def list_records(self, field: str, sample: int) -> npt.NDArray[np.void] | None:
+        """Return the entries of a sample's list of pictures, (n,) ``fastload.shard.index.RECORD``; those of
+        length 0 are places without a picture. None: it has no list.
+
+        Raises:
+            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
+            KeyError: there is no such field.
+        """
+        found = self.columns[field].value(checked_id(sample, len(self)))
+        entries: npt.NDArray[np.void] = np.frombuffer(found, RECORD)
+        return None if len(entries) == 1 and entries[0]["flags"] & NO_LIST_FLAG else entries
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
@@ -417,6 +429,8 @@ class PackedFiles:
             return kind.encode(self.label(number))
         if kind.storage == "record":
             return file_of(int(self.record(number, field)["codec"]), self.stored(number, field))
+        if kind.storage == "records":
+            return kind.encode(self._files(field, number))
         return bytes(self.columns[field].value(number))
 
     def value(self, field: str, sample: int) -> Any:
@@ -427,10 +441,39 @@ class PackedFiles:
         """
         return self.schema[field].decode(self.value_bytes(field, sample))
 
+    def stored_list(self, field: str, sample: int) -> list[bytes | None] | None:
+        """Return the records of a sample's list of pictures, as stored and checked; None at places without
+        a picture, and in place of a list that there is not.
+
+        Raises:
+            As :meth:`read`.
+        """
+        entries = self.list_records(field, sample)
+        if entries is None:
+            return None
+        first, _ = self.columns[field].records_of(sample)
+        reader = self.record_reader(field)
+        return [
+            bytes(reader.read(first + place)) if entry["length"] else None
+            for place, entry in enumerate(entries)
+        ]
+
+    def _files(self, field: str, sample: int) -> list[bytes | None] | None:
+        entries, stored = self.list_records(field, sample), self.stored_list(field, sample)
+        if entries is None or stored is None:
+            return None
+        return [
+            None if data is None else file_of(int(entry["codec"]), data)
+            for entry, data in zip(entries, stored, strict=True)
+        ]
+
     def record_reader(self, field: str) -> Any:
-        """Return the ``_C.Reader`` of a further picture's records."""
+        """Return the ``_C.Reader`` of a further picture's records, or of lists of them."""
         if field not in self._readers:
-            self._readers[field] = _C.Reader(self.reader, self.columns[field])
+            records = self.columns[field]
+            if self.schema[field].storage == "records":
+                records = _C.ListedRecords(records)
+            self._readers[field] = _C.Reader(self.reader, records)
         return self._readers[field]
 
     def _read_record(self, field: str, sample: int) -> bytes:

@@ -69,6 +69,10 @@ class Located:
     lengths: npt.NDArray[np.uint64]
 
 
+#: Of a field that there is not.
+NOTHING_LOCATED = Located(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+
+
 @dataclass(frozen=True)
 class Values:
     """A further field of a file that others wrote."""
@@ -118,6 +122,9 @@ class Writer(Protocol):
 class Format(Protocol):
     """The interface of a module of this package that is a format."""
 
+    #: Whether a list of pictures is one value that begins with their lengths; else they lie back to back.
+    LISTS_HAVE_HEADS: bool
+
     @staticmethod
     def Writer(path: Path, spec: ShardSpec) -> Writer:
         """Begin a shard at ``path``."""
@@ -131,8 +138,9 @@ class Format(Protocol):
         """Estimate the size of the data file for records of these lengths."""
 
     @staticmethod
-    def locate(path: Path, names: Sequence[str] = ...) -> list[Located]:
-        """Locate the pictures of one of our shards, for each field of ``names``, the index's first."""
+    def locate(path: Path, names: Sequence[str | None] = ...) -> list[Located]:
+        """Locate the pictures of one of our shards, for each field of ``names``: the index's first (None: it
+        has none, and nothing is located), then others', and lists of pictures by sample."""
 
 
 class Readable(Protocol):

@@ -19,7 +19,7 @@ from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field, Schema
 from fastload.sample.values import NO_TEXT
 from fastload.shard.columns import Chunk
-from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
+from fastload.shard.formats import NOTHING_LOCATED, Foreign, Kinds, Located, ShardSpec, damage_reported
 
 # ---- Datasets of natural types for a sample's further fields ----
 # Numbers of one shape are one dataset of shape (N, ...); rows of numbers are one flat variable-length row,
@@ -350,6 +350,7 @@ def _check(path: Path, good: npt.NDArray[np.bool_]) -> None:
 
 # ---- Shards ----
 
+LISTS_HAVE_HEADS = True
 _MAX_CLASS_ARRAY = 4000
 _IMAGES = ("image", "images", "img", "x", "data")
 _LABELS = ("label", "labels", "y", "target", "targets")
@@ -393,9 +394,9 @@ class Writer:
         if spec.schema is not None:
             label = spec.schema.label_field
             index = spec.schema.index_field
-            self._names = (index.name, label.name if label else "", self._names[2])
-            self._raw = not is_file(index, spec.raw)
-            first, second = (free_name(spec.schema, f"{index.name}_{side}") for side in self._sides)
+            self._names = (index.name if index else "", label.name if label else "", self._names[2])
+            self._raw = index is not None and not is_file(index, spec.raw)
+            first, second = (free_name(spec.schema, f"{self._names[0]}_{side}") for side in self._sides)
             self._sides = (first, second)
             self._fields = FieldDatasets(self._file, spec.schema, self._under.check, spec.raw)
         self._labels: list[npt.NDArray[np.int64]] = []
@@ -405,8 +406,10 @@ class Writer:
         if spec.size is not None:
             width, height = spec.size
             self._images = self._create("image", (spec.records, height, width, 3), np.uint8)
-        else:
+        elif self._names[0]:
             self._images = self._create(self._names[0], (spec.records,), h5py.vlen_dtype(np.uint8))
+        else:
+            self._images = None
 
     def _write_classes(self, classes: list[str]) -> None:
         # An attribute's array must fit into a 64 KB object header, 16 bytes per string; one string need not.
@@ -428,7 +431,7 @@ class Writer:
         count = len(records)
         if self._size is not None:
             self._images[self._count : self._count + count] = data.reshape(count, *self._images.shape[1:])
-        else:
+        elif self._images is not None:
             self._write_rows(data, records)
         if self._fields is not None:
             self._fields.append(self._count, further)
@@ -446,9 +449,9 @@ class Writer:
         append_rows(self._images, self._count, rows)
 
     def close(self) -> None:
-        if self._size is None:
+        if self._size is None and self._images is not None:
             self._images.resize((self._count,))
-        elif self._count < len(self._images):
+        elif self._size is not None and self._count < len(self._images):
             self._drop_unused_rows()
         if self._names[1]:
             self._add(self._names[1], np.concatenate([*self._labels, np.zeros(0, np.int64)]))
@@ -491,10 +494,10 @@ def _open(path: Path) -> h5py.File:
             return h5py.File(path, "r", locking=False)
 
 
-def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
+def locate(path: Path, names: Sequence[str | None] = ("image",)) -> list[Located]:
     """Locate the rows of one of our shards."""
     with damage_reported(path, "HDF5 file"), _open(path) as file:
-        return [_locate(path, file, file[name]) for name in names]
+        return [NOTHING_LOCATED if name is None else _locate(path, file, file[name]) for name in names]
 
 
 def _locate(path: Path, file: h5py.File, images: h5py.Dataset) -> Located:

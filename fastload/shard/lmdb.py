@@ -22,6 +22,7 @@ from fastload.machine.sizes import counted
 from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
+LISTS_HAVE_HEADS = True
 _PAGE = 4096
 _SLICE = 256  # values located through one memory map
 _BY_THE_SYSTEM = (lmdb.DiskError, lmdb.LockError, lmdb.MemoryError, lmdb.ReadonlyError)
@@ -199,7 +200,7 @@ def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[b
         env.close()
 
 
-def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
+def locate(path: Path, names: Sequence[str | None] = ("image",)) -> list[Located]:
     """Locate the pictures of one of our shards, by their addresses in LMDB's memory map.
 
     The first field has the records' plain keys, the others have keys with their name.
@@ -209,9 +210,9 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
     own = [key for key, mine in zip(keys, plain, strict=True) if mine]
     if own != [b"%08d" % i for i in range(len(own))]:
         raise FormatError(f"{path} does not have the keys that this program writes.")
-    found = [Located(located.offsets[plain], located.lengths[plain])]
+    found = [Located(located.offsets[plain], located.lengths[plain])]  # empty values without a picture
     for name in names[1:]:
-        suffix = b"/" + name.encode()
+        suffix = b"/" + (name or "").encode()
         mine = np.array([key[8:] == suffix for key in keys], np.bool_)
         found.append(Located(located.offsets[mine], located.lengths[mine]))
     return found

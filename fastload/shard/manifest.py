@@ -73,6 +73,10 @@ def minor_of(entries: Entries) -> int:
     """Return the format's lowest minor version with all of these entries; older readers would miss some."""
     if not entries:
         return 0
+    if any(entry["kind"] == "images" for entry in entries) or not any(
+        entry["stored"] == "index" for entry in entries
+    ):
+        return 5
     if any(entry.get("null") for entry in entries):
         return 4
     return 2 if any(map(_is_of_version_2, entries)) else 1

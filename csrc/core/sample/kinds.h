@@ -21,6 +21,7 @@ enum class FieldKind : uint8_t {
   kJson = 10,
   kLabels = 11,
   kTexts = 12,
+  kImages = 13,
 };
 
 // How the values of a field lie in its column.
@@ -28,6 +29,7 @@ enum class Storage : uint8_t {
   kRecord,  // byte ranges of shards, as in index.fli
   kFixed,   // values of one width
   kRagged,  // rows of one width, each sample with a number of its own
+  kRecords,  // likewise, and the rows are byte ranges of shards
 };
 
 struct KindRow {
@@ -36,7 +38,7 @@ struct KindRow {
   Storage storage;  // an array whose first dimension is open is ragged
 };
 
-inline constexpr std::array<KindRow, 13> kFieldKinds{{
+inline constexpr std::array<KindRow, 14> kFieldKinds{{
     {"image", FieldKind::kImage, Storage::kRecord},
     {"mask", FieldKind::kMask, Storage::kRecord},
     {"label", FieldKind::kLabel, Storage::kFixed},
@@ -50,8 +52,9 @@ inline constexpr std::array<KindRow, 13> kFieldKinds{{
     {"json", FieldKind::kJson, Storage::kRagged},
     {"labels", FieldKind::kLabels, Storage::kRagged},
     {"texts", FieldKind::kTexts, Storage::kRagged},
+    {"images", FieldKind::kImages, Storage::kRecords},
 }};
 
-inline constexpr std::array<const char*, 3> kStorageNames{"record", "fixed", "ragged"};
+inline constexpr std::array<const char*, 4> kStorageNames{"record", "fixed", "ragged", "records"};
 
 }  // namespace fastload
