@@ -138,9 +138,10 @@ def all_streams(datasets: Sequence[PackedFiles]) -> Streams:
         for dataset in datasets
         if not dataset.is_plain
         for _, field in dataset.schema.columns
-        if field.storage == "record"
+        if field.storage in ("record", "records")
     )
-    return (None, *dict.fromkeys(named))
+    has_index = any(dataset.schema.index_field is not None for dataset in datasets)
+    return (*((None,) if has_index else ()), *dict.fromkeys(named))
 
 
 def kept_of(datasets: Sequence[PackedFiles], streams: Streams) -> list[Kept]:

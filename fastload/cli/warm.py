@@ -233,7 +233,8 @@ def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:
     if fields is None:
         return all_streams(datasets)
     named: dict[str, str | None] = {name: name for name in all_streams(datasets) if name is not None}
-    named |= {dataset.schema.index_field.name: None for dataset in datasets}
+    firsts = (dataset.schema.index_field for dataset in datasets)
+    named |= {first.name: None for first in firsts if first is not None}
     unknown = [name for name in fields if name not in named]
     if unknown:
         legal = ", ".join(sorted(named))
@@ -252,11 +253,11 @@ def _name(job: WarmJob) -> str:
 
 
 def _facts(job: WarmJob, result: WarmResult) -> dict[str, Any]:
-    counts = result.counts
+    counts, first = result.counts, job.dataset.schema.index_field
     return {
         "dataset": job.dataset.where,
         "id": job.dataset.id,
-        "field": job.field or job.dataset.schema.index_field.name,
+        "field": job.field or (first.name if first is not None else None),
         "place": "page cache" if job.place == PAGE_CACHE else "cache" if job.place else "memory",
         "path": job.place if job.cache is not None else None,
         "reason": job.reason,

@@ -19,7 +19,8 @@ from fastload.shard.dataset import PackedFiles
 
 def read_sample(dataset: Packed, sample: int, names: Collection[str] | None = None) -> dict[str, Any]:
     """Return a sample by field name: Python numbers; arrays, boxes, points and pictures as tensors (images
-    (channels, height, width), masks (height, width)); lists of pictures as lists of these; objects as they are.
+    (channels, height, width), masks (height, width)), lists of pictures as lists of these; objects as they
+    are.
 
     Args:
         dataset: a packed one.

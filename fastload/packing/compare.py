@@ -23,6 +23,7 @@ from fastload.packing.rows import Batch, Rows
 from fastload.packing.shard_writer import classes_of
 from fastload.remote.location import Location
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
 
 SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 appended random letters
@@ -184,7 +185,14 @@ def _sample_of(dataset: PackedFiles, position: int, key: str, skipped: int) -> i
 
 def _is_same(dataset: PackedFiles, batch: Batch, i: int, sample: int) -> bool:
     for field, chunk in zip(dataset.schema, batch.fields, strict=True):
-        if chunk.records is not None:
+        if chunk.counts is not None and chunk.records is not None:
+            first = int(chunk.counts[:i].sum())
+            wanted = chunk.records[first : first + int(chunk.counts[i])]
+            found = np.frombuffer(dataset.columns[field.name].value(sample), RECORD)
+            names = ["length", "crc32c", "flags"]
+            if len(found) != len(wanted) or (found[names] != wanted[names]).any():
+                return False
+        elif chunk.records is not None:
             of_index = field == dataset.schema.index_field
             table = dataset.records if of_index else dataset.field_records(field.name)
             if any(table[sample][name] != chunk.records[i][name] for name in ("length", "crc32c")):

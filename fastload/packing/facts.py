@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.machine.paths import exists
-from fastload.sample.fields import Image, Label, Mask, words_of
+from fastload.sample.fields import Image, Images, Label, Mask, words_of
 from fastload.sample.schema import Field
 from fastload.shard.codecs import CODECS, JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
@@ -158,7 +158,7 @@ class Summary:
         self.records += len(records)
         self.bytes += int(records["length"].sum(dtype=np.uint64))
         self.unlabelled += int(np.count_nonzero(records["label"] < 0))
-        self._codecs += np.bincount(records["codec"], minlength=256)
+        self._codecs += np.bincount(records["codec"][records["length"] > 0], minlength=256)
         for name, histogram in self._sides.items():
             histogram += np.bincount(records[name], minlength=_SIDES)
 
@@ -225,7 +225,7 @@ def _values(
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
     """Yield the values looked at, in the field's dtype, and where each one's bytes begin."""
     step = min(_MOST, max(1, _BYTES // field.item_bytes)) if field.storage == "fixed" else _SAMPLES
-    is_record = field.storage == "record"
+    is_record = field.storage in ("record", "records")
     for first, count in runs.places():
         for start in range(first, first + count, step):
             data, ends = column.gather(np.arange(start, min(start + step, first + count)))
@@ -245,6 +245,8 @@ class _Counts(Protocol):
 def _counts_of(field: Field) -> _Counts:
     if isinstance(field.kind, (Image, Mask)):
         return _Pictures()
+    if isinstance(field.kind, Images):
+        return _Lists()
     if isinstance(field.kind, Label):
         return _Labels()
     if field.storage == "fixed":
@@ -262,6 +264,20 @@ class _Pictures:
     def found(self) -> dict[str, Any]:
         summary = self._summary
         return {"bytes": summary.bytes, "codecs": summary.codecs, "sides": summary.sides()}
+
+
+class _Lists:
+    """Counts of lists of pictures."""
+
+    def __init__(self) -> None:
+        self._pictures, self._counts = _Pictures(), _Lengths("pictures", RECORD.itemsize)
+
+    def add(self, values: npt.NDArray[Any], ends: npt.NDArray[np.int64] | None) -> None:
+        self._pictures.add(values[values["length"] > 0], None)
+        self._counts.add(values, ends)
+
+    def found(self) -> dict[str, Any]:
+        return {**self._counts.found(), **self._pictures.found()}
 
 
 class _Labels:

@@ -22,7 +22,7 @@ from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.index import as_rows
+from fastload.shard.index import RECORD, as_rows
 from fastload.shard.manifest import Manifest
 
 # ---- Records of a set in a store, in memory for a while ---------------------------------------------
@@ -155,7 +155,7 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
 
 
 def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
-    """Yield the entries of all pictures of some samples, one table per field."""
+    """Yield an entry for each of some samples, one table per field of pictures."""
     yield dataset.records[ids.start : ids.stop]
     if not dataset.is_plain:
         for field in dataset.schema:
@@ -163,9 +163,25 @@ def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
                 yield dataset.field_records(field.name)[ids.start : ids.stop]
 
 
+def _listed(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the entries of some samples' lists of pictures."""
+    for field in dataset.schema.list_fields:
+        yield dataset.columns[field.name].gather(np.arange(ids.start, ids.stop))[0].view(RECORD)
+
+
+def _lengths(dataset: PackedFiles, samples: range) -> npt.NDArray[np.int64]:
+    """Return the bytes of all pictures of each sample."""
+    lengths: npt.NDArray[np.int64] = np.zeros(len(samples), np.int64)
+    for table in _tables(dataset, samples):
+        lengths += table["length"].astype(np.int64)
+    for field in dataset.schema.list_fields:
+        lengths += dataset.list_bytes(field.name, np.arange(samples.start, samples.stop))
+    return lengths
+
+
 def _windows(dataset: PackedFiles, samples: range) -> list[range]:
     """Return ranges of sample ids, each with about :data:`WINDOW_BYTES` of records."""
-    lengths = sum(table["length"].astype(np.int64) for table in _tables(dataset, samples))
+    lengths = _lengths(dataset, samples)
     numbers = (np.cumsum(lengths) - 1) // WINDOW_BYTES
     changes = np.flatnonzero(np.diff(numbers)) + samples.start + 1
     firsts = [samples.start, *changes.tolist(), samples.stop]
@@ -177,7 +193,8 @@ def _fetched(dataset: PackedFiles, ids: range, pool: ThreadPoolExecutor) -> tupl
     location, store = dataset.location, dataset.store
     assert location is not None
     assert store is not None
-    records = np.concatenate([*_tables(dataset, ids)])
+    records = np.concatenate([*_tables(dataset, ids), *_listed(dataset, ids)])
+    records = records[records["length"] > 0]
     shards, waiting, fetched = [], [], []
     with ExitStack() as stack:
         for number, shard in enumerate(dataset.manifest.shards):

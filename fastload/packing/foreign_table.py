@@ -96,6 +96,7 @@ class ForeignTable:
             for name, data in encoded.items():
                 values[name].append(data)
         self._start += count
+        assert first is not None  # a file of others is indexed for its pictures
         fields = {}
         for field in schema:
             if field in (first, label):

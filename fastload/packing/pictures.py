@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -100,8 +100,18 @@ class PictureList:
             return NO_LIST
         return pack_list([b"" if one is None else one.data for one in self.pictures])
 
+    def map(self, change: Callable[[Picture], Picture]) -> PictureList:
+        """Return the list with each of its pictures changed."""
+        if self.pictures is None:
+            return self
+        return PictureList(tuple(None if one is None else change(one) for one in self.pictures))
 
-def pictures_in(value: Picture | PictureList | bytes) -> Iterator[Picture]:
+
+#: What a field's value is on its way into a shard.
+Value: TypeAlias = Picture | PictureList | bytes
+
+
+def pictures_in(value: Value) -> Iterator[Picture]:
     """Yield the pictures that a field's value has."""
     if isinstance(value, Picture):
         yield value

@@ -89,7 +89,7 @@ def _tables(manifest: Manifest) -> list[str]:
 def picture_codecs(dataset: PackedFiles) -> set[int]:
     """Return the codecs of all fields' pictures, or at least JPEG and coefficients if both occur."""
     schema, codecs = dataset.schema, set[int]()
-    others = [f.name for f in schema if f.storage == "record" and f != schema.index_field]
+    others = [f.name for _, f in schema.columns if f.storage in ("record", "records")]
     for records in (dataset.records, *map(dataset.field_records, others)):
         for start in range(0, len(records), _CHUNK):
             codecs |= set(records["codec"][start : start + _CHUNK].tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -20,9 +20,9 @@ from fastload.machine.threads import started_pool
 from fastload.packing.coefficients import to_record
 from fastload.packing.files import ESCAPED
 from fastload.packing.options import PackOptions
-from fastload.packing.pictures import Picture, png_file, raw_picture
+from fastload.packing.pictures import Picture, PictureList, Value, png_file, raw_picture
 from fastload.packing.rows import Batch, plain_fields
-from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
+from fastload.sample.fields import Boxes, Image, Images, Keypoints, Kind, Mask, Polygons
 from fastload.sample.schema import Schema
 from fastload.sample.values import decode_mixed, decode_rle, encode_mixed, encode_rle
 from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, PROGRESSIVE, SIXTEEN_BIT
@@ -176,22 +176,28 @@ class Transcoder:
         if any(isinstance(field.kind, Image) and field.kind.bits == 8 for field in self.schema):
             need("PIL.Image", SMALLER)
 
-    def values(self, values: list[Picture | bytes]) -> list[Picture | bytes]:
+    def values(self, values: Sequence[Value]) -> list[Value]:
         """Return the changed values.
 
         Raises:
             ValueError: a picture does not decode, or has more pixels than the index has room for.
         """
         index = self.schema.index_field
-        first = values[self.schema.position(index.name)]
-        assert isinstance(first, Picture)
-        size = self._guarded(index.name, _size_of, first)
-        target = self._target(size)
-        changed: list[Picture | bytes] = []
+        size = target = (0, 0)
+        if index is not None:
+            first = values[self.schema.position(index.name)]
+            assert isinstance(first, Picture)
+            size = self._guarded(index.name, _size_of, first)
+            target = self._target(size)
+        changed: list[Value] = []
         for field, value in zip(self.schema, values, strict=True):
             if isinstance(value, Picture):
                 make = functools.partial(self._made, field.kind)
                 changed.append(self._guarded(field.name, make, value))
+            elif isinstance(value, PictureList):
+                assert isinstance(field.kind, Images)
+                make = functools.partial(self._made, field.kind.each)
+                changed.append(value.map(functools.partial(self._guarded, field.name, make)))
             else:
                 changed.append(value if target == size else _moved(field.kind, value, size, target))
         return changed

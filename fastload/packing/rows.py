@@ -15,7 +15,7 @@ from fastload.packing.coefficients import RecodeOutcome
 from fastload.packing.folders import Ignored, Problem
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
-from fastload.packing.pictures import Picture
+from fastload.packing.pictures import Value
 from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
 
@@ -44,7 +44,7 @@ class StoredSample:
     """A sample of a packed set: the bytes of its fields, in the schema's order."""
 
     path: bytes  # that its key is made of
-    values: list[Picture | bytes]
+    values: Sequence[Value]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from fastload.packing.pictures import (
     NUMPY_SUFFIX,
     Picture,
     PictureList,
+    Value,
     is_any,
     path_of,
     picture_list_of,
@@ -48,7 +49,6 @@ from fastload.shard.index import RECORD, as_rows
 
 # ---- From samples (dicts) to the bytes of their fields ----------------------------------------------
 
-Value: TypeAlias = Picture | PictureList | bytes
 MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Batch, unless a single sample is larger
 _NO_FILE = b""
 
@@ -88,7 +88,7 @@ class Encoder:
         Raises:
             KeyError, OSError, TypeError, ValueError, and what Pillow raises: it cannot be packed.
         """
-        values = sample.values if isinstance(sample, StoredSample) else self._encoded(sample)
+        values = [*sample.values] if isinstance(sample, StoredSample) else self._encoded(sample)
         for named, data in zip(self.schema, values, strict=True) if self.strings else ():
             if named.kind.name == "text" and isinstance(data, bytes) and b"\0" in data:
                 raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")

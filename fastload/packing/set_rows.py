@@ -28,7 +28,7 @@ from fastload.packing.folders import is_split
 from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
-from fastload.packing.pictures import Picture, pixels_of, png_file
+from fastload.packing.pictures import Picture, PictureList, Value, pixels_of, png_file
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
 from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
@@ -153,7 +153,7 @@ class SetRows(SampleRows):
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""
         labels = self.dataset.records["label"]
-        fields = [self.schema.index_field] if self.schema.is_plain else [*self.schema]
+        fields = [self.schema.fields[0]] if self.schema.is_plain else [*self.schema]
         for start in range(0, len(self), _LISTED):
             ids = np.arange(start, min(start + _LISTED, len(self)))
             sizes = sum(self._lengths(field, ids) for field in fields)
@@ -167,11 +167,13 @@ class SetRows(SampleRows):
             return lengths
         if field == self.dataset.schema.label_field:
             return np.full(len(ids), 4)
+        if field.storage == "records":
+            return self.dataset.list_bytes(field.name, ids)
         lengths = np.diff(self.dataset.columns[field.name].gather(ids)[1])
         return lengths
 
     def _entries(self, field: Field) -> npt.NDArray[np.void]:
-        is_index = field.name == self.dataset.schema.index_field.name
+        is_index = field == self.dataset.schema.index_field
         return self.dataset.records if is_index else self.dataset.field_records(field.name)
 
     def batches(
@@ -197,9 +199,11 @@ class SetRows(SampleRows):
 
     def _spans(self, ids: range) -> Iterator[range]:
         """Yield samples in consecutive spans of bounded size."""
-        lengths, at = self.dataset.records["length"], ids.start
+        lists, at = self.dataset.schema.list_fields, ids.start
         while at < ids.stop:
-            ends = np.cumsum(lengths[at : min(at + _SPAN, ids.stop)], dtype=np.int64)
+            some = np.arange(at, min(at + _SPAN, ids.stop))
+            lengths = self.dataset.records["length"][some].astype(np.int64)
+            ends = np.cumsum(sum((self._lengths(field, some) for field in lists), lengths))
             count = max(1, int(np.searchsorted(ends, _SPAN_BYTES, "right")))
             yield range(at, min(at + count, ids.stop))
             at += count
@@ -208,12 +212,14 @@ class SetRows(SampleRows):
         """Return a sample as the set has it."""
         entry = part.record(sample)
         path = decode_key(part.index.key(sample), bool(entry["flags"] & ESCAPED))
-        values: list[Picture | bytes] = []
+        values: list[Value] = []
         try:
             for field in self.schema:
                 if field.storage == "record":
                     data = part.stored(sample, field.name)
                     values.append(Picture(data, entry=part.record(sample, field.name)))
+                elif field.storage == "records":
+                    values.append(_stored_list(part, field, sample))
                 elif field == part.schema.label_field:
                     values.append(int(entry["label"]).to_bytes(4, "little", signed=True))
                 else:
@@ -232,7 +238,7 @@ class SetRows(SampleRows):
             return sample
         try:
             values = [
-                self._file(field, value, keeps_pixels) if isinstance(value, Picture) else value
+                self._as_files(field, value, keeps_pixels)
                 for field, value in zip(self.schema, sample.values, strict=True)
             ]
             return replace(sample, values=transcoder.values(values) if transcoder else values)
@@ -243,6 +249,13 @@ class SetRows(SampleRows):
                     "verify --decode' finds all such records; the set is left as it is."
                 ) from error
             return FailedSample(error, sample.path)
+
+    def _as_files(self, field: Field, value: Value, keeps_pixels: bool) -> Value:
+        """Return a value with its pictures as files; see :meth:`_file`."""
+        if isinstance(value, bytes):
+            return value
+        change = functools.partial(self._file, field, keeps_pixels=keeps_pixels)
+        return change(value) if isinstance(value, Picture) else value.map(change)
 
     def _file(self, field: Field, picture: Picture, keeps_pixels: bool) -> Picture:
         """Return a record as a file, or as pixels that no file could hold."""
@@ -256,6 +269,14 @@ class SetRows(SampleRows):
             raw = {name: int(entry[name]) for name in ("codec", "width", "height", "channels")}
             picture = replace(picture, raw={**raw, "flags": int(entry["flags"] & SIXTEEN_BIT)})
         return picture if field.kind == kind else replace(picture, entry=None)
+
+
+def _stored_list(part: PackedFiles, field: Field, sample: int) -> PictureList:
+    entries, stored = part.list_records(field.name, sample), part.stored_list(field.name, sample)
+    if entries is None or stored is None:
+        return PictureList(None)
+    pairs = zip(entries, stored, strict=True)
+    return PictureList(tuple(None if data is None else Picture(data, entry=entry) for entry, data in pairs))
 
 
 # ---- Files of other programs, indexed for the time of a pack ----------------------------------------

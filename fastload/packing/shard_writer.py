@@ -122,7 +122,7 @@ class ShardPart:
                 name = f"records{number}"
                 records = arrays[name].view(RECORD) if name in arrays else None
                 if records is not None:
-                    counts = arrays[f"counts{number}"] if f"counts{number}" in arrays else None
+                    counts = arrays.get(f"counts{number}")
                     return Chunk(np.zeros(0, np.uint8), arrays[f"lengths{number}"], records, counts)
                 return Chunk(arrays[f"data{number}"], arrays[f"lengths{number}"])
         except _DAMAGE as error:
@@ -414,7 +414,7 @@ def _in_values(chunk: Chunk) -> npt.NDArray[np.void] | None:
     """Return the entries; those of lists count from where their own value begins."""
     if chunk.records is None or chunk.counts is None:
         return chunk.records
-    records = chunk.records.copy()
+    records: npt.NDArray[np.void] = chunk.records.copy()
     begins = np.repeat(np.cumsum(chunk.lengths) - chunk.lengths, chunk.counts)
     there = records["length"] > 0
     records["offset"][there] -= begins[there]

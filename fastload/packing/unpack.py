@@ -45,8 +45,9 @@ from fastload.shard.suffixes import is_image
 TableFormat = Literal["jsonl", "csv", "parquet"]
 TABLES: tuple[TableFormat, ...] = ("jsonl", "csv", "parquet")
 STEM = "samples"
+_AS_PATHS = ("record", "records")  # storages of pictures, which the table has as paths
 _AT_ONCE = 1000  # rows of a Parquet table in memory
-Row = dict[str, Any]  # paths of pictures, bytes of values
+Row = dict[str, Any]  # paths of pictures, lists of paths, bytes of values
 
 
 def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> None:
@@ -66,7 +67,12 @@ def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> Non
             row: Row = {}
             for field in dataset.schema:
                 data = part.value_bytes(field.name, sample)
-                row[field.name] = files.write(field, sample, data) if field.storage == "record" else data
+                if field.storage == "record":
+                    row[field.name] = files.write(field, sample, data)
+                elif field.storage == "records":
+                    row[field.name] = files.write_list(field, sample, field.decode(data))
+                else:
+                    row[field.name] = data
             add(row)
 
 
@@ -76,7 +82,8 @@ class _Files:
     def __init__(self, dataset: PackedFiles, root: bytes) -> None:
         self._dataset, self._root = dataset, root
         self._index = dataset.schema.index_field
-        others = [f.name for f in dataset.schema if f.storage == "record" and f != self._index]
+        kinds = ("record", "records")
+        others = [f.name for f in dataset.schema if f.storage in kinds and f != self._index]
         first = {f"{STEM}.{table}" for table in TABLES} | {f"{STEM}{SCHEMA_SUFFIX}"}
         wanted = set(others)
         for sample in range(len(dataset) if others else 0):
@@ -105,6 +112,30 @@ class _Files:
             path = below + f"{sample:08d}".encode() + suffix
             write_new(self._root, path, data)
         return os.fsdecode(path)
+
+    def write_list(
+        self, field: Field, sample: int, pictures: list[bytes | None] | None
+    ) -> list[str | None] | None:
+        """Write a list of pictures; return their paths below the folder, None where there is no picture."""
+        if pictures is None:
+            return None
+        key = decode_key(
+            self._dataset.index.key(sample), bool(self._dataset.record(sample)["flags"] & ESCAPED)
+        )
+        entries = self._dataset.list_records(field.name, sample)
+        assert entries is not None
+        below, paths = os.fsencode(self._folders[field.name]) + b"/", list[str | None]()
+        for place, (data, entry) in enumerate(zip(pictures, entries, strict=True)):
+            if data is None:
+                paths.append(None)
+                continue
+            ending = f".{place}{suffix_of(int(entry['codec']))}".encode()
+            path = below + safe_path(key) + ending
+            if not written(self._root, path, data):  # keys may repeat
+                path = below + f"{sample:08d}".encode() + ending
+                write_new(self._root, path, data)
+            paths.append(os.fsdecode(path))
+        return paths
 
     def _record(self, field: Field, sample: int) -> np.void:
         if field == self._index:
@@ -181,8 +212,8 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
 
     def type_in_table(field: Field) -> Any:
         """Return string for pictures' paths, else the type that the column had, or its kind's own."""
-        if field.storage == "record":
-            return pa.string()
+        if field.storage in _AS_PATHS:
+            return pa.string() if field.storage == "record" else pa.list_(pa.string())
         words = field.source.get("arrow") if isinstance(field.source, Mapping) else None
         wanted = type_named(words) if isinstance(words, str) else None
         return wanted if wanted is not None and is_kept(wanted) else type_of(field)
@@ -194,8 +225,8 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
 
     def column(field: Field, kind: Any) -> Any:
         values = [row[field.name] for row in rows]
-        if field.storage == "record":
-            return pa.array(values, pa.string())
+        if field.storage in _AS_PATHS:
+            return pa.array(values, kind)
         if kind == type_of(field):
             return array_of(field, Chunk.of(values))
         return restored([plain_value(field, value) for value in values], kind)
@@ -227,7 +258,7 @@ _TABLES: dict[TableFormat, Callable[[Path, PackedFiles], Any]] = {
 def _plain(dataset: PackedFiles, row: Row) -> Row:
     """Return the row as JSON values."""
     return {
-        name: value if isinstance(value, str) else plain_value(dataset.schema[name], value)
+        name: value if dataset.schema[name].storage in _AS_PATHS else plain_value(dataset.schema[name], value)
         for name, value in row.items()
     }
 

@@ -26,12 +26,13 @@ from fastload.machine.threads import started_pool
 from fastload.packing.entries import wrong_entries
 from fastload.packing.facts import Summary
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards, in_windows, opened_once, spans_of
+from fastload.packing.files import ESCAPED
 from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN
-from fastload.sample.fields import Image, Mask
+from fastload.sample.fields import Image, Images, Mask
 from fastload.sample.schema import Field
 from fastload.sample.values import row_count, wrong_rows
-from fastload.shard.codecs import CODECS, RAW, file_of
+from fastload.shard.codecs import CODECS, NO_LIST_FLAG, RAW, file_of
 from fastload.shard.columns import column_wrong, open_column
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import HEADER, RECORD, as_rows
@@ -109,6 +110,7 @@ class RecordChecks:
         found: the problems.
         field: the records' field; None: the images of a dataset of version 1.0.
         stored: the shards, if they are in a store.
+        sample_of: returns the sample of a record of a list of pictures, and its place there.
     """
 
     def __init__(
@@ -120,11 +122,14 @@ class RecordChecks:
         found: Problems,
         field: Field | None = None,
         stored: StoredShards | None = None,
+        sample_of: Callable[[int], tuple[int, int]] | None = None,
     ) -> None:
         self.folder, self.manifest, self.records, self.found = folder, manifest, records, found
         self._stored = stored
-        self._key_of = key_of
-        self._kind = field.kind if field is not None and isinstance(field.kind, Image | Mask) else None
+        self._key_of, self._sample_of = key_of, sample_of
+        kind = field.kind if field is not None else None
+        kind = kind.each if isinstance(kind, Images) else kind
+        self._kind = kind if isinstance(kind, Image | Mask) else None
         is_index = field is None or field == manifest.schema.index_field
         self._field = "" if field is None or is_index else field.name
         self._of = f" of field {self._field!r}" if self._field else ""
@@ -141,6 +146,9 @@ class RecordChecks:
         known = number < len(self.manifest.shards)
         shard = self.manifest.shards[number].file if known else f"shard {number}"
         words = f"field {self._field!r}: {reason}" if self._field else reason
+        if self._sample_of is not None:
+            sample, place = self._sample_of(sample)
+            words = f"field {self._field!r}, picture {place}: {reason}"
         return Problem(words, shard, self._key_of(sample), sample, int(record["offset"]))
 
     def samples(self, kind: str, samples: npt.NDArray[np.int64], reason: str) -> None:
@@ -166,6 +174,20 @@ class RecordChecks:
             ]
             for bad, reason in rules:
                 self.samples(f"a record{self._of} {reason}", begin + np.flatnonzero(bad), reason)
+
+    def without_pictures(self, labels: int) -> None:
+        """Find entries of samples without a picture in the index that say more than a label and a shard."""
+        for begin, records in self.spans():
+            plain = records.copy()
+            plain["label"], plain["shard"] = 0, 0
+            plain["flags"] &= ~np.uint8(ESCAPED)
+            rules = [
+                (plain != np.zeros(1, RECORD)[0], "names bytes, and the set has no field of pictures for it"),
+                (records["shard"] >= len(self.manifest.shards), "names a shard that does not exist"),
+                ((records["label"] < -1) | (records["label"] >= labels), "has a label outside the classes"),
+            ]
+            for bad, reason in rules:
+                self.samples(f"an entry {reason}", begin + np.flatnonzero(bad), reason)
 
     def overlaps(self) -> None:
         """Find records that share bytes."""
@@ -386,12 +408,33 @@ class ColumnChecks:
             self.records = RecordChecks(
                 self._folder, self._manifest, entries, self._key_of, self._found, self.field, self._stored
             )
+        if self.field.storage == "records":
+            self._open_lists()
+
+    def _open_lists(self) -> None:
+        """Check the entries without a picture, and find the others' samples."""
+        entries = self._column.records().view(RECORD)[:, 0]
+        parts = (np.diff(ends) // RECORD.itemsize for _, _, ends in self._chunks())
+        ends = np.cumsum(np.concatenate([np.zeros(1, np.int64), *parts]))  # of each sample's entries
+        there = np.flatnonzero(entries["length"] > 0)
+
+        def sample_of(number: int) -> tuple[int, int]:
+            entry = int(there[number])
+            sample = int(np.searchsorted(ends, entry, "right")) - 1
+            return sample, entry - int(ends[sample])
+
+        self.records = RecordChecks(
+            self._folder, self._manifest, entries[there], self._key_of, self._found, self.field, self._stored,
+            sample_of,
+        )  # fmt: skip
 
     def values(self) -> None:
         """Find values that the field cannot hold."""
         if self._column is None or self.field.storage == "record":
             return
-        if self.field.storage == "fixed" or self.field.kind.has_rows:
+        if self.field.storage == "records":
+            wrong = self._wrong_lists()
+        elif self.field.storage == "fixed" or self.field.kind.has_rows:
             wrong = self._wrong_numbers()
         else:
             wrong = self._wrong_objects()
@@ -432,6 +475,23 @@ class ColumnChecks:
                     where = f" in row {row - int(ends[at]) // width}" if kind.has_rows else ""
                     values = data[row * width : (row + 1) * width].view(_shown(kind.item_dtype)).tolist()
                     yield start + at, f"field {self.field.name!r} {reason}. Found: {values}{where}"
+
+    def _wrong_lists(self) -> Iterator[tuple[int, str]]:
+        """Find entries without a picture that say something."""
+        nothing = np.zeros(1, RECORD)
+        nothing["label"] = -1
+        for start, data, ends in self._chunks():
+            entries = data.view(RECORD)
+            counts = np.diff(ends) // RECORD.itemsize
+            owners = np.repeat(np.arange(len(counts)), counts)
+            empty = entries["length"] == 0
+            plain = entries.copy()
+            alone = counts[owners] == 1
+            plain["flags"][alone] &= ~np.uint8(NO_LIST_FLAG)
+            for entry in np.flatnonzero(empty & (plain != nothing[0])).tolist():
+                place = entry - int(ends[owners[entry]]) // RECORD.itemsize
+                reason = f"field {self.field.name!r}, place {place}: an entry without a picture says more"
+                yield start + int(owners[entry]), reason
 
     def _wrong_objects(self) -> Iterator[tuple[int, str]]:
         for start, data, ends in self._chunks():
@@ -519,6 +579,7 @@ class _Checks:
         self.stored = stored
         entries = index.records().view(RECORD)[:, 0]
         field = manifest.schema.index_field if manifest.fields else None
+        self._has_pictures = not manifest.fields or field is not None
         self.records = RecordChecks(folder, manifest, entries, self.key, found, field, stored)
         self.columns = [
             ColumnChecks(folder, manifest, number, field, self.key, found, stored)
@@ -578,13 +639,17 @@ class _Checks:
     def entries(self) -> None:
         """Find entries that break a rule by themselves, and records that share bytes."""
         labels = len(self.manifest.classes) or int(np.iinfo(np.int32).max)
-        self.records.entries(labels if self.manifest.schema.label_field is not None else 0)
-        self.records.overlaps()
+        legal = labels if self.manifest.schema.label_field is not None else 0
+        if self._has_pictures:
+            self.records.entries(legal)
+            self.records.overlaps()
+        else:
+            self.records.without_pictures(legal)
         fields = [column.records for column in self.columns if column.records is not None]
         for records in fields:
             records.entries(0)
             records.overlaps()
-        overlaps_across([self.records, *fields])
+        overlaps_across([*([self.records] if self._has_pictures else []), *fields])
 
     def keys(self) -> None:
         """Find keys that lie outside the index or are not UTF-8."""
@@ -611,7 +676,9 @@ class _Checks:
 
     def contents(self, decode: bool, spread: Spread | None) -> None:
         """Find records whose bytes are wrong, and values that their fields cannot hold."""
-        if spread is None:
+        if not self._has_pictures:
+            pass
+        elif spread is None:
             self.records.contents(self._readable, decode)
         else:
             common = (self.folder, self.manifest.id, frozenset(self._readable), decode)

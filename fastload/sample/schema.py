@@ -20,7 +20,6 @@ from fastload.sample.fields import (
     Kind,
     Label,
     Labels,
-    Mask,
     Polygons,
     Storage,
     Texts,
@@ -217,8 +216,8 @@ class Schema:
 
     @property
     def index_field(self) -> Field | None:
-        """The field whose records are in the index: the first Image, else the first Mask; None: there is none,
-        and the index has no records."""
+        """The field whose records are in the index: the first Image, else the first Mask; None: there is
+        none, and the index has no records."""
         pictures = [field for field in self.fields if field.storage == "record"]
         first = next((field for field in pictures if isinstance(field.kind, Image)), None)
         return first or next(iter(pictures), None)

@@ -520,9 +520,12 @@ def _encode_images(kind: Kind, value: Any, where: str) -> bytes:
         return NO_LIST
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise TypeError(f"{where} must be a list of pictures. Found: {type(value).__name__}.")
-    each = enumerate(value)
-    pictures = [b"" if one is None else _encode_picture(kind, one, f"{where}, picture {i}") for i, one in each]
-    return pack_list(pictures)
+    return pack_list(
+        [
+            b"" if one is None else _encode_picture(kind, one, f"{where}, picture {place}")
+            for place, one in enumerate(value)
+        ]
+    )
 
 
 def pack_list(pictures: Sequence[bytes]) -> bytes:

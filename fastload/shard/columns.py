@@ -274,7 +274,8 @@ class Chunk:
         """Return the samples for which ``good`` is true."""
         if good.all():
             return self
-        return Chunk.join([self.slice(i, i + 1) for i in np.flatnonzero(good).tolist()], like=self.slice(0, 0))
+        kept = [self.slice(i, i + 1) for i in np.flatnonzero(good).tolist()]
+        return Chunk.join(kept, like=self.slice(0, 0))
 
     @staticmethod
     def join(chunks: Sequence[Chunk], like: Chunk | None = None) -> Chunk:
@@ -303,7 +304,7 @@ class Chunk:
 
 def _moved(records: npt.NDArray[np.void], by: int) -> npt.NDArray[np.void]:
     """Return entries of data that begin ``by`` bytes later."""
-    moved = records.copy()
+    moved: npt.NDArray[np.void] = records.copy()
     there = moved["length"] > 0  # the others are nowhere
     moved["offset"][there] = moved["offset"][there].astype(np.int64) - by
     return moved

@@ -372,6 +372,13 @@ class PackedFiles:
         entries: npt.NDArray[np.void] = np.frombuffer(found, RECORD)
         return None if len(entries) == 1 and entries[0]["flags"] & NO_LIST_FLAG else entries
 
+    def list_bytes(self, field: str, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the bytes of the pictures in each of some samples' lists, (n,)."""
+        entries, ends = self.columns[field].gather(samples)
+        sizes = np.append(0, np.cumsum(entries.view(RECORD)["length"], dtype=np.int64))
+        lengths: npt.NDArray[np.int64] = np.diff(sizes[ends // RECORD.itemsize])
+        return lengths
+
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
         """Label of every sample, (n,) int64; -1: none."""
@@ -470,7 +477,7 @@ class PackedFiles:
     def record_reader(self, field: str) -> Any:
         """Return the ``_C.Reader`` of a further picture's records, or of lists of them."""
         if field not in self._readers:
-            records = self.columns[field]
+            records: Any = self.columns[field]
             if self.schema[field].storage == "records":
                 records = _C.ListedRecords(records)
             self._readers[field] = _C.Reader(self.reader, records)

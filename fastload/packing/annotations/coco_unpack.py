@@ -34,6 +34,7 @@ from fastload.packing.annotations.coco_rows import (
 from fastload.packing.annotations.panoptic import PANOPTIC_FIELDS
 from fastload.packing.annotations.unpacked_files import (
     AS_TABLE,
+    picture_field,
     require,
     safe_path,
     samples_of,
@@ -72,7 +73,7 @@ def unpack_panoptic(dataset: PackedFiles, folder: Path) -> None:
         for position, sample in enumerate(samples_of(dataset)):
             rest = sample.value("rest") or {}
             number = int(sample.value("image_id"))
-            write_new(root, pictures + b"/" + sample.path, sample.data(dataset.schema.index_field.name))
+            write_new(root, pictures + b"/" + sample.path, sample.data(picture_field(dataset)))
             image = restored(image_of(number, os.fsdecode(sample.path)), rest.get("image", {}), [])
             images.append(json.dumps(image))
             segments = segments_of(sample.value, number, labels.kind.ids, source["forms"], rest)
@@ -172,7 +173,7 @@ def unpack_coco(dataset: PackedFiles, folder: Path) -> None:
     with ExitStack() as stack:
         files = [_File(dataset, told, stack) for told in source["files"]]
         for sample, part in ((sample, part) for ids, part in in_windows(dataset) for sample in ids):
-            data = part.value_bytes(dataset.schema.index_field.name, sample)
+            data = part.value_bytes(picture_field(dataset), sample)
             escaped = bool(dataset.record(sample)["flags"] & ESCAPED)
             name = safe_path(decode_key(dataset.index.key(sample), escaped))
             if name.endswith(NUMPY_SUFFIX):

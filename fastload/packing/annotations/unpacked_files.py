@@ -88,13 +88,21 @@ class Unpacked:
     value: Callable[[str], Any]  # the value of a field
 
 
+def picture_field(dataset: PackedFiles) -> str:
+    """Return the name of the field that has the pictures of an annotated set."""
+    index = dataset.schema.index_field
+    assert index is not None  # source_of() has looked at it
+    return index.name
+
+
 def source_of(dataset: PackedFiles, layout: str, fields: tuple[str, ...]) -> Mapping[str, Any]:
     """Return what a set says of the files that it was packed from.
 
     Raises:
         PackError: they had another layout, or fields that they need were not packed, or were changed.
     """
-    source = dataset.schema.index_field.source
+    index = dataset.schema.index_field
+    source = None if index is None else index.source
     own = source.get("layout") if isinstance(source, Mapping) else None
     if not isinstance(source, Mapping) or own != layout:
         came, advice = "It was not packed from annotated files.", "Unpack"

@@ -18,7 +18,14 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir, is_file
 from fastload.packing.annotations.annotated_files import FileSamples, Paths, facts_of, read_small, read_text
-from fastload.packing.annotations.unpacked_files import Unpacked, safe_path, samples_of, source_of, write_new
+from fastload.packing.annotations.unpacked_files import (
+    Unpacked,
+    picture_field,
+    safe_path,
+    samples_of,
+    source_of,
+    write_new,
+)
 from fastload.packing.files import names_in, printable, raise_if_transient
 from fastload.packing.pictures import read_picture
 from fastload.packing.rows import PartialSample, Sample
@@ -487,7 +494,7 @@ def unpack_voc(dataset: PackedFiles, folder: Path) -> None:
     names: list[bytes] = []
     for sample in samples_of(dataset):
         stem = os.path.splitext(os.path.basename(sample.path))[0]
-        write_new(root, sample.path, sample.data(dataset.schema.index_field.name))
+        write_new(root, sample.path, sample.data(picture_field(dataset)))
         text = to_xml(filled(sample.value("rest"), _objects(sample, labels.classes)))
         write_new(root, safe_path(os.path.join(below, stem + b".xml")), text.encode())
         for name, place in masks.items():

@@ -23,7 +23,13 @@ from fastload.packing.annotations.annotated_files import (
     pictures_below,
     read_text,
 )
-from fastload.packing.annotations.unpacked_files import Unpacked, samples_of, source_of, write_new
+from fastload.packing.annotations.unpacked_files import (
+    Unpacked,
+    picture_field,
+    samples_of,
+    source_of,
+    write_new,
+)
 from fastload.packing.files import printable, raise_if_transient, unreadable, walk
 from fastload.packing.folders import split_folders
 from fastload.packing.pictures import read_picture
@@ -509,7 +515,7 @@ def unpack_yolo(dataset: PackedFiles, folder: Path) -> None:
     root = os.fsencode(folder)
     paths: list[bytes] = []
     for sample in samples_of(dataset):
-        write_new(root, sample.path, sample.data(dataset.schema.index_field.name))
+        write_new(root, sample.path, sample.data(picture_field(dataset)))
         text = "".join(line + "\n" for line in _lines(sample, dataset.schema))
         write_new(root, label_path(sample.path), text.encode())
         paths.append(sample.path)
