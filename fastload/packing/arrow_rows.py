@@ -370,6 +370,17 @@ class ArrowRows:
             and (features.get(each.name, {}).get("_type") == "Image" or pa.types.is_struct(each.type))
         ]
 
+    def picture_lists(self) -> list[str]:
+        """Return columns of lists of images, likewise."""
+        features = self._features()
+        return [
+            each.name
+            for each in self._looked()
+            if is_list(each.type)
+            and _is_bytes(each.type.value_type)
+            and (_is_image(features.get(each.name)) or pa.types.is_struct(each.type.value_type))
+        ]
+
     def _features(self) -> dict[str, Any]:
         try:
             features = json.loads(self._looked().metadata[b"huggingface"])["info"]["features"]
@@ -379,7 +390,7 @@ class ArrowRows:
 
     def large(self) -> frozenset[str]:
         """Return columns of bytes, told by their first values, so that no picture is read twice."""
-        return frozenset(each.name for each in self._looked() if _is_bytes(each.type))
+        return frozenset(each.name for each in self._looked() if _is_bytes(_inside(each.type) or each.type))
 
     def size(self) -> int:
         """Return the bytes of the files."""
@@ -416,7 +427,11 @@ class ArrowRows:
     def paths(self, column: str) -> Iterator[Any]:
         """Yield a column's values that name files; None where it has their bytes, or they are elsewhere."""
         kind = self._looked().field(column).type
-        if not self.is_local or is_binary(kind):
+        if not self.is_local or is_binary(_inside(kind) or kind):
+            return
+        if is_list(kind):
+            for row in self.walk(0, [column]):
+                yield [None if _has_bytes(one) else one for one in row[column] or ()]
             return
         if not pa.types.is_struct(kind):
             yield from (row[column] for row in self.walk(0, [column]))
@@ -470,6 +485,16 @@ class ArrowRows:
 
 def _shown(schema: Any) -> str:
     return ", ".join(f"{each.name}: {each.type}" for each in schema)
+
+
+def _has_bytes(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("bytes") is not None
+
+
+def _is_image(feature: Any) -> bool:
+    """Whether ``datasets`` says that a column's elements are images."""
+    element = _element_of(feature)
+    return isinstance(element, Mapping) and element.get("_type") == "Image"
 
 
 def _plain(batch: Any) -> Any:

@@ -30,6 +30,7 @@ from fastload.sample.fields import (
     Boxes,
     Bytes,
     Image,
+    Images,
     Json,
     Keypoints,
     Kind,
@@ -91,6 +92,8 @@ def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -
         return Json()
     if all(is_picture(value) or _is_encoded(value) for value in values):
         return picture_kind(name, values)
+    if _are_picture_lists(values, root):
+        return Images()
     if all(isinstance(value, str) for value in values):
         files = all(is_image_file(value, root) for value in values)
         return picture_kind(name, ()) if files else Text()
@@ -103,6 +106,18 @@ def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -
     if all(isinstance(value, (int, float, np.number)) and type(value) is not bool for value in values):
         return _number(name, values)
     return _rows(name, values, dtype)
+
+
+def _are_picture_lists(values: Sequence[Any], root: bytes) -> bool:
+    """Whether values are lists of pictures, of files, bytes or pixels; some of them may be one picture, and
+    some places of lists may be empty."""
+    lists = [value for value in values if isinstance(value, (list, tuple))]
+    alone = [value for value in values if not isinstance(value, (list, tuple))]
+    pictures = [one for value in lists for one in value if one is not None] + alone
+    return bool(lists and pictures) and all(
+        is_picture(one) or _is_encoded(one) or (isinstance(one, str) and is_image_file(one, root))
+        for one in pictures
+    )
 
 
 def with_gaps(found: Kind) -> Kind:
@@ -579,6 +594,9 @@ def value_of(kind: Kind, value: Any, texts: bool, json_texts: bool) -> Any:
         return _nothing(kind, texts)
     if isinstance(kind, (Image, Mask, Text)):
         return value
+    if isinstance(kind, Images) and isinstance(value, str) and texts:
+        found = parsed(value)
+        return found if isinstance(found, list) else value
     if isinstance(kind, Label):
         return _class(kind, value, texts)
     if isinstance(kind, Bytes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import json
@@ -79,6 +80,9 @@ class TableReader(Protocol):
     def pictures(self) -> list[str]:
         """Return the columns that hold images, if the table says so."""
 
+    def picture_lists(self) -> list[str]:
+        """Return the columns that hold lists of images, if the table says so."""
+
     def objects(self) -> Mapping[str, Field]:
         """Return fields of objects, by their columns."""
 
@@ -112,7 +116,7 @@ class TableReader(Protocol):
         """
 
     def paths(self, column: str) -> Iterator[Any]:
-        """Yield a column's values; None where they name no file."""
+        """Yield a column's values, or lists of them; None where they name no file."""
 
     def row_bytes(self, columns: Sequence[str]) -> Iterator[tuple[int, int, int]]:
         """Yield numbers of rows, in their order, about how many bytes each of those has in the table, and
@@ -120,7 +124,7 @@ class TableReader(Protocol):
 
 
 class _OneFile:
-    """The common part of CSV and JSONL."""
+    """The common part of CSV, JSONL and JSON."""
 
     path: Path
     is_local = True
@@ -138,6 +142,9 @@ class _OneFile:
         return {}
 
     def pictures(self) -> list[str]:
+        return []
+
+    def picture_lists(self) -> list[str]:
         return []
 
     def objects(self) -> Mapping[str, Field]:
@@ -187,6 +194,8 @@ def open_rows(path: Path) -> TableReader:
         return _Csv(path)
     if suffix == ".jsonl":
         return _Jsonl(path)
+    if suffix == ".json":
+        return _JsonArray(path)
     if suffix is not None:
         from fastload.packing.arrow_rows import ArrowRows
 
@@ -301,10 +310,118 @@ class _Jsonl(_OneFile):
             row = json.loads(line, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise PackError(f"{self.path}, record {number + 1}: {error}.") from None
+        return self._named(row, number)
+
+    def _named(self, row: Any, number: int) -> Row:
         if not isinstance(row, dict):
-            raise PackError(f"{self.path}, record {number + 1} is not an object: {line[:80]!r}.")
+            raise PackError(f"{self.path}, record {number + 1} is not an object: {str(row)[:80]!r}.")
         self._names |= dict.fromkeys(row)
         return row
+
+
+@dataclass
+class _JsonArray(_Jsonl):
+    """One array of objects, which is parsed object by object: it may be larger than the memory."""
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        number = max((number for number in self._places if number <= start), default=0)
+        text = _Text(self.path, self._places.get(number, 0))
+        try:
+            if not self._places:
+                text.expect("[", "an array of objects", 0)
+            more = text.following() != "]"
+            while more:
+                if number % _BLOCK == 0:
+                    self._places[number] = text.offset
+                row = text.value(number)
+                if number >= start:
+                    yield self._named(row, number)
+                number += 1
+                more = text.following() == ","
+                if more:
+                    text.expect(",", "a comma", number)
+            text.expect("]", "a comma or the array's end", number)
+            if text.following():
+                raise PackError(f"{self.path}: something follows the array of objects. Give one array.")
+        finally:
+            text.close()
+
+
+class _Text:
+    """The text of a JSON file from an offset on, a part of it in memory."""
+
+    def __init__(self, path: Path, offset: int) -> None:
+        self._path = path
+        self._file = open(path, "rb")  # noqa: SIM115 (closed by close)
+        self._file.seek(offset)
+        self._decoder = json.JSONDecoder(parse_float=_finite)
+        self._bytes = codecs.getincrementaldecoder("utf-8-sig" if not offset else "utf-8")("surrogateescape")
+        self._held, self._at = "", 0
+        self._before = offset + (3 if not offset and self._has_mark() else 0)  # the offset of what is held
+        self._is_whole = False
+
+    def _has_mark(self) -> bool:
+        found = self._file.read(3) == codecs.BOM_UTF8
+        self._file.seek(0)
+        return found
+
+    @property
+    def offset(self) -> int:
+        """The offset in bytes of what follows."""
+        self._before += len(self._held[: self._at].encode("utf-8", "surrogateescape"))
+        self._held, self._at = self._held[self._at :], 0
+        return self._before
+
+    def _more(self) -> bool:
+        """Read on; return whether there was more."""
+        self.offset  # noqa: B018 (lets go of what has been used)
+        part = self._file.read(max(_AT_ONCE, len(self._held)))
+        self._is_whole = not part
+        self._held += self._bytes.decode(part, final=not part)
+        return not self._is_whole
+
+    def following(self) -> str:
+        """Return the next character that is no space; "": the end."""
+        while True:
+            while self._at < len(self._held) and self._held[self._at] in " \t\r\n":
+                self._at += 1
+            if self._at < len(self._held):
+                return self._held[self._at]
+            if not self._more():
+                return ""
+
+    def expect(self, character: str, what: str, number: int) -> None:
+        """Take a character.
+
+        Raises:
+            PackError: another one is there; ``what`` says in words what should be.
+        """
+        found = self.following()
+        if found != character:
+            raise PackError(
+                f"{self._path}, after record {number}: {what} should be there. Found: {found or 'the end'!r}."
+            )
+        self._at += 1
+
+    def value(self, number: int) -> Any:
+        """Take the next value.
+
+        Raises:
+            PackError: it is no JSON; the message says which record it is.
+        """
+        while True:
+            try:
+                value, at = self._decoder.raw_decode(self._held, self._at)
+                if at < len(self._held) or self._is_whole:  # a number may go on
+                    self._at = at
+                    return value
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, RecursionError) or self._is_whole:
+                    raise PackError(f"{self._path}, record {number + 1}: {error}.") from None
+            self._more()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 # ---- Parquet and Arrow files as sets of samples, one per split --------------------------------------

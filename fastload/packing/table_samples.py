@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, repeat, zip_longest
 from pathlib import Path
@@ -23,7 +23,7 @@ from fastload.packing.table_columns import Column, Typed, picture_kind, value_of
 from fastload.packing.table_files import Row as TableRow
 from fastload.packing.table_files import TableReader, open_rows, table_sets, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
-from fastload.sample.fields import Image, Json, Kind, Label, Mask
+from fastload.sample.fields import Image, Images, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
 from fastload.shard.suffixes import TABLES
 
@@ -83,6 +83,8 @@ def has_fields(path: Path) -> bool:
                 rows = (json.loads(line) for line in file if line.strip())
                 if any(isinstance(row, dict) and not set(row) <= {"path", "label"} for row in rows):
                     return True
+        if suffix == ".json":
+            return True
         return suffix in (".csv", ".jsonl") and has_header(path) and has_number_labels(path)
     except (ValueError, RecursionError, csv.Error):
         return False  # reported where it is read
@@ -155,7 +157,8 @@ class TableRows(SampleRows):
         values, reader = {}, self.reader
         for field, column in zip(self.schema, self.columns, strict=True):
             value = row.get(column)
-            if not reader.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
+            is_picture = isinstance(field.kind, (Image, Images, Mask))
+            if not reader.is_local and is_picture and any(map(_is_a_path, _flat([value]))):
                 return FailedSample(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
             try:
                 values[field.name] = value_of(field.kind, value, reader.texts, reader.json_texts)
@@ -169,12 +172,22 @@ class TableRows(SampleRows):
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield the files that each row names, or for a row without any its bytes in the table."""
         pairs = zip(self.schema, self.columns, strict=True)
-        paths = [self.reader.paths(column) for field, column in pairs if field.storage == "record"]
+        kinds = ("record", "records")
+        paths = [self.reader.paths(column) for field, column in pairs if field.storage in kinds]
         rows = (repeat(Row(b"", *known), count) for count, *known in self.reader.row_bytes(self.columns))
         named = zip_longest(*paths)
         for row in islice(chain.from_iterable(rows), self._count):
-            files = [path for path in map(path_of, next(named, ())) if path is not None]
+            files = [path for path in map(path_of, _flat(next(named, ()))) if path is not None]
             yield row_of(self.root, files) if files else row
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values, and those of lists one by one."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
 
 
 def _is_a_path(value: Any) -> bool:
@@ -246,7 +259,7 @@ def open_table(
 
 def _type_of(typed: Typed | None, kind: Kind) -> Any:
     """Return a field's ``source``: a column type that the kind does not have, for unpacking."""
-    if typed is None or not typed.restored or isinstance(kind, (Image, Mask, Label)):
+    if typed is None or not typed.restored or isinstance(kind, (Image, Images, Mask, Label)):
         return None
     is_other = typed.converted or (isinstance(kind, Json) and typed.name not in ("string", "null"))
     return {"arrow": typed.name} if is_other or typed.name.startswith("fixed_size_binary") else None
@@ -326,6 +339,7 @@ def _said_by(rows: TableReader) -> Mapping[str, ColumnSpec | None]:
         except (ValueError, TypeError) as error:
             raise PackError(f"{beside} is not a schema: {error}") from None
     pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
+    pictures |= {name: Images() for name in rows.picture_lists()}
     kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
     objects = {name: ColumnSpec.by(field) for name, field in rows.objects().items()}
     return {name: ColumnSpec(kind) for name, kind in kinds.items()} | objects

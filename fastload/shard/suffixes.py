@@ -7,7 +7,7 @@ IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".we
 #: Tables whose columns have types.
 TABLES = (".parquet", ".arrow")
 #: Tables of text.
-TEXT_TABLES = (".csv", ".jsonl")
+TEXT_TABLES = (".csv", ".jsonl", ".json")
 #: Tars that are not plain ranges of bytes.
 COMPRESSED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 #: Files that ``fastload index`` reads in place.
