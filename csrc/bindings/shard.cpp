@@ -134,6 +134,11 @@ void register_shard(nb::module_& m) {
           nb::arg("reader"), nb::arg("column"), nb::arg("cache").none(),
           nb::arg("tier").none() = nb::none(), nb::keep_alive<1, 3>(),
           "The same of another field's records. reader: of that field, too, without a cache.")
+      .def(nb::init<const Reader&, ListedRecords&, std::shared_ptr<CacheFile>,
+                    std::shared_ptr<DiskTier>>(),
+           nb::arg("reader"), nb::arg("records"), nb::arg("cache").none(),
+           nb::arg("tier").none() = nb::none(), nb::keep_alive<1, 3>(),
+           "The same of a field of lists of records.")
       .def(
           "read",
           [](Reader& reader, uint64_t id) {

@@ -19,7 +19,18 @@ from fastload.cache.tiers import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.messages import stacklevel
 from fastload.sample.delivery import Delivery
-from fastload.sample.fields import PLACES, Array, Boxes, Image, Keypoints, Label, Labels, Mask, Polygons
+from fastload.sample.fields import (
+    PLACES,
+    Array,
+    Boxes,
+    Image,
+    Images,
+    Keypoints,
+    Label,
+    Labels,
+    Mask,
+    Polygons,
+)
 from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, Sizes, sizes_name
 from fastload.sample.planned import chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
@@ -396,6 +407,13 @@ def form_of_fields(dataset: Packed, plan: Plan, options: Options) -> Form:
     """
     schema = dataset.schema
     fields = chosen(schema, options.fields.names)
+    lists = [field.name for field in fields if isinstance(field.kind, Images)]
+    if lists:
+        others = [field.name for field in schema if not isinstance(field.kind, Images)]
+        raise ValueError(
+            f"The field {lists[0]!r} holds lists of pictures, which batches do not have. Read the others, "
+            f"fields={others}, or take single samples: dataset[i] has all pictures."
+        )
     has_pictures = any(field.storage == "record" for field in fields)
     stacked = has_pictures and options.pictures.mode == "stack"
     views = [replace(view, tail=plan.tail) for view in plan.every]

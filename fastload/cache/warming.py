@@ -106,7 +106,8 @@ def plan_jobs(
     for part, (dataset, field) in zip(use.parts, use.kept, strict=True):
         file = part.file
         if file is not None:
-            jobs.append(WarmJob(dataset, file.path, part.reason, wanted(dataset), 0, file, field=field))
+            ids = dataset.record_ids(field, wanted(dataset))
+            jobs.append(WarmJob(dataset, file.path, part.reason, ids, 0, file, field=field))
         elif part.nearer == PAGE_CACHE:
             others.append(WarmJob(dataset, PAGE_CACHE, part.reason, field=field))
         elif part.nearer:
@@ -128,7 +129,8 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
     """
     began = time.monotonic()
     if not job.place:
-        everything = {"records": len(job.dataset), "bytes": job.data_bytes}
+        records = len(job.dataset) if job.field is None else len(job.dataset.field_records(job.field))
+        everything = {"records": records, "bytes": job.data_bytes}
         counts = {**dict.fromkeys(_COUNTS, 0), **everything}
         counts.update(there_records=counts["records"], there_bytes=counts["bytes"])
         return WarmResult(0.0, counts, [])
@@ -203,10 +205,10 @@ def _page_cache_jobs(jobs: list[WarmJob], wanted: Wanted, limit: int | None) -> 
     total = max(1, sum(job.data_bytes for job in jobs))
     share = (available_memory() * PAGE_CACHE_SHARE if limit is None else limit) / total
     for job in jobs:
-        job.ids = wanted(job.dataset)
+        job.ids = job.dataset.record_ids(job.field, wanted(job.dataset))
         if share < 1:
-            count = len(job.dataset)
             records = job.dataset.records if job.field is None else job.dataset.field_records(job.field)
+            count = len(records)
             entries = records.view(np.uint8).reshape(count, -1)
             kept = np.flatnonzero(_C.kept_records(entries, share)).astype(np.int64)
             ids = kept if job.ids is None else np.intersect1d(kept, job.ids, assume_unique=True)

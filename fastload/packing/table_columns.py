@@ -42,6 +42,7 @@ from fastload.sample.fields import (
     Text,
 )
 from fastload.sample.schema import Field, Schema
+from fastload.shard.suffixes import is_image
 
 # ---- Fields guessed from some samples ---------------------------------------------------------------
 
@@ -74,9 +75,27 @@ def guess_schema(samples: Sequence[Sample], root: bytes) -> Schema:
         except ValueError as error:
             raise PackError(f"{error} Name its kind, or leave it out: schema={{...}} or --field.") from None
     try:
-        return Schema(tuple(fields))
+        schema = Schema(tuple(fields))
     except ValueError as error:
         raise PackError(f"{error} Give a schema, or --field name=image.") from None
+    for name in names if not schema.has_pictures else ():
+        texts = [sample[name] for sample in samples if isinstance(sample.get(name), str)]
+        refuse_lost_pictures(str(name), texts, "the samples", os.fsdecode(root))
+    return schema
+
+
+def refuse_lost_pictures(name: str, texts: Sequence[str], where: str, root: str) -> None:
+    """Refuse a set without pictures if a field that nobody has named has the names of image files.
+
+    Raises:
+        PackError: it has; the files are not there.
+    """
+    lost = next((text for text in texts if is_image(text)), None)
+    if lost is not None:
+        raise PackError(
+            f"{where}: {name!r} names image files, and {lost!r} is none below {root}. Give the folder "
+            f"that paths begin at, or take them for texts: --field {name}=text, or schema={{...}} in Python."
+        )
 
 
 def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -> Kind:
@@ -382,6 +401,11 @@ class Column:
         self._whole: dict[str, tuple[int, int]] = {}
         self.gaps: list[int] = [0, 0]  # rows without a value, and the first of them
         self.rows = 0
+
+    @property
+    def texts_seen(self) -> list[str]:
+        """Some of its values that are texts."""
+        return [value for _, value, _ in self._kept if isinstance(value, str)]
 
     @property
     def is_known(self) -> bool:

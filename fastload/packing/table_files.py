@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import hashlib
 import json
@@ -18,6 +17,7 @@ from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir
 from fastload.packing.files import walk
 from fastload.packing.folders import splits_among
+from fastload.packing.json_stream import array_elements
 from fastload.packing.stored import StorePlace, TableFile
 from fastload.packing.tables import is_beyond_floats
 from fastload.sample.schema import Field
@@ -310,118 +310,26 @@ class _Jsonl(_OneFile):
             row = json.loads(line, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise PackError(f"{self.path}, record {number + 1}: {error}.") from None
-        return self._named(row, number)
-
-    def _named(self, row: Any, number: int) -> Row:
         if not isinstance(row, dict):
-            raise PackError(f"{self.path}, record {number + 1} is not an object: {str(row)[:80]!r}.")
+            raise PackError(f"{self.path}, record {number + 1} is not an object: {line[:80]!r}.")
         self._names |= dict.fromkeys(row)
         return row
 
 
 @dataclass
 class _JsonArray(_Jsonl):
-    """One array of objects, which is parsed object by object: it may be larger than the memory."""
+    """One list of objects, read as a stream."""
 
     def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
         number = max((number for number in self._places if number <= start), default=0)
-        text = _Text(self.path, self._places.get(number, 0))
-        try:
-            if not self._places:
-                text.expect("[", "an array of objects", 0)
-            more = text.following() != "]"
-            while more:
-                if number % _BLOCK == 0:
-                    self._places[number] = text.offset
-                row = text.value(number)
-                if number >= start:
-                    yield self._named(row, number)
-                number += 1
-                more = text.following() == ","
-                if more:
-                    text.expect(",", "a comma", number)
-            text.expect("]", "a comma or the array's end", number)
-            if text.following():
-                raise PackError(f"{self.path}: something follows the array of objects. Give one array.")
-        finally:
-            text.close()
-
-
-class _Text:
-    """The text of a JSON file from an offset on, a part of it in memory."""
-
-    def __init__(self, path: Path, offset: int) -> None:
-        self._path = path
-        self._file = open(path, "rb")  # noqa: SIM115 (closed by close)
-        self._file.seek(offset)
-        self._decoder = json.JSONDecoder(parse_float=_finite)
-        self._bytes = codecs.getincrementaldecoder("utf-8-sig" if not offset else "utf-8")("surrogateescape")
-        self._held, self._at = "", 0
-        self._before = offset + (3 if not offset and self._has_mark() else 0)  # the offset of what is held
-        self._is_whole = False
-
-    def _has_mark(self) -> bool:
-        found = self._file.read(3) == codecs.BOM_UTF8
-        self._file.seek(0)
-        return found
-
-    @property
-    def offset(self) -> int:
-        """The offset in bytes of what follows."""
-        self._before += len(self._held[: self._at].encode("utf-8", "surrogateescape"))
-        self._held, self._at = self._held[self._at :], 0
-        return self._before
-
-    def _more(self) -> bool:
-        """Read on; return whether there was more."""
-        self.offset  # noqa: B018 (lets go of what has been used)
-        part = self._file.read(max(_AT_ONCE, len(self._held)))
-        self._is_whole = not part
-        self._held += self._bytes.decode(part, final=not part)
-        return not self._is_whole
-
-    def following(self) -> str:
-        """Return the next character that is no space; "": the end."""
-        while True:
-            while self._at < len(self._held) and self._held[self._at] in " \t\r\n":
-                self._at += 1
-            if self._at < len(self._held):
-                return self._held[self._at]
-            if not self._more():
-                return ""
-
-    def expect(self, character: str, what: str, number: int) -> None:
-        """Take a character.
-
-        Raises:
-            PackError: another one is there; ``what`` says in words what should be.
-        """
-        found = self.following()
-        if found != character:
-            raise PackError(
-                f"{self._path}, after record {number}: {what} should be there. Found: {found or 'the end'!r}."
-            )
-        self._at += 1
-
-    def value(self, number: int) -> Any:
-        """Take the next value.
-
-        Raises:
-            PackError: it is no JSON; the message says which record it is.
-        """
-        while True:
-            try:
-                value, at = self._decoder.raw_decode(self._held, self._at)
-                if at < len(self._held) or self._is_whole:  # a number may go on
-                    self._at = at
-                    return value
-            except (ValueError, RecursionError) as error:
-                if isinstance(error, RecursionError) or self._is_whole:
-                    raise PackError(f"{self._path}, record {number + 1}: {error}.") from None
-            self._more()
-
-    def close(self) -> None:
-        self._file.close()
+        for element in array_elements(self.path, self._places.get(number, 0)):
+            if element.place < 0:
+                continue  # the list's beginning
+            if number % _BLOCK == 0:
+                self._places[number] = element.offset
+            if number >= start:
+                yield self._parsed(element.raw.decode("utf-8", "surrogateescape"), number)
+            number += 1
 
 
 # ---- Parquet and Arrow files as sets of samples, one per split --------------------------------------

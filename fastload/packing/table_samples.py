@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, repeat, zip_longest
@@ -19,7 +20,14 @@ from fastload.packing.rows import FailedSample, Notes, PartialSample, Rows, Samp
 from fastload.packing.sample_rows import SampleRows, row_of
 from fastload.packing.stored import Source, StorePlace
 from fastload.packing.stored_rows import StoredRows
-from fastload.packing.table_columns import Column, Typed, picture_kind, value_of, without_bad
+from fastload.packing.table_columns import (
+    Column,
+    Typed,
+    picture_kind,
+    refuse_lost_pictures,
+    value_of,
+    without_bad,
+)
 from fastload.packing.table_files import Row as TableRow
 from fastload.packing.table_files import TableReader, open_rows, table_sets, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
@@ -253,6 +261,10 @@ def open_table(
         schema = Schema(tuple(map(field, kinds)))
     except (ValueError, TypeError) as error:
         raise PackError(f"{rows.where}: {error} Say which column is what: --field NAME=image.") from None
+    if not schema.has_pictures:
+        for name in kinds:
+            if named.get(name) is None:
+                refuse_lost_pictures(name, columns[name].texts_seen, rows.where, os.fsdecode(rows.root))
     notes = (columns[name].note(kind) for name, kind in kinds.items())
     return TableRows(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
 

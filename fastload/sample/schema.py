@@ -223,6 +223,11 @@ class Schema:
         return first or next(iter(pictures), None)
 
     @property
+    def has_pictures(self) -> bool:
+        """Whether any field holds pictures."""
+        return any(field.storage in ("record", "records") for field in self.fields)
+
+    @property
     def list_fields(self) -> tuple[Field, ...]:
         """The fields whose samples have any number of pictures."""
         return tuple(field for field in self.fields if isinstance(field.kind, Images))

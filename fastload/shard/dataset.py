@@ -266,7 +266,7 @@ class PackedFiles:
         other.field_caches = dict(fields)
         names = [name for name in {*fields, *disk} if name is not None]
         other._readers = {
-            name: _C.Reader(self.record_reader(name), self.columns[name], fields.get(name), disk.get(name))
+            name: _C.Reader(self.record_reader(name), self._table(name), fields.get(name), disk.get(name))
             for name in names
         }
         other._kept_fields = set(names)
@@ -477,11 +477,31 @@ class PackedFiles:
     def record_reader(self, field: str) -> Any:
         """Return the ``_C.Reader`` of a further picture's records, or of lists of them."""
         if field not in self._readers:
-            records: Any = self.columns[field]
-            if self.schema[field].storage == "records":
-                records = _C.ListedRecords(records)
-            self._readers[field] = _C.Reader(self.reader, records)
+            self._readers[field] = _C.Reader(self.reader, self._table(field))
         return self._readers[field]
+
+    def _table(self, field: str) -> Any:
+        """Return the records of a field as a reader takes them."""
+        column = self.columns[field]
+        return _C.ListedRecords(column) if self.schema[field].storage == "records" else column
+
+    def record_ids(
+        self, field: str | None, samples: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[np.int64] | None:
+        """Return the numbers of the records of some samples, as readers count them; None: all. Of lists of
+        pictures places without one are left out."""
+        if field is None or self.schema[field].storage != "records":
+            return samples
+        column = self.columns[field]
+        there = self.field_records(field)["length"] > 0
+        if samples is not None:
+            chosen = np.zeros(len(there), np.bool_)
+            for sample in samples.tolist():
+                chosen[slice(*column.records_of(sample))] = True
+            there &= chosen
+        elif there.all():
+            return None
+        return np.flatnonzero(there).astype(np.int64)
 
     def _read_record(self, field: str, sample: int) -> bytes:
         if self.location is not None:
