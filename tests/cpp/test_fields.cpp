@@ -99,6 +99,47 @@ TEST(values_of_columns) {
   }
 }
 
+TEST(lists_of_records_have_numbers) {
+  std::vector<Octets> values;
+  std::vector<Record> all;
+  Random random(7);
+  for (size_t id = 0; id < 60; ++id) {
+    Octets value;
+    for (int64_t left = random.in(0, 4); left > 0; --left) {
+      Record record{};
+      record.offset = all.size() * 100;
+      record.length = 90;
+      record.label = -1;
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(&record);
+      value.insert(value.end(), bytes, bytes + sizeof(record));
+      all.push_back(record);
+    }
+    values.push_back(value);
+  }
+  const ColumnFile file(values, 0);
+  Column column(file.path(), Storage::kRecords, 1);
+  column.verify();
+  CHECK_EQ(column.width(), sizeof(Record));
+  CHECK_EQ(column.record_count(), all.size());
+  ListedRecords listed(column);
+  CHECK_EQ(listed.size(), all.size());
+  CHECK_EQ(listed.digest(), column.digest());
+  uint64_t next = 0;
+  for (uint64_t id = 0; id < values.size(); ++id) {
+    const auto [first, last] = column.records_of(id);
+    CHECK_EQ(first, next);
+    CHECK_EQ((last - first) * sizeof(Record), values[id].size());
+    for (uint64_t number = first; number < last; ++number) {
+      CHECK_EQ(listed.record(number).offset, all[number].offset);
+    }
+    next = last;
+  }
+  CHECK_THROWS(kValue, "must be below", listed.record(all.size()));
+  CHECK_THROWS(kState, "not records of shards", column.record(0));
+  Column rows(file.path(), Storage::kRagged, 32);
+  CHECK_THROWS(kState, "no lists of records", rows.record_count());
+}
+
 TEST(what_passes_the_check_of_places_lies_in_memory) {
   Random random(11);
   size_t passed = 0, refused = 0;
