@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -316,7 +317,7 @@ class Suffixes:
     """The fields that suffixes stand for.
 
     Args:
-        asked: the users' settings.
+        asked: the users' settings; ``*.jpg`` stands for all suffixes that end so, of one list of pictures.
     """
 
     def __init__(self, asked: Kinds) -> None:
@@ -333,9 +334,14 @@ class Suffixes:
 
     def is_unknown(self, suffix: str) -> bool:
         """Return whether a suffix has no field although nobody excluded it."""
-        return self.field(suffix) is None and suffix not in self.asked
+        return self.field(suffix) is None and not any(fnmatchcase(suffix, name) for name in self.asked)
 
     def _field(self, suffix: str) -> Field | None:
+        if suffix not in self.asked:
+            listed = next((name for name in self.asked if "*" in name and fnmatchcase(suffix, name)), None)
+            if listed is not None:
+                kind = self.asked[listed]
+                return None if kind is None else Field(kind.name, kind)
         if suffix in self.asked:
             kind = self.asked[suffix]
             if kind is None:

@@ -5,8 +5,10 @@ has the rules.
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +323,35 @@ def test_entries_count_all_pictures(tmp_path: Path) -> None:
     assert numbers is not None
     assert (entries["length"][numbers] > 0).all()
     assert len(numbers) == sum(one is not None for row in rows for one in row["images"] or ())
+
+
+def write_tar(path: Path, samples: list[tuple[str, list[tuple[str, bytes]]]]) -> Path:
+    """A tar of the samples' members."""
+    with tarfile.open(path, "w") as file:
+        for key, members in samples:
+            for suffix, data in members:
+                info = tarfile.TarInfo(f"{key}.{suffix}")
+                info.size = len(data)
+                file.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_all_pictures_of_a_tar_s_samples(tmp_path: Path) -> None:
+    draws = random.Random(17)
+    lists, samples = [], []
+    for number in range(30):
+        pictures = [photo(draws.randrange(50)) for _ in range(draws.choice([0, 1, 2, 12]))]
+        members = [(f"{place}.jpg", data) for place, data in enumerate(pictures)]
+        samples.append((f"{number:04}", [*members, ("json", json.dumps({"n": number}).encode())]))
+        lists.append(pictures)
+    path = write_tar(tmp_path / "a.tar", samples)
+    with pytest.raises(PackError, match=r"has no picture .*--field '\*\.jpg=images' makes a list"):
+        pack(path, tmp_path / "no", PackOptions(layout="wds"))
+    with pytest.raises(PackError, match=r"--field \*\.jpg: a name with \* stands for several members"):
+        pack(path, tmp_path / "no", PackOptions(layout="wds", fields=(("*.jpg", "image"),)))
+    options = PackOptions(layout="wds", fields=(("*.jpg", "images"),), shard_size=50_000, num_proc=2)
+    pack(path, tmp_path / "set", options)
+    dataset = PackedFiles(tmp_path / "set")
+    assert dataset.schema.names == ("images", "json")
+    assert lists_of(dataset) == lists
+    assert [dataset.value("json", sample) for sample in range(30)] == [{"n": n} for n in range(30)]

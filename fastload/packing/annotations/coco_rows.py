@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.annotations.coco_file import ANNOTATIONS, IMAGES, CocoFile, value_of
+from fastload.packing.annotations.coco_file import ANNOTATIONS, IMAGES, CocoFile
+from fastload.packing.json_stream import value_of
 from fastload.sample.fields import Array, Boxes, Image, Json, Keypoints, Kind, Labels, Polygons, Scalar, Texts
 from fastload.sample.schema import Field, Schema
 from fastload.sample.values import MOST_COORDINATE, decode_rle, encode_rle, json_bytes

@@ -25,7 +25,7 @@ from fastload.packing.sample_rows import SampleRows
 from fastload.packing.stored import StorePlace
 from fastload.packing.table_columns import picture_kind
 from fastload.remote.location import Location
-from fastload.sample.fields import Image, kind_of
+from fastload.sample.fields import Image, Images, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
 from fastload.shard.suffixes import COMPRESSED_TARS
@@ -53,11 +53,19 @@ def wds_sources(source: str | StorePlace, options: PackOptions) -> list[tuple[st
         kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
     except (ValueError, TypeError) as error:
         raise PackError(f"--field: {error}") from None
-    wrong = next((name for name, kind in kinds.items() if kind and not isinstance(kind, TAKEN)), None)
+    taken = (*TAKEN, Images)
+    wrong = next((name for name, kind in kinds.items() if kind and not isinstance(kind, taken)), None)
     if wrong is not None:
         raise PackError(
-            f"a member of a tar can be image, mask, label, text, json, bytes or none. Found: {wrong}="
+            f"a member of a tar can be image, images, mask, label, text, json, bytes or none. Found: {wrong}="
             f"{dict(options.fields)[wrong]}."
+        )
+    alone = (name for name, kind in kinds.items() if "*" in name and kind and not isinstance(kind, Images))
+    wrong = next(alone, None)
+    if wrong is not None:
+        raise PackError(
+            f"--field {wrong}: a name with * stands for several members of a sample, which are images or "
+            f"none. Found: {dict(options.fields)[wrong]}."
         )
     return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in by_name.items()]
 
@@ -278,13 +286,17 @@ class WdsSamples(SampleRows):
                 field = self._suffixes.field(suffix)
                 if field is None:
                     continue
-                if field.storage != "record":
+                if field.storage not in ("record", "records"):
                     values[field.name] = field.decode(value_of(field, data))
                     continue
                 name = sample.names[suffix]
                 if len(self._tars) > 1:  # other tars may have the same names
                     name = os.fsencode(tar.name.split(".")[0]) + b"/" + name
-                values[field.name] = {"bytes": data, "path": os.fsdecode(name)}
+                picture = {"bytes": data, "path": os.fsdecode(name)}
+                if field.storage == "records":
+                    values.setdefault(field.name, []).append(picture)
+                else:
+                    values[field.name] = picture
             for field in self.schema:
                 if field.name not in values:
                     values[field.name] = _nothing(field)
@@ -295,8 +307,11 @@ class WdsSamples(SampleRows):
 
 def _nothing(field: Field) -> Any:
     if field.storage == "record":
-        raise ValueError(f"has no picture {field.name!r}")
-    return {"label": -1, "text": "", "bytes": b"", "json": None}[field.kind.name]
+        ending = f"*.{field.name.rpartition('.')[2]}"
+        raise ValueError(
+            f"has no picture {field.name!r}; --field '{ending}=images' makes a list of all that there are"
+        )
+    return {"label": -1, "text": "", "bytes": b"", "json": None, "images": []}[field.kind.name]
 
 
 def _header_of(tar: Tar) -> type[tarfile.TarInfo]:
