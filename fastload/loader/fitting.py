@@ -135,6 +135,11 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
                 "backend='dali' resizes by one filter. Found: interpolation='random'. Say 'bilinear' or "
                 "'bicubic', or use backend='native'."
             )
+        if plan.filter == "lanczos":
+            raise ValueError(
+                "backend='dali' resizes as Pillow does with interpolation 'bilinear' or 'bicubic'. "
+                "Found: 'lanczos'. Say one of these, or use backend='native'."
+            )
         from fastload.backends.dali.graph import find_dali
 
         find_dali()
