@@ -1,4 +1,4 @@
-"""The core's rows of pictures against the image processors of transformers that work with Pillow: each bit."""
+"""The core's rows of pictures against transformers' image processors that work with Pillow, bit for bit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from pictures import encoded, picture
+from PIL import Image
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -25,8 +25,8 @@ from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImag
 from fastload._native import _C
 
 SIZES = [
-    (1, 1), (7, 300), (300, 7), (2000, 700), (500, 375), (375, 500), (27, 29), (199, 1), (448, 448), (640, 213),
-    (1, 201),
+    (1, 1), (7, 300), (300, 7), (2000, 700), (500, 375), (375, 500), (27, 29), (199, 1), (448, 448),
+    (640, 213), (1, 201),
 ]  # fmt: skip
 NARROW = (1, 201)  # Qwen's refuse it
 HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
@@ -44,7 +44,9 @@ def qwen(**settings: Any) -> Any:
 
 
 def idefics(kind: Any, longest: int, tile: int) -> Any:
-    return kind(size={"longest_edge": longest}, max_image_size={"longest_edge": tile}, return_row_col_info=True)
+    return kind(
+        size={"longest_edge": longest}, max_image_size={"longest_edge": tile}, return_row_col_info=True
+    )
 
 
 def gemma(side: int, **pan: Any) -> Any:
@@ -70,7 +72,9 @@ CASES: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
         {"patch": 16, "min_pixels": 65536, "max_pixels": 16777216, "mean": [0.5] * 3, "std": [0.5] * 3},
     ),
     "Qwen, small": (
-        lambda: qwen(size={"shortest_edge": 3136, "longest_edge": 50000}, merge_size=1, temporal_patch_size=1),
+        lambda: qwen(
+            size={"shortest_edge": 3136, "longest_edge": 50000}, merge_size=1, temporal_patch_size=1
+        ),
         "qwen2_vl",
         {"max_pixels": 50000, "merge": 1, "temporal": 1},
     ),
@@ -90,6 +94,11 @@ CASES: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
         lambda: idefics(Idefics3ImageProcessorPil, 300, 364),
         "idefics3",
         {"longest_edge": 300},
+    ),
+    "Idefics3, whole": (
+        lambda: Idefics3ImageProcessorPil(do_image_splitting=False),
+        "idefics3",
+        {"crop_to_patches": False},
     ),
     "LLaVA-OneVision": (LlavaOnevisionImageProcessorPil, "llava_onevision", {}),
     "LLaVA-OneVision, 224": (lambda: llava(224, TALL), "llava_onevision", {"tile": 224, "pinpoints": TALL}),
@@ -171,7 +180,9 @@ def test_several_pictures_of_llava_onevision() -> None:
     assert torch.equal(found, wanted)
 
 
-@pytest.mark.parametrize("name", ["Qwen2-VL", "Qwen3-VL", "Idefics3", "SmolVLM", "InternVL", "InternVL, 3 to 6"])
+@pytest.mark.parametrize(
+    "name", ["Qwen2-VL", "Qwen3-VL", "Idefics3", "SmolVLM", "InternVL", "InternVL, 3 to 6"]
+)
 def test_numbers_of_patches(name: str) -> None:
     make, family, numbers = CASES[name]
     processor, rule = make(), _C.VisionRule(family, **numbers)
