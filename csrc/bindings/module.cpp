@@ -30,4 +30,5 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_slots(m);
   fastload::bindings::register_filler(m);
   fastload::bindings::register_records(m);
+  fastload::bindings::register_vision(m);
 }

@@ -29,5 +29,6 @@ void register_engine(nanobind::module_& m);
 void register_slots(nanobind::module_& m);
 void register_filler(nanobind::module_& m);
 void register_records(nanobind::module_& m);
+void register_vision(nanobind::module_& m);
 
 }  // namespace fastload::bindings

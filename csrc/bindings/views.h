@@ -21,7 +21,7 @@ using ViewTuple = std::tuple<RectTuple, std::tuple<int, int>, RectTuple, bool>; 
 
 using MotionTuple = std::tuple<std::array<double, 8>, bool>;  // as Motion
 
-inline constexpr std::array<const char*, 2> kFilters{"bilinear", "bicubic"};
+inline constexpr std::array<const char*, 3> kFilters{"bilinear", "bicubic", "lanczos"};
 inline constexpr std::array<const char*, 6> kDTypes{"uint8",   "float16", "bfloat16",
                                                     "float32", "uint16",  "int32"};
 

@@ -100,6 +100,19 @@ def _beyond_dali(plan: Plan) -> list[str]:
     return operations + [use.name for use in (*filled, *boxed, *turned)]
 
 
+def _check_dali_filter(plan: Plan) -> None:
+    if any(use.name == "random_filter" for use in plan.geometry):
+        raise ValueError(
+            "backend='dali' resizes by one filter. Found: interpolation='random'. Say 'bilinear' or "
+            "'bicubic', or use backend='native'."
+        )
+    if plan.filter == "lanczos":
+        raise ValueError(
+            "backend='dali' resizes as Pillow does with interpolation 'bilinear' or 'bicubic'. "
+            "Found: 'lanczos'. Say one of these, or use backend='native'."
+        )
+
+
 def _check_kept(kind: SourceKind, options: Options) -> None:
     """Check what the node cache is to keep."""
     if kind is SourceKind.PACKED:
@@ -130,11 +143,7 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
                 f"backend='dali' crops, resizes and mirrors; {operations[0]} in transform is an "
                 "operation of the native decoder's. Leave it out, or use backend='native'."
             )
-        if any(use.name == "random_filter" for use in plan.geometry):
-            raise ValueError(
-                "backend='dali' resizes by one filter. Found: interpolation='random'. Say 'bilinear' or "
-                "'bicubic', or use backend='native'."
-            )
+        _check_dali_filter(plan)
         from fastload.backends.dali.graph import find_dali
 
         find_dali()

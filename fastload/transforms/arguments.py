@@ -10,7 +10,7 @@ from fastload.transforms.plan import Fill
 
 MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
-INTERPOLATIONS = ("bilinear", "bicubic")
+INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 
 
 def side(where: str, value: Any) -> int:

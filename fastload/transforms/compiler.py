@@ -162,13 +162,15 @@ def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
 
 def _not_of_tensors(spec: Any, of_v2: bool) -> bool:
     """Return whether torchvision gives other pixels for a tensor than the core. Its v1 resizes tensors as
-    floats, which bicubic filters drive beyond black and white between the two passes."""
+    floats, which bicubic filters drive beyond black and white between the two passes. Neither of its versions
+    has Lanczos for tensors."""
     if isinstance(spec, tuple):
         return any(_not_of_tensors(each, of_v2) for each in spec)
     operation = operation_of(spec)
     if operation is not None and operation.pictures_only and not operation.knows_tensors:
         return True
-    if not of_v2 and getattr(spec, "interpolation", None) == "bicubic":
+    filter = getattr(spec, "interpolation", None)
+    if filter == "lanczos" or (not of_v2 and filter == "bicubic"):
         return True
     return any(_not_of_tensors(each, of_v2) for each in getattr(spec, "transforms", ()))
 

@@ -87,6 +87,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "io": {"base"},
     "decode": {"base"},
     "transform": {"base"},
+    "vision": {"base", "transform"},
     "collate": {"base", "sample"},
     "shard": {"base", "io"},
     "remote": {"base", "io"},

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reason=
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+FILTERS["lanczos"] = Image.Resampling.LANCZOS
 
 
 @pytest.fixture(scope="module")

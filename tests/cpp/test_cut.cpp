@@ -57,7 +57,7 @@ Raw random_raw(Random& random) {
 
 View random_view(Random& random, int width, int height) {
   View view;
-  view.filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
+  view.filter = static_cast<Filter>(random.in(0, 2));
   view.crop.x = random.in(0, width - 1);
   view.crop.y = random.in(0, height - 1);
   view.crop.width = random.in(1, width - view.crop.x);
@@ -73,7 +73,7 @@ View random_view(Random& random, int width, int height) {
   }
   view.flip = random.coin();
   view.quarter = static_cast<uint8_t>(random.in(0, 3));
-  view.filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
+  view.filter = static_cast<Filter>(random.in(0, 2));
   return view;
 }
 

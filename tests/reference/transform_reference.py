@@ -105,7 +105,13 @@ def center_window(width: int, height: int, crop: tuple[int, int]) -> Rect:
     return offsets[0], offsets[1], crop[1], crop[0]
 
 
+def sinc(x: float) -> float:
+    return math.sin(x * math.pi) / (x * math.pi) if x != 0.0 else 1.0
+
+
 def kernel(x: float, name: str) -> float:
+    if name == "lanczos":
+        return sinc(x) * sinc(x / 3) if -3.0 <= x < 3.0 else 0.0
     x, a = abs(x), -0.5
     if name == "bilinear":
         return 1.0 - x if x < 1.0 else 0.0
@@ -118,7 +124,7 @@ def weights(in_size: int, out_size: int, name: str) -> np.ndarray:
     """(out_size, in_size) int64: 22-bit fixed-point weights, by Pillow's precompute_coeffs."""
     scale = in_size / out_size
     stretch = max(scale, 1.0)
-    support, inverse = (1.0 if name == "bilinear" else 2.0) * stretch, 1.0 / stretch
+    support, inverse = {"bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0}[name] * stretch, 1.0 / stretch
     matrix = np.zeros((out_size, in_size), np.int64)
     for i in range(out_size):
         center = (i + 0.5) * scale

@@ -142,4 +142,4 @@ def test_what_stands_behind_a_callable_says_what_would_keep_it() -> None:
     assert mixed.why == "the core has no MixUp"
     assert "batch_transform=MixUp" in mixed.keep
     nearest = compile_plan(tv_crop(interpolation=SimpleNamespace(value="nearest"))).steps[0]
-    assert "interpolation must be one of bilinear, bicubic" in nearest.why
+    assert "interpolation must be one of bilinear, bicubic, lanczos" in nearest.why

@@ -80,3 +80,5 @@ def test_timms_crop_draws_one_of_two() -> None:
 def test_dali_has_one_filter(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"backend='dali' resizes by one filter. Found: interpolation='rand"):
         DataLoader(folder, 4, transform=T.RandomResizedCrop(9, interpolation="random"), backend="dali")
+    with pytest.raises(ValueError, match=r"'bilinear' or 'bicubic'. Found: 'lanczos'. Say one of these"):
+        DataLoader(folder, 4, transform=T.RandomResizedCrop(9, interpolation="lanczos"), backend="dali")

@@ -15,6 +15,7 @@ from transform_reference import View, cut, resize, show, weights
 from fastload._native import _C
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+FILTERS["lanczos"] = Image.Resampling.LANCZOS
 PILLOW_13 = int(PIL.__version__.split(".")[0]) >= 13
 # (width, height) before and after: up, down, one pixel, extreme ratios, equal sides, both orders of passes.
 SIZES = [
@@ -209,7 +210,7 @@ def test_refuses_impossible_views(view: View, message: str) -> None:
 
 
 def test_refuses_unknown_filters_and_empty_chunks() -> None:
-    with pytest.raises(ValueError, match=r"filter must be one of bilinear, bicubic. Found: lanczos"):
-        _C.resize(noise(8, 8), legal(), "lanczos")
+    with pytest.raises(ValueError, match=r"filter must be one of bilinear, bicubic, lanczos. Found: box"):
+        _C.resize(noise(8, 8), legal(), "box")
     with pytest.raises(ValueError, match="chunk and repeat must be at least 1"):
         _C.resize(noise(8, 8), legal(), "bilinear", 0)

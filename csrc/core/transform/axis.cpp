@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <string>
 
 #include "base/error.h"
@@ -24,6 +25,32 @@ double bicubic(double x) {
   return 0.0;
 }
 
+double sinc(double x) {
+  if (x == 0.0) return 1.0;
+  x = x * std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+// Three lobes of a sinc under the first of a wider one.
+double lanczos(double x) { return -3.0 <= x && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0; }
+
+double weight_of(Filter filter, double x) {
+  switch (filter) {
+    case Filter::kBilinear:
+      return bilinear(x);
+    case Filter::kBicubic:
+      return bicubic(x);
+    case Filter::kLanczos:
+      return lanczos(x);
+  }
+  return 0.0;
+}
+
+// Half the filter's width, in pixels of the smaller grid.
+double support_of(Filter filter) {
+  return filter == Filter::kLanczos ? 3.0 : filter == Filter::kBicubic ? 2.0 : 1.0;
+}
+
 int32_t fixed_point(double weight) {
   const double scaled = weight * (1 << kPrecisionBits);
   return static_cast<int32_t>(weight < 0 ? scaled - 0.5 : scaled + 0.5);
@@ -40,19 +67,19 @@ Span span_at(const AxisSpec& spec, const AxisScale& scale, int position) {
           std::min(static_cast<int>(center + scale.support + 0.5), spec.in_size)};
 }
 
-// put(source, weight) for the source pixels [span.begin, span.end) of output pixel j.
+// put(source, weight) for the source pixels [span.begin, span.end) of output pixel j. `kept` has
+// room for their weights: a sine is not worth taking twice.
 template <class Put>
-void each_weight(const AxisSpec& spec, const AxisScale& scale, int j, Span span, Put put) {
+void each_weight(const AxisSpec& spec, const AxisScale& scale, int j, Span span, double* kept,
+                 Put put) {
   const double center = center_of(scale, spec.position(j));
-  const auto weight = [&](int source) {
-    const double x = (source - center + 0.5) * scale.inverse;
-    return spec.filter == Filter::kBicubic ? bicubic(x) : bilinear(x);
-  };
+  const int count = span.end - span.begin;
   double sum = 0.0;
-  for (int source = span.begin; source < span.end; ++source) sum += weight(source);
-  for (int source = span.begin; source < span.end; ++source) {
-    put(source, sum != 0.0 ? weight(source) / sum : weight(source));
+  for (int t = 0; t < count; ++t) {
+    kept[t] = weight_of(spec.filter, (span.begin + t - center + 0.5) * scale.inverse);
+    sum += kept[t];
   }
+  for (int t = 0; t < count; ++t) put(span.begin + t, sum != 0.0 ? kept[t] / sum : kept[t]);
 }
 
 bool is_inside(const AxisSpec& spec, int j) {
@@ -80,7 +107,7 @@ AxisScale axis_scale(const AxisSpec& spec) {
   const bool stepped = spec.step != 0;
   const double scale = stepped ? spec.step : static_cast<double>(spec.in_size) / spec.out_size;
   const double filter_scale = std::max(scale, 1.0);
-  return {scale, (spec.filter == Filter::kBicubic ? 2.0 : 1.0) * filter_scale, 1.0 / filter_scale,
+  return {scale, support_of(spec.filter) * filter_scale, 1.0 / filter_scale,
           stepped ? spec.from : 0.0};
 }
 
@@ -126,6 +153,7 @@ void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis) {
   }
   shape_axis(spec, axis);
   shape_taps(most, multiple, axis);
+  axis.scratch.reserve(static_cast<size_t>(axis.taps));
   std::memset(axis.weights.data(), 0, sizeof(int32_t) * axis.taps * axis.stride);
   const int last_first = std::max(source.end - source.begin - axis.taps, 0);
   for (int j = 0; j < axis.stride; ++j) {
@@ -133,7 +161,7 @@ void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis) {
     axis.first[j] = std::min(span.begin - source.begin, last_first);
     if (!is_inside(spec, j)) continue;
     const int skipped = source.begin + axis.first[j];
-    each_weight(spec, scale, j, span, [&](int from, double weight) {
+    each_weight(spec, scale, j, span, axis.scratch.data(), [&](int from, double weight) {
       axis.weights[static_cast<size_t>(from - skipped) * axis.stride + j] = fixed_point(weight);
     });
   }
@@ -142,6 +170,7 @@ void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis) {
 void fill_exact(const AxisSpec& spec, Axis& axis) {
   const size_t taps = static_cast<size_t>(axis.taps);
   axis.exact.reserve(taps * axis.count);
+  axis.scratch.reserve(taps);
   std::fill_n(axis.exact.data(), taps * axis.count, 0.0);
   const AxisScale scale = axis_scale(spec);
   const int begin = source_span(spec).begin;
@@ -152,7 +181,7 @@ void fill_exact(const AxisSpec& spec, Axis& axis) {
     if (spec.identity()) {
       weights[position] = 1.0;
     } else {
-      each_weight(spec, scale, j, span_at(spec, scale, position),
+      each_weight(spec, scale, j, span_at(spec, scale, position), axis.scratch.data(),
                   [&](int from, double weight) { weights[from] = weight; });
     }
   }

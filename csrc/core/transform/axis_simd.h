@@ -110,6 +110,8 @@ void fill_weights(const AxisSpec& spec, const AxisScale& scale, Span source, Axi
 
 template <class V>
 void fill_axis(const AxisSpec& spec, int multiple, Axis& axis) {
+  // Its sines are the C library's, one at a time.
+  if (spec.filter == Filter::kLanczos) return fill_axis_scalar(spec, multiple, axis);
   const AxisScale scale = axis_scale(spec);
   const Span source = source_span(spec);
   shape_axis(spec, axis);

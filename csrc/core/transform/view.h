@@ -16,7 +16,7 @@
 
 namespace fastload {
 
-enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1 };
+enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1, kLanczos = 2 };
 
 // What is around a picture: fill, or its own pixels, as numpy.pad has them by these names.
 enum class Border : uint8_t { kFill = 0, kEdge = 1, kReflect = 2, kSymmetric = 3 };

@@ -240,8 +240,8 @@ class RandomResizedCrop:
         size: ``(height, width)`` of the result in pixels; an int for a square.
         scale: least and greatest share of the picture's area, ``0 < least <= greatest``.
         ratio: least and greatest width over height, ``0 < least <= greatest``.
-        interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``), or, as in
-            timm, ``"random"``: one of the two, drawn for each sample.
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"`` (or torchvision's
+            ``InterpolationMode``), or, as in timm, ``"random"``: one of the first two, drawn for each sample.
         antialias: only ``True``.
 
     Raises:
@@ -354,7 +354,7 @@ class BucketCrop:
     Args:
         sizes: ``(height, width)`` of the buckets; ties go to the first.
         anywhere: crop at a uniformly random position; False: centre crop.
-        interpolation: ``"bilinear"`` or ``"bicubic"``.
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

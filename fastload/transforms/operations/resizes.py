@@ -27,7 +27,8 @@ class Resize:
     Args:
         size: an int: the shorter side gets ``size`` pixels, the longer one
             ``int(size * longer / shorter)``. Two ints: exactly ``(height, width)``.
-        interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``).
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"`` (or torchvision's
+            ``InterpolationMode``).
         max_size: greatest longer side, more than ``size``; only if ``size`` is an int.
         antialias: only ``True``.
 
@@ -85,7 +86,7 @@ class RandomResize:
     Args:
         min_size: least size of the shorter side.
         max_size: its greatest size plus one.
-        interpolation: ``"bilinear"`` or ``"bicubic"``.
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
         antialias: only ``True``.
 
     Raises:
@@ -135,7 +136,7 @@ class RandomShortestSize:
     Args:
         min_size: the sizes, or one.
         max_size: greatest longer side; None: no bound.
-        interpolation: ``"bilinear"`` or ``"bicubic"``.
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
         antialias: only ``True``.
 
     Raises:
@@ -193,7 +194,7 @@ class ScaleJitter:
     Args:
         target_size: ``(height, width)``; an int for a square.
         scale_range: least and greatest factor, which is uniform between them.
-        interpolation: ``"bilinear"`` or ``"bicubic"``.
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
         antialias: only ``True``.
 
     Raises:
@@ -302,7 +303,7 @@ class ResizeToPatches:
         patch: height and width of a patch in pixels.
         most: greatest number of patches per picture.
         max_ratio: greatest factor by which a picture is enlarged; None: no bound.
-        interpolation: ``"bilinear"`` or ``"bicubic"``.
+        interpolation: ``"bilinear"``, ``"bicubic"`` or ``"lanczos"``.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

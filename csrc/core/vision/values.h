@@ -1,0 +1,84 @@
+// What a byte of a picture becomes: a table of 3 x 256 numbers, one column for each channel, by
+// what transformers' classes that work with Pillow do, rounding by rounding:
+// r = float32(float64(x) * rescale), then (r - float32(mean)) / float32(std) in float32.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu.h"
+#include "transform/store.h"
+#include "vision/rule.h"
+
+namespace fastload {
+
+// Where the runs of a line lie. A run is `length` bytes one behind the other, which stay so; run j
+// begins at element ((j / merge) * merge * merge + j % merge) * apart, and is there `copies` times,
+// copy_apart elements from one another.
+struct ValueRuns {
+  size_t length = 0;
+  size_t count = 0;
+  size_t merge = 1;
+  size_t apart = 0;
+  size_t copies = 1;
+  size_t copy_apart = 0;
+  [[nodiscard]] size_t place(size_t j) const {
+    return ((j / merge) * merge * merge + j % merge) * apart;
+  }
+};
+
+// The numbers of one channel, or of three in turn, as kernels take them: the table, and constants
+// by which vectors make the same numbers (values_simd.h).
+struct ValueScale {
+  static constexpr size_t kLength = 18;  // a vector of 16 lanes, from any channel on
+  size_t channels = 1;                   // 1, or 3 in turn
+  std::array<const float*, 3> table{};   // 256 numbers each
+  std::array<float, kLength> high{}, low{}, mean{}, std{}, inverse{};
+};
+
+// Reads at most RowSink::kSlack bytes behind the runs, writes their elements only.
+using ValueLine = void (*)(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
+                           void* out);
+
+class VisionValues {
+ public:
+  // float32 or bfloat16, which is that rounded to nearest even, or uint8: the bytes themselves.
+  // Throws Error(kValue) for another dtype and for numbers that are not finite.
+  VisionValues(const VisionRule& rule, DType dtype);
+  VisionValues(const VisionValues&) = delete;
+  VisionValues& operator=(const VisionValues&) = delete;
+
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] const std::array<float, 256>& table(size_t channel) const {
+    return table_[channel];
+  }
+  // Of a plane's bytes, and of three channels in turn.
+  [[nodiscard]] const ValueScale& channel(size_t c) const { return scales_[c]; }
+  [[nodiscard]] const ValueScale& interleaved() const { return scales_[3]; }
+  // The kernel for this machine and these numbers.
+  [[nodiscard]] ValueLine line() const;
+  // Whether vectors make all numbers of the table; else the scalar code looks them up.
+  [[nodiscard]] bool by_vectors() const { return by_vectors_; }
+
+ private:
+  DType dtype_;
+  std::array<std::array<float, 256>, 3> table_{};
+  std::array<ValueScale, 4> scales_;
+  bool by_vectors_ = false;
+};
+
+// The kernels, by dtype: float32 and bfloat16. Bytes need no others.
+struct ValueKernels {
+  ValueLine float32, bfloat16;
+};
+extern const ValueKernels kScalarValues;
+#if defined(__x86_64__)
+extern const ValueKernels kAvx2Values;
+extern const ValueKernels kAvx512Values;
+#elif defined(__aarch64__)
+extern const ValueKernels kNeonValues;
+#endif
+void copy_runs(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out);
+
+}  // namespace fastload

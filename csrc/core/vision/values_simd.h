@@ -1,0 +1,101 @@
+// The table's numbers made by arithmetic, V::kLanes at a time. A gather takes a load for each lane,
+// and two divisions are as slow; products and sums that are rounded once (FMA) give the same bits,
+// by Markstein's way to divide: with the quotient's rest, from the divisor's reciprocal. That holds
+// but for rare divisors, so VisionValues tries all 256 bytes beforehand, and the scalar code stands
+// in where one differs. Included by one source file for each instruction set, which names its
+// vector operations in a type V; everything here has internal linkage.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "vision/values.h"
+
+namespace fastload {
+namespace {
+
+template <class V>
+struct Constants {
+  typename V::Float high, low, mean, std, inverse;
+
+  // From the channel of element `at` on.
+  Constants(const ValueScale& scale, size_t at)
+      : high(V::load(scale.high.data())),
+        low(V::load(scale.low.data())),
+        mean(V::load(scale.mean.data() + at)),
+        std(V::load(scale.std.data() + at)),
+        inverse(V::load(scale.inverse.data() + at)) {}
+
+  typename V::Float value(typename V::Float x) const {
+    const auto rescaled = V::fma(x, high, V::mul(x, low));
+    const auto away = V::sub(rescaled, mean);
+    const auto quotient = V::mul(away, inverse);
+    return V::fma(V::rest(quotient, std, away), inverse, quotient);
+  }
+};
+
+// Number `copy` of a run's copies, and all of them.
+template <class Format, class V, typename Put>
+void each_copy(typename Format::Element* to, const ValueRuns& runs, const Put& put) {
+  put(to);
+  for (size_t copy = 1; copy < runs.copies; ++copy) put(to + copy * runs.copy_apart);
+}
+
+// The bytes from i on of a run.
+template <class V, class Format>
+void step(const uint8_t* in, const ValueRuns& runs, const Constants<V>& constants, size_t i,
+          typename Format::Element* to) {
+  const auto value = constants.value(V::widened(in + i));
+  each_copy<Format, V>(to + i, runs, [&](auto* at) { Format::store(at, value); });
+}
+
+// One channel.
+template <class V, class Format>
+void plane(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
+           typename Format::Element* out) {
+  const Constants<V> constants(scale, 0);
+  const size_t length = runs.length, rest = length % V::kLanes;
+  for (size_t j = 0; j < runs.count; ++j, in += length) {
+    auto* const to = out + runs.place(j);
+    size_t i = 0;
+    for (; i + V::kLanes <= length; i += V::kLanes) step<V, Format>(in, runs, constants, i, to);
+    if (rest == 0) continue;
+    if (i > 0) {  // some once more, with the same result
+      step<V, Format>(in, runs, constants, length - V::kLanes, to);
+      continue;
+    }
+    const auto value = constants.value(V::widened(in));
+    each_copy<Format, V>(to, runs, [&](auto* at) { Format::store_some(at, value, rest); });
+  }
+}
+
+// Three channels in turn.
+template <class V, class Format>
+void interleaved(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
+                 typename Format::Element* out) {
+  const Constants<V> constants[] = {
+      {scale, 0}, {scale, V::kLanes % 3}, {scale, (2 * V::kLanes) % 3}};
+  const size_t length = runs.length, rest = length % V::kLanes;
+  for (size_t j = 0; j < runs.count; ++j, in += length) {
+    auto* const to = out + runs.place(j);
+    size_t i = 0, turn = 0;
+    for (; i + V::kLanes <= length; i += V::kLanes) {
+      step<V, Format>(in, runs, constants[turn], i, to);
+      turn = turn == 2 ? 0 : turn + 1;
+    }
+    if (rest == 0) continue;
+    const auto value = constants[turn].value(V::widened(in + i));
+    each_copy<Format, V>(to + i, runs, [&](auto* at) { Format::store_some(at, value, rest); });
+  }
+}
+
+template <class V, class Format>
+void lines(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out) {
+  auto* const to = static_cast<typename Format::Element*>(out);
+  scale.channels == 1 ? plane<V, Format>(in, runs, scale, to)
+                      : interleaved<V, Format>(in, runs, scale, to);
+}
+
+}  // namespace
+}  // namespace fastload
