@@ -140,14 +140,15 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   return list;
 }
 
-constexpr std::array<const char*, 8> kForms{"picture", "label", "fixed", "ragged",
-                                            "points",  "masks", "id",    "view"};
+constexpr std::array<const char*, 10> kForms{
+    "picture", "label", "fixed", "ragged", "points", "masks", "id", "vision", "vision_sizes", "view"};
 
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
                 const FormatArg& format, bool nearest, int fill, const std::string& points,
                 bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows,
-                const std::optional<std::string>& becomes) {
+                const std::optional<std::string>& becomes,
+                const std::optional<VisionRule>& vision, const std::string& dtype) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -159,6 +160,10 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                        std::move(pairs),
                        follows,
                        {}};
+  if (vision) {
+    self->vision =
+        std::make_shared<VisionPlan>(*vision, by_name<DType>("dtype", kDTypes, dtype));
+  }
   if (becomes) self->becomes = by_name<PointFormat>("becomes", kPointFormats, *becomes);
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
@@ -179,7 +184,8 @@ void register_plans(nb::module_& m) {
            nb::arg("nearest") = false, nb::arg("fill") = 0, nb::arg("points") = "xyxy",
            nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
            nb::arg("follows") = false, nb::arg("becomes").none() = nb::none(),
-           "form: picture, label, fixed, ragged, points, masks, id or view. part: of a picture its "
+           nb::arg("vision").none() = nb::none(), nb::arg("dtype") = "float32",
+           "form: picture, label, fixed, ragged, points, masks, id, vision, vision_sizes or view. part: of a picture its "
            "stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a "
@@ -189,7 +195,8 @@ void register_plans(nb::module_& m) {
            "each, "
            "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
            "follows: its rows are those of the view's objects. becomes: the format of boxes in the "
-           "batch, where it is another one.");
+           "batch, where it is another one. vision: a VisionRule, of vision and vision_sizes, whose "
+           "part is a list of pictures; dtype: of its rows.");
   m.attr("INDEX") = FieldPlan::kIndex;
 }
 
@@ -220,7 +227,8 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
           "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
           "source, [] for the same. parts: for each source (the Readers of its second stream of "
-          "records and so on, its Columns); [] where there are none. views: [ViewPlan]. fields: "
+          "records and so on, its Columns, its lists of pictures, each a Reader and its "
+          "ListedRecords, or None for the index's own); [] where there are none. views: [ViewPlan]. fields: "
           "[FieldPlan]. threads: at once, of the process's pool; set_threads() goes up to "
           "most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
           "read_ahead: bytes of buffers, 0 for none. keep: share of the set that stays in the page "

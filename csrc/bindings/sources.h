@@ -32,8 +32,9 @@ inline std::vector<Source> source_list(const nanobind::sequence& list) {
 inline Sources read_sources(const nanobind::sequence& list) { return Sources(source_list(list)); }
 
 // The same with caches of pictures: for each source a CacheFile or None, or no list of them. `side`
-// as SamplePlan::decoded_side; 0: the files hold coefficient records. `parts`: for each source (the Readers of its further streams of
-// records, its Columns), or no list of them.
+// as SamplePlan::decoded_side; 0: the files hold coefficient records. `parts`: for each source (the
+// Readers of its further streams of records, its Columns, (Reader, ListedRecords) of its lists of
+// pictures), or no list of them.
 inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequence& caches,
                             uint32_t side, const nanobind::list& parts = nanobind::list()) {
   std::vector<Source> sources = source_list(list);
@@ -54,8 +55,12 @@ inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequ
     }
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    std::tie(sources[i].further, sources[i].columns) =
-        nanobind::cast<std::tuple<std::vector<Reader*>, std::vector<Column*>>>(parts[i]);
+    using Lists = std::vector<std::tuple<Reader*, ListedRecords*>>;
+    auto [further, columns, lists] =
+        nanobind::cast<std::tuple<std::vector<Reader*>, std::vector<Column*>, Lists>>(parts[i]);
+    sources[i].further = std::move(further);
+    sources[i].columns = std::move(columns);
+    for (const auto& [reader, records] : lists) sources[i].lists.push_back({reader, records});
   }
   return Sources(std::move(sources));
 }

@@ -518,10 +518,12 @@ class Streams:
     Args:
         pictures: the fields whose records are read besides the index's, in the order of their streams.
         columns: the fields whose values are read.
+        lists: the fields whose pictures are read as a vision-language model takes them.
     """
 
     pictures: tuple[str, ...]
     columns: tuple[str, ...]
+    lists: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, schema: Schema, fields: Sequence[Field], looked_at: Sequence[str] = ()) -> Streams:
@@ -536,6 +538,7 @@ class Streams:
             (
                 [part.record_reader(name) for name in self.pictures],
                 [part.columns[name] for name in self.columns],
+                [_list_of(part, name) for name in self.lists],
             )
             for part in dataset.parts
         ]

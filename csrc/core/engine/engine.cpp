@@ -40,14 +40,18 @@ void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decode
     if (field.is_origin()) continue;
     for (const Source& source : sources.all()) {
       const bool picture = field.form == Form::kPicture;
-      const size_t parts = picture ? source.further.size() + 1 : source.columns.size();
+      const size_t parts = field.is_vision() ? source.lists.size()
+                           : picture         ? source.further.size() + 1
+                                             : source.columns.size();
       if (field.part >= parts) {
         throw Error(ErrorKind::kValue, "A field's part must be below " + std::to_string(parts) +
                                            ", the source's number of " +
-                                           (picture ? "record streams" : "columns") +
+                                           (field.is_vision() ? "lists of pictures"
+                                            : picture         ? "record streams"
+                                                              : "columns") +
                                            ". Found: " + std::to_string(field.part) + ".");
       }
-      if (!picture) check_column(*source.columns[field.part], field);
+      if (!picture && !field.is_vision()) check_column(*source.columns[field.part], field);
     }
   }
   for (const ViewPlan& view : plan.views()) {
@@ -65,7 +69,7 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       sources_(std::move(sources)),
       plan_(std::move(plan)),
       fallback_(std::move(fallback)),
-      chunk_(claim_size(plan_.fields.picture_bytes())),
+      chunk_(plan_.fields.has_vision() ? 1 : claim_size(plan_.fields.picture_bytes())),
       kept_(plan_.kept_bytes),
       ahead_(read_ahead, [this](uint64_t record) { return origin_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {

@@ -6,6 +6,7 @@
 #include "engine/composed_rows.h"
 #include "engine/tile_objects.h"
 #include "engine/views.h"
+#include "engine/vision_rows.h"
 
 namespace fastload {
 namespace {
@@ -22,6 +23,18 @@ int64_t rows_of(const Sources& sources, const FieldPlan& field, int64_t id) {
 }
 
 }  // namespace
+
+// Rows of a sample's pictures; 0 where that is not known: producing it says why.
+int64_t Measurer::vision_rows(const FieldPlan& field, int64_t id) {
+  if (id < 0) return 0;
+  try {
+    const Sources::Home home = sources_.find(static_cast<uint64_t>(id));
+    const VisionCount count = count_vision(home, field, decoder(), scratch_);
+    return field.form == FieldPlan::Form::kVision ? count.rows : count.pictures;
+  } catch (const Error&) {
+    return 0;
+  }
+}
 
 Decoder& Measurer::decoder() {
   if (!decoder_) {
@@ -117,7 +130,10 @@ std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
     if (!fields[field].is_ragged() || fields[field].is_counted()) continue;
     std::vector<int64_t>& offsets = all[field].offsets;
     for (const int64_t id : ids) {
-      offsets.push_back(offsets.back() + rows_of(sources_, fields[field], id));
+      const bool vision = fields[field].is_vision();
+      const int64_t rows = vision ? vision_rows(fields[field], id)
+                                  : rows_of(sources_, fields[field], id);
+      offsets.push_back(offsets.back() + rows);
     }
   }
   if (!viewed) return all;

@@ -41,6 +41,7 @@ class Measurer {
   void add_tile(uint32_t view, const Tile& tile, std::vector<Measured>& all) const;
   void add_mosaic(uint64_t id, std::span<const int64_t> partners, const SampleRng& rng,
                   std::vector<Measured>& all);
+  int64_t vision_rows(const FieldPlan& field, int64_t id);
   Decoder& decoder();
 
   const Sources& sources_;

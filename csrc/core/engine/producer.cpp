@@ -18,6 +18,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       plan_(plan),
       stats_(stats),
       pictures_(sources, plan, fallback, stats, scratch, ahead, kept, transcoder),
+      vision_(scratch, stats),
       samples_(plan.fields.views().size()) {}
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
@@ -44,6 +45,12 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
     } else {
       pictures_.produce(job, plan.streams()[slot], slot);
     }
+    const uint64_t now = now_ns();
+    decode_ns += now - job.start;
+    job.start = now;
+  }
+  if (plan.has_vision()) {
+    vision_.produce(plan, job);
     const uint64_t now = now_ns();
     decode_ns += now - job.start;
     job.start = now;

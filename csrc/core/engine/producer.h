@@ -11,6 +11,7 @@
 #include "engine/sources.h"
 #include "engine/stats.h"
 #include "engine/tiles.h"
+#include "engine/vision_rows.h"
 #include "read_ahead/read_ahead.h"
 
 namespace fastload {
@@ -36,6 +37,7 @@ class Producer {
   const SamplePlan& plan_;
   ThreadStats& stats_;
   Pictures pictures_;
+  VisionRows vision_;
   std::vector<Sample> samples_;  // the views of the sample in work
   uint64_t losses_ = 0;          // loss_count() before it was begun
   uint64_t epoch_ = ~uint64_t{0};

@@ -10,6 +10,7 @@
 #include "transform/nearest.h"
 #include "transform/pixels/stage.h"
 #include "transform/resample.h"
+#include "vision/cutter.h"
 
 namespace fastload {
 
@@ -32,6 +33,7 @@ struct Scratch {
   std::vector<uint8_t> bounded;  // a picture that a crop is cut from; see bounded.h
   std::vector<uint8_t> shared;   // a part of a picture that several views are cut from
   ComposeScratch compose;
+  VisionCutter vision;
 };
 
 }  // namespace fastload

@@ -15,6 +15,12 @@
 
 namespace fastload {
 
+// Pictures of samples that have any number of them.
+struct ListSource {
+  Reader* reader = nullptr;          // borrowed; of all pictures
+  ListedRecords* records = nullptr;  // borrowed; nullptr: each sample has one, its own
+};
+
 struct Source {
   Reader* reader = nullptr;     // borrowed
   Entries* entries = nullptr;   // borrowed; nullptr: none
@@ -26,6 +32,7 @@ struct Source {
       nullptr;                        // records by the dataset's own ids; nullptr: none
   std::vector<Reader*> further = {};  // of the second stream of records, and so on; borrowed
   std::vector<Column*> columns = {};  // borrowed
+  std::vector<ListSource> lists = {};
 
   // Entry points, decoded pictures and coefficients are the first stream's.
   [[nodiscard]] Reader& stream(uint32_t number) const {

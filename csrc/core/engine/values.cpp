@@ -123,6 +123,7 @@ void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample>
   for (size_t number = 0; number < plan.fields().size(); ++number) {
     const FieldPlan& field = plan.fields()[number];
     const FieldPlace& place = job.batch.place(number);
+    if (field.is_vision()) continue;  // VisionRows makes them
     if (field.form == FieldPlan::Form::kLabel) {
       const int64_t label = label_of(job.home, job.record, field);
       std::memcpy(place.at(job.position), &label, sizeof(label));

@@ -46,6 +46,17 @@ void check(const FieldPlan& field, size_t number) {
                                        std::to_string(row_unit(field.points)) +
                                        " bytes. Found: " + std::to_string(field.width) + ".");
   }
+  if (field.is_vision()) {
+    const size_t width = field.form == FieldPlan::Form::kVisionSizes ? FieldPlan::kVisionFactBytes
+                         : field.vision != nullptr
+                             ? field.vision->rule().row_bytes(field.vision->dtype())
+                             : 0;
+    if (field.vision == nullptr || field.width != width) {
+      throw Error(ErrorKind::kValue, where + "must have a rule for its pictures, and its rows' " +
+                                         std::to_string(width) +
+                                         " bytes. Found: " + std::to_string(field.width) + ".");
+    }
+  }
   for (const auto& [first, second] : field.pairs) {
     const bool points = field.points == PointFormat::kXy || field.points == PointFormat::kXyv;
     const uint32_t most = points ? field.width / row_unit(field.points) : 0;
@@ -154,6 +165,7 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
                   field.form == FieldPlan::Form::kMasks || field.form == FieldPlan::Form::kView ||
                   field.follows;
     has_objects_ = has_objects_ || field.follows;
+    has_vision_ = has_vision_ || field.is_vision();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "transform/cut.h"
 #include "transform/pixels/stage.h"
 #include "transform/view.h"
+#include "vision/cutter.h"
 
 namespace fastload {
 
@@ -39,17 +41,21 @@ struct FieldPlan {
     kPoints,  // ragged rows that the view moves
     kMasks,   // outlines or areas of objects, drawn: a byte a pixel of the view, an object
     kId,      // the sample's id, int64: of a substitute, its own
+    kVision,  // the sample's pictures as rows of patches or tiles
+    kVisionSizes,  // kVisionFactBytes of int64 for each of them; see engine/vision_rows.h
     kView,    // kViewBytes of float64: width and height of the first picture as stored; scale and
               // shift from its pixels to the view's, across and down; whether that is mirrored
               // then, and quarter turns. Scales are 0 where it is no such map: motions, mosaics
   };
   static constexpr uint32_t kViewBytes = 8 * sizeof(double);
+  static constexpr uint32_t kVisionFactBytes = 6 * sizeof(int64_t);
   // `part` of a label that is in the index.
   static constexpr uint32_t kIndex = ~uint32_t{0};
 
   Form form = Form::kFixed;
   uint32_t view = 0;   // number of the view
-  uint32_t part = 0;   // of a picture: its stream of records; of others: the source's column
+  uint32_t part = 0;   // of a picture: its stream of records; of kVision and kVisionSizes: the
+                       // source's list of pictures; of others: its column
   uint32_t width = 0;  // bytes of a value, row or mask in the batch; 0: of masks that differ
   // What positions without a sample have: an element of a picture, repeated, or the value. Empty:
   // of a picture its fill, else zeros.
@@ -61,8 +67,14 @@ struct FieldPlan {
   bool follows = false;  // its rows are those of the view's objects that stay
   std::optional<PointFormat> becomes = {};  // of boxes: their format in the batch, if another one
 
+  std::shared_ptr<const VisionPlan> vision = nullptr;  // of kVision and kVisionSizes
+
   [[nodiscard]] bool is_ragged() const {
-    return form == Form::kRagged || form == Form::kPoints || (form == Form::kMasks && width != 0);
+    return form == Form::kRagged || form == Form::kPoints || is_vision() ||
+           (form == Form::kMasks && width != 0);
+  }
+  [[nodiscard]] bool is_vision() const {
+    return form == Form::kVision || form == Form::kVisionSizes;
   }
   // Whether the sample's view decides what the batch gets.
   [[nodiscard]] bool has_view() const {
@@ -117,6 +129,8 @@ class FieldsPlan {
   [[nodiscard]] bool has_views() const { return has_views_; }
   // Whether anything has points, which the view's motions move.
   [[nodiscard]] bool has_points() const { return has_points_; }
+  // Whether any field has pictures as rows.
+  [[nodiscard]] bool has_vision() const { return has_vision_; }
   // Whether any field's rows are those of a view's objects.
   [[nodiscard]] bool has_objects() const { return has_objects_; }
   // Bytes of a sample's pictures; 0 for those that differ.
@@ -132,6 +146,7 @@ class FieldsPlan {
   bool has_views_ = false;
   bool has_points_ = false;
   bool has_objects_ = false;
+  bool has_vision_ = false;
 };
 
 }  // namespace fastload

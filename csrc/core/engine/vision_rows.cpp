@@ -1,0 +1,139 @@
+#include "engine/vision_rows.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+// One picture of a sample: its record, and its number in the reader.
+struct Listed {
+  Record record;
+  uint64_t number;
+};
+
+std::vector<Listed> pictures_of(const Sources::Home& home, const FieldPlan& field) {
+  const auto& [source, own] = home;
+  const ListSource& list = source->lists[field.part];
+  std::vector<Listed> found;
+  if (list.records == nullptr) {
+    found.push_back({list.reader->index().record(own), own});
+    return found;
+  }
+  const auto [first, last] = list.records->records_of(own);
+  for (uint64_t number = first; number < last; ++number) {
+    const Record record = list.records->record(number);
+    if (record.length > 0) found.push_back({record, number});
+  }
+  return found;
+}
+
+// Says which of the sample's pictures is meant.
+template <class Do>
+void with_place(size_t place, const Do& what) try {
+  what();
+} catch (const Error& error) {
+  throw Error(error.kind(), "picture " + std::to_string(place) + ": " + error.what());
+}
+
+VisionSizes sizes_of(const FieldPlan& field, const Extent& size, size_t count) {
+  return plan(field.vision->rule(), static_cast<int>(size.width), static_cast<int>(size.height),
+              static_cast<int>(count));
+}
+
+Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
+               std::vector<uint8_t>& scratch) {
+  const Record& record = picture.record;
+  if (record.width != 0 && record.height != 0) return {record.width, record.height};
+  const ImageInfo info = decoder.open(list.reader->read(picture.number, scratch));
+  return {info.width, info.height};
+}
+
+[[noreturn]] void no_room(int64_t found, int64_t room) {
+  throw Error(ErrorKind::kFormat,
+              "it makes " + std::to_string(found) + " rows, and " + std::to_string(room) +
+                  " were left when it was measured: its size is not the one in the index. Pack "
+                  "again");
+}
+
+}  // namespace
+
+VisionCount count_vision(const Sources::Home& home, const FieldPlan& field, Decoder& decoder,
+                         std::vector<uint8_t>& scratch) {
+  const std::vector<Listed> pictures = pictures_of(home, field);
+  VisionCount count{0, static_cast<int64_t>(pictures.size())};
+  for (const Listed& one : pictures) {
+    const ListSource& list = home.source->lists[field.part];
+    count.rows += sizes_of(field, size_of(list, one, decoder, scratch), pictures.size()).rows;
+  }
+  return count;
+}
+
+void VisionRows::produce(const FieldsPlan& plan, const Job& job) {
+  for (size_t number = 0; number < plan.fields().size(); ++number) {
+    const FieldPlan& field = plan.fields()[number];
+    if (!field.is_vision()) continue;
+    const std::span<uint8_t> room = job.batch.place(number).rows(job.position, field.width);
+    if (field.form == FieldPlan::Form::kVision) {
+      cut(field, job.home, room);
+    } else {
+      describe(field, job.home, room);
+    }
+  }
+}
+
+void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::span<uint8_t> room) {
+  const std::vector<Listed> pictures = pictures_of(home, field);
+  Reader& reader = *home.source->lists[field.part].reader;
+  Decoder& decoder = scratch_.decoder;
+  size_t at = 0;
+  for (size_t place = 0; place < pictures.size(); ++place) {
+    with_place(place, [&] {
+      const uint64_t number = pictures[place].number;
+      const uint64_t start = now_ns();
+      const Bytes bytes = reader.read(number, scratch_.record);
+      stats_.add_time(Stage::kShard, now_ns() - start);
+      ThreadStats::add(stats_.bytes, bytes.size());
+      const ImageInfo info = decoder.open(bytes);
+      const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
+      const size_t size = static_cast<size_t>(sizes.rows) * field.width;
+      if (size > room.size() - at) {
+        no_room(sizes.rows, static_cast<int64_t>((room.size() - at) / field.width));
+      }
+      scratch_.vision.begin(*field.vision, sizes, room.data() + at);
+      decoder.decode(scratch_.vision.source(), scratch_.vision);
+      scratch_.vision.end();
+      static_cast<void>(reader.is_there(number, bytes, scratch_.record));
+      at += size;
+    });
+  }
+  if (at != room.size()) {
+    no_room(static_cast<int64_t>(at / field.width), static_cast<int64_t>(room.size() / field.width));
+  }
+}
+
+void VisionRows::describe(const FieldPlan& field, const Sources::Home& home,
+                          std::span<uint8_t> room) {
+  const std::vector<Listed> pictures = pictures_of(home, field);
+  if (pictures.size() * sizeof(VisionFacts) != room.size()) {
+    no_room(static_cast<int64_t>(pictures.size()),
+            static_cast<int64_t>(room.size() / sizeof(VisionFacts)));
+  }
+  uint8_t* to = room.data();
+  for (size_t place = 0; place < pictures.size(); ++place) {
+    with_place(place, [&] {
+      const ListSource& list = home.source->lists[field.part];
+      const Extent size = size_of(list, pictures[place], scratch_.decoder, scratch_.record);
+      const VisionSizes sizes = sizes_of(field, size, pictures.size());
+      const VisionFacts facts{sizes.rows,   sizes.grid_height, sizes.grid_width,
+                              sizes.tokens, size.height,       size.width};
+      std::memcpy(to, &facts, sizeof(facts));
+      to += sizeof(facts);
+    });
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,52 @@
+// The pictures of a sample as a vision-language model takes them: patches or tiles, as rows. How
+// many there are follows from the index, before anything is decoded.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decode/decode.h"
+#include "engine/scratch.h"
+#include "engine/sources.h"
+#include "engine/stats.h"
+#include "engine/tiles.h"
+#include "sample/field_plan.h"
+
+namespace fastload {
+
+// What a batch has of each picture, in a field of form kVisionSizes.
+struct VisionFacts {
+  int64_t rows = 0;
+  int64_t grid_height = 0, grid_width = 0;
+  int64_t tokens = 0;
+  int64_t height = 0, width = 0;  // of the picture as stored
+};
+static_assert(sizeof(VisionFacts) == FieldPlan::kVisionFactBytes);
+
+// The rows of all of a sample's pictures, and how many pictures those are. Throws what reading the
+// table throws, and Error(kValue) where the rule has no answer for a picture. `decoder` is asked
+// for a picture whose size the index does not know.
+struct VisionCount {
+  int64_t rows = 0, pictures = 0;
+};
+VisionCount count_vision(const Sources::Home& home, const FieldPlan& field, Decoder& decoder,
+                         std::vector<uint8_t>& scratch);
+
+// Not thread-safe.
+class VisionRows {
+ public:
+  // Both must outlive it, and are used by nobody else meanwhile.
+  VisionRows(Scratch& scratch, ThreadStats& stats) : scratch_(scratch), stats_(stats) {}
+
+  // Fills the sample's fields of pictures as rows.
+  void produce(const FieldsPlan& plan, const Job& job);
+
+ private:
+  void cut(const FieldPlan& field, const Sources::Home& home, std::span<uint8_t> room);
+  void describe(const FieldPlan& field, const Sources::Home& home, std::span<uint8_t> room);
+
+  Scratch& scratch_;
+  ThreadStats& stats_;
+};
+
+}  // namespace fastload
