@@ -56,6 +56,7 @@ ROOMS: dict[str, Room] = {
     "collate": Room(("sample", "transfer/test_collate_on_device.py", "transfer/test_nested.py")),
     "remote": Room(("remote",)),
     "transforms": Room(("transform",), slow_from=0.3),
+    "vlm": Room(("vlm",)),
     "shard": Room(("shard", "golden", "attacks", "pack/test_roundtrip.py")),
     "sampler": Room(("sampler",)),
     "dataset": Room(

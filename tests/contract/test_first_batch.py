@@ -78,6 +78,7 @@ OTHERS = [
     "transfer.pipeline",
     "transfer.streams",
     "transforms.batch",
+    "vlm",
 ]
 
 

@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "collate": {"sample"},
     "remote": {"machine"},
     "transforms": {"sample"},
+    "vlm": set(),
     "shard": {"machine", "sample", "remote"},
     "sampler": {"machine"},
     "dataset": {"machine", "sample", "collate", "transforms", "shard", "sampler"},

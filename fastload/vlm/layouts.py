@@ -1,0 +1,198 @@
+"""Batches of pictures as each family's image processor makes them, of rows that lie one behind the other.
+
+A row is a patch (Qwen2-VL, SigLIP 2) or a tile (the others). Rows are copied at most once, and not at all
+where nothing is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastload.vlm import counted
+from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOnevision, PaliGemma, Qwen2VL, Rule, SigLIP2
+
+#: Integer dtypes by size, as which NumPy copies dtypes that it does not know.
+_SAME_SIZE: Mapping[int, Any] = {1: np.uint8, 2: np.int16, 4: np.int32}
+
+
+def batch_of(
+    rule: Rule,
+    rows: torch.Tensor,
+    grids: torch.Tensor,
+    counts: torch.Tensor,
+    sizes: torch.Tensor | None = None,
+) -> dict[str, torch.Tensor]:
+    """Return the image processor's part of a batch, by its names.
+
+    Args:
+        rule: what made the rows.
+        rows: (n, row) or (n, ...), the rows of all pictures of the batch, in the pictures' order.
+        grids: (pictures, 2) int64 on the host: rows and columns of each picture, as ``Rule.sizes`` has them.
+        counts: (samples,) int64 on the host: the pictures of each sample.
+        sizes: (pictures, 2) int64 on the host: height and width of each picture before anything was done to
+            it, which only LLaVA-OneVision's batches say.
+
+    Returns:
+        ``pixel_values`` and, by the rule:
+
+        - Qwen2VL: ``image_grid_thw`` (pictures, 3) int64.
+        - SigLIP2: ``pixel_attention_mask`` (pictures, max_patches) int32, ``spatial_shapes`` (pictures, 2)
+          int64.
+        - Idefics3: ``pixel_attention_mask`` (samples, tiles, tile, tile) int64: one number for each tile,
+          expanded, so it is not to be written to.
+        - LlavaOnevision: ``image_sizes`` (pictures, 2) and ``batch_num_images`` int64, of samples with a
+          picture.
+        - InternVL: ``num_patches`` (pictures,) int64. Gemma3: ``num_crops`` (pictures,) int64. PaliGemma:
+          nothing.
+
+        What is padded has zeros behind; as uint8, a table is to be applied before. A batch without a picture
+        has empty tensors, where transformers raises.
+
+    Raises:
+        ValueError: the numbers do not fit together.
+    """
+    cells, per_sample = grids.numpy(), counts.numpy()
+    if cells.ndim != 2 or cells.shape[1] != 2 or int(per_sample.sum()) != len(cells):
+        raise ValueError(
+            f"grids must be (pictures, 2), with as many pictures as counts says, {int(per_sample.sum())}. "
+            f"Found: {cells.shape}."
+        )
+    wanted = _rows_of(rule, cells)
+    if int(wanted.sum()) != len(rows):
+        raise ValueError(
+            f"rows must have a row for each patch or tile that grids says, {int(wanted.sum())}. Found: "
+            f"{len(rows)}."
+        )
+    return _LAYOUTS[type(rule)](rule, rows, cells, per_sample, wanted, sizes)
+
+
+def _rows_of(rule: Rule, cells: np.ndarray) -> np.ndarray:
+    """The rows of each picture."""
+    patches = isinstance(rule, Qwen2VL | SigLIP2)
+    wanted: np.ndarray = cells[:, 0] * cells[:, 1] if patches else rule.tiles(cells[:, 0], cells[:, 1])
+    return wanted
+
+
+# ---- Families ---------------------------------------------------------------------------------------
+
+
+def _qwen2_vl(
+    rule: Qwen2VL, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+) -> dict[str, torch.Tensor]:
+    frames = np.ones((len(cells), 1), np.int64)
+    return {"pixel_values": rows, "image_grid_thw": torch.from_numpy(np.hstack([frames, cells]))}
+
+
+def _siglip2(
+    rule: SigLIP2, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+) -> dict[str, torch.Tensor]:
+    if len(wanted) and int(wanted.max()) > rule.max_patches:
+        raise ValueError(
+            f"{rule!r} gives at most {rule.max_patches} patches a picture. Found: {int(wanted.max())} in "
+            f"grids. Pass the rule that made the rows."
+        )
+    seen = np.arange(rule.max_patches) < wanted[:, None]
+    return {
+        "pixel_values": _padded(rows, wanted, rule.max_patches),
+        "pixel_attention_mask": torch.from_numpy(seen.astype(np.int32)),
+        "spatial_shapes": torch.from_numpy(cells.astype(np.int64)),
+    }
+
+
+def _idefics3(
+    rule: Idefics3, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+) -> dict[str, torch.Tensor]:
+    ends = np.concatenate([[0], np.cumsum(wanted)])[np.concatenate([[0], np.cumsum(counts)])]
+    tiles = np.diff(ends)  # of each sample
+    most = int(tiles.max()) if len(tiles) else 0
+    seen = torch.from_numpy((np.arange(most) < tiles[:, None]).astype(np.int64))
+    return {
+        "pixel_values": _padded(_tiled(rows, rule.tile, rule.tile), tiles, most),
+        "pixel_attention_mask": seen[:, :, None, None].expand(-1, -1, rule.tile, rule.tile),
+    }
+
+
+def _llava_onevision(
+    rule: LlavaOnevision,
+    rows: torch.Tensor,
+    cells: np.ndarray,
+    counts: np.ndarray,
+    wanted: np.ndarray,
+    sizes: Any,
+) -> dict[str, torch.Tensor]:
+    if sizes is None or tuple(sizes.shape) != cells.shape:
+        found = None if sizes is None else tuple(sizes.shape)
+        raise ValueError(
+            f"LlavaOnevision's batches need sizes, {cells.shape}: height and width of each picture before "
+            f"the resize. Found: {found}."
+        )
+    height, width = sizes.numpy().T
+    if rule.first_max_pixels is not None:  # the processor gets what the first resize made
+        height, width = counted.first(height, width, rule.first_max_pixels)
+    most = int(wanted.max()) if len(wanted) else 0
+    return {
+        "pixel_values": _padded(_tiled(rows, rule.tile, rule.tile), wanted, most),
+        "image_sizes": torch.from_numpy(np.stack([height, width], axis=1).astype(np.int64)),
+        # transformers leaves out samples of text alone.
+        "batch_num_images": torch.from_numpy(counts[counts > 0].astype(np.int64)),
+    }
+
+
+def _internvl(
+    rule: InternVL, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+) -> dict[str, torch.Tensor]:
+    tiles = torch.from_numpy(wanted.astype(np.int64))
+    return {"pixel_values": _tiled(rows, rule.tile, rule.tile), "num_patches": tiles}
+
+
+def _gemma3(
+    rule: Gemma3, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+) -> dict[str, torch.Tensor]:
+    crops = torch.from_numpy(wanted.astype(np.int64) - 1)
+    return {"pixel_values": _tiled(rows, *rule.size), "num_crops": crops}
+
+
+def _paligemma(
+    rule: PaliGemma, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+) -> dict[str, torch.Tensor]:
+    return {"pixel_values": _tiled(rows, *rule.size)}
+
+
+_LAYOUTS: Mapping[type[Rule], Callable[..., dict[str, torch.Tensor]]] = {
+    Qwen2VL: _qwen2_vl,
+    SigLIP2: _siglip2,
+    Idefics3: _idefics3,
+    LlavaOnevision: _llava_onevision,
+    InternVL: _internvl,
+    Gemma3: _gemma3,
+    PaliGemma: _paligemma,
+}
+
+# ---- Rows -------------------------------------------------------------------------------------------
+
+
+def _tiled(rows: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    return rows.view(len(rows), 3, height, width)
+
+
+def _padded(rows: torch.Tensor, counts: np.ndarray, length: int) -> torch.Tensor:
+    """Return (len(counts), length, ...): runs of so many rows, each with zeros behind."""
+    shape = (len(counts), length, *rows.shape[1:])
+    if len(rows) == len(counts) * length:  # nothing is missing
+        return rows.view(shape)
+    starts = np.arange(len(counts)) * length - np.concatenate([[0], np.cumsum(counts)[:-1]])
+    places = np.repeat(starts, counts) + np.arange(len(rows))
+    same = _SAME_SIZE.get(rows.dtype.itemsize)
+    if rows.device.type != "cpu" or same is None:
+        made = rows.new_zeros((len(counts) * length, *rows.shape[1:]))
+        made[torch.from_numpy(places).to(rows.device)] = rows
+        return made.view(shape)
+    # NumPy copies with this thread alone (torch would wake all of its own, which take cores that decode), and
+    # gets zeros from the system, which cost nothing where they stay.
+    plain = np.zeros((len(counts) * length, *rows.shape[1:]), same)
+    plain[places] = rows.contiguous().view(torch.from_numpy(plain).dtype).numpy()
+    return torch.from_numpy(plain).view(rows.dtype).view(shape)
