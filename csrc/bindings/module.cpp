@@ -20,6 +20,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_remote(m);
   fastload::bindings::register_tier(m);
   fastload::bindings::register_shard(m);
+  fastload::bindings::register_reader(m);
   fastload::bindings::register_entries(m);
   fastload::bindings::register_column(m);
   fastload::bindings::register_objects(m);

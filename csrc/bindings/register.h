@@ -20,6 +20,7 @@ void register_pack(nanobind::module_& m);
 void register_remote(nanobind::module_& m);
 void register_tier(nanobind::module_& m);
 void register_shard(nanobind::module_& m);
+void register_reader(nanobind::module_& m);
 void register_column(nanobind::module_& m);
 void register_mosaic(nanobind::module_& m);
 void register_fields(nanobind::module_& m);

@@ -95,7 +95,9 @@ void register_shard(nb::module_& m) {
           nb::arg("sample"), "The record's name in the source, UTF-8 bytes.")
       .def("verify", &Index::verify, nb::call_guard<GilRelease>(),
            "Checks every page; raises ChecksumError.");
+}
 
+void register_reader(nb::module_& m) {
   nb::class_<Reader>(m, "Reader", "Reads records by their byte ranges; checks range and CRC-32C.")
       .def(
           "__init__",

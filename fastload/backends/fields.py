@@ -391,6 +391,8 @@ _NOT_CUT_OFF = (
 
 # ---- Fields of a batch ------------------------------------------------------------------------------
 
+#: Numbers of each picture beside its rows: rows, grid's height and width, tokens, stored height and width.
+VISION_FACTS = 6
 _SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 
 
@@ -407,20 +409,15 @@ def form_of_fields(dataset: Packed, plan: Plan, options: Options) -> Form:
     """
     schema = dataset.schema
     fields = chosen(schema, options.fields.names)
-    lists = [field.name for field in fields if isinstance(field.kind, Images)]
-    if lists:
-        others = [field.name for field in schema if not isinstance(field.kind, Images)]
-        raise ValueError(
-            f"The field {lists[0]!r} holds lists of pictures, which batches do not have. Read the others, "
-            f"fields={others}, or take single samples: dataset[i] has all pictures."
-        )
+    _check_lists(schema, fields, plan)
     has_pictures = any(field.storage == "record" for field in fields)
-    stacked = has_pictures and options.pictures.mode == "stack"
+    stacked = plan.vision is None and has_pictures and options.pictures.mode == "stack"
     views = [replace(view, tail=plan.tail) for view in plan.every]
     sizes = [output_size(dataset, view, options) if stacked else None for view in views]
     layout = _layout(dataset, plan, options, sizes)
     first: tuple[str | None, ...] = (None,) if schema.index_field in fields else ()
-    streams = first + Streams.of(schema, fields).pictures
+    lists = tuple(field.name for field in fields if isinstance(field.kind, Images))
+    streams = first + Streams.of(schema, fields).pictures + lists
     groups = options.fields.rows_of
 
     def adapter() -> Adapter:
@@ -430,6 +427,38 @@ def form_of_fields(dataset: Packed, plan: Plan, options: Options) -> Form:
 
     delivery = Delivery(layout, options.unbatched)
     return Form(delivery, streams, lambda read: _engine_parts(read, layout, plan, groups), adapter)
+
+
+def _check_lists(schema: Schema, fields: Sequence[Field], plan: Plan) -> None:
+    """Refuse lists of pictures without a rule for them, and a rule beside what it would not move.
+
+    Raises:
+        ValueError: see there.
+    """
+    lists = [field.name for field in fields if isinstance(field.kind, Images)]
+    if lists and plan.vision is None:
+        others = [field.name for field in schema if not isinstance(field.kind, Images)]
+        raise ValueError(
+            f"The field {lists[0]!r} holds lists of pictures, of which batches are made by transform="
+            f"fastload.Vision(...). Read the others, fields={others}, or take single samples: dataset[i] has "
+            "all pictures."
+        )
+    places = [field.name for field in fields if isinstance(field.kind, PLACES)]
+    if places and plan.vision is not None:
+        raise ValueError(
+            f"{plan.vision!r} makes rows of patches or tiles of pictures, and {places[0]!r} says where "
+            "things are in them. Leave the field out by fields=[...]."
+        )
+
+
+def _vision_layouts(field: Field, vision: Any) -> list[FieldLayout]:
+    """Return the layouts of a field's pictures as rows, and of what is known of each picture."""
+    family, numbers = vision.core()
+    dtype = vision.dtype
+    shape = tuple(_C.VisionRule(family, **numbers).row_shape(dtype))
+    rows = FieldLayout(field.name, "rows", getattr(torch, dtype), shape)
+    facts = FieldLayout(sizes_name(field.name), "rows", torch.int64, (VISION_FACTS,), of=field.name)
+    return [rows, facts]
 
 
 def _layout(
@@ -445,6 +474,9 @@ def _layout(
     for name, field, number in viewed(
         fields, plan, Followers(dataset.schema, options.fields.rows_of, fields)
     ):
+        if plan.vision is not None and isinstance(field.kind, (Image, Images)):
+            planned += _vision_layouts(field, plan.vision)
+            continue
         size, wanted = sizes[number], options.pictures
         asked = wanted.mode
         if size is None and asked == "stack":
@@ -526,14 +558,21 @@ class Streams:
     lists: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, schema: Schema, fields: Sequence[Field], looked_at: Sequence[str] = ()) -> Streams:
-        """Return the sources of these fields, and of those that views of objects look at."""
+    def of(
+        cls, schema: Schema, fields: Sequence[Field], looked_at: Sequence[str] = (), as_rows: bool = False
+    ) -> Streams:
+        """Return the sources of these fields, and of those that views of objects look at; ``as_rows``:
+        pictures are read as a vision-language model takes them."""
         own = [field for _, field in schema.columns if field in fields or field.name in looked_at]
-        pictures = tuple(field.name for field in own if field.storage == "record")
-        return cls(pictures, tuple(field.name for field in own if field.storage != "record"))
+        columns = tuple(field.name for field in own if field.storage not in ("record", "records"))
+        if as_rows:
+            pictures = (field.name for field in fields if isinstance(field.kind, (Image, Images)))
+            return cls((), columns, tuple(dict.fromkeys(pictures)))
+        return cls(tuple(field.name for field in own if field.storage == "record"), columns)
 
-    def parts(self, dataset: Packed) -> list[tuple[list[Any], list[Any]]]:
-        """Return for each source of the engine the readers of further records, and the columns."""
+    def parts(self, dataset: Packed) -> list[tuple[list[Any], list[Any], list[Any]]]:
+        """Return for each source of the engine the readers of further records, the columns, and the lists of
+        pictures."""
         return [
             (
                 [part.record_reader(name) for name in self.pictures],
@@ -542,6 +581,15 @@ class Streams:
             )
             for part in dataset.parts
         ]
+
+
+def _list_of(part: Any, name: str) -> tuple[Any, Any]:
+    """Return what reads the pictures of a field, and the records of its lists; None: each sample has one."""
+    field = part.schema[name]
+    if field == part.schema.index_field:
+        return part.reader, None
+    reader = part.record_reader(name)
+    return reader, part.list_table(name) if field.storage == "records" else None
 
 
 def _engine_parts(
@@ -553,7 +601,7 @@ def _engine_parts(
     fields = [schema[field.schema_name] for field in of_core if not field.is_origin]
     followers = Followers(schema, objects, fields)
     looked_at = [name for view in plan.every for name in followers.columns(view)]
-    streams = Streams.of(schema, fields, looked_at)
+    streams = Streams.of(schema, fields, looked_at, plan.vision is not None)
     views = []
     for number, view in enumerate(plan.every):
         height, width = layout.picture_size(number)
@@ -570,6 +618,12 @@ def _field_plan(
     if layout.is_origin:
         return _C.FieldPlan("id" if layout.name == IDS else "view")
     field, view = schema[layout.schema_name], layout.view
+    if plan.vision is not None and field.name in streams.lists:
+        family, numbers = plan.vision.core()
+        what = {"vision": _C.VisionRule(family, **numbers), "dtype": plan.vision.dtype}
+        form = "vision" if layout.name == field.name else "vision_sizes"
+        part = streams.lists.index(field.name)
+        return _C.FieldPlan(form, part=part, width=layout.item_bytes, **what)
     plan = plan.of_view(view)
     kind: Any = field.kind
     if isinstance(kind, (Image, Mask)):

@@ -140,7 +140,7 @@ def all_streams(datasets: Sequence[PackedFiles]) -> Streams:
         for _, field in dataset.schema.columns
         if field.storage in ("record", "records")
     )
-    has_index = any(dataset.schema.index_field is not None for dataset in datasets)
+    has_index = any(dataset.is_plain or dataset.schema.index_field is not None for dataset in datasets)
     return (*((None,) if has_index else ()), *dict.fromkeys(named))
 
 

@@ -40,6 +40,7 @@ from fastload.sample.fields import (
     Polygons,
     Scalar,
     Text,
+    Texts,
 )
 from fastload.sample.schema import Field, Schema
 from fastload.shard.suffixes import is_image
@@ -81,7 +82,22 @@ def guess_schema(samples: Sequence[Sample], root: bytes) -> Schema:
     for name in names if not schema.has_pictures else ():
         texts = [sample[name] for sample in samples if isinstance(sample.get(name), str)]
         refuse_lost_pictures(str(name), texts, "the samples", os.fsdecode(root))
+    refuse_numbers_alone(schema, "the samples")
     return schema
+
+
+def refuse_numbers_alone(schema: Schema, where: str) -> None:
+    """Refuse a guessed schema with neither pictures nor texts: most likely the pictures were not found.
+
+    Raises:
+        PackError: it has neither.
+    """
+    kinds = (Text, Texts, Json, Bytes)
+    if not schema.has_pictures and not any(isinstance(field.kind, kinds) for field in schema):
+        raise PackError(
+            f"{where}: there are neither pictures nor texts. Found: {schema}. Say what is what: --field "
+            "NAME=image, or schema={...} in Python, which takes numbers alone, too."
+        )
 
 
 def refuse_lost_pictures(name: str, texts: Sequence[str], where: str, root: str) -> None:

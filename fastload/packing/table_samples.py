@@ -25,6 +25,7 @@ from fastload.packing.table_columns import (
     Typed,
     picture_kind,
     refuse_lost_pictures,
+    refuse_numbers_alone,
     value_of,
     without_bad,
 )
@@ -265,6 +266,8 @@ def open_table(
         for name in kinds:
             if named.get(name) is None:
                 refuse_lost_pictures(name, columns[name].texts_seen, rows.where, os.fsdecode(rows.root))
+    if wanted is None and not any(named.values()):
+        refuse_numbers_alone(schema, rows.where)
     notes = (columns[name].note(kind) for name, kind in kinds.items())
     return TableRows(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
 

@@ -482,8 +482,11 @@ class PackedFiles:
 
     def _table(self, field: str) -> Any:
         """Return the records of a field as a reader takes them."""
-        column = self.columns[field]
-        return _C.ListedRecords(column) if self.schema[field].storage == "records" else column
+        return self.list_table(field) if self.schema[field].storage == "records" else self.columns[field]
+
+    def list_table(self, field: str) -> _C.ListedRecords:
+        """Return the records of a field of lists of pictures."""
+        return _C.ListedRecords(self.columns[field])
 
     def record_ids(
         self, field: str | None, samples: npt.NDArray[np.int64] | None

@@ -51,6 +51,9 @@ def compile_plan(transform: Any) -> Plan:
         return transform
     if isinstance(transform, ByEpoch):
         return _of_epochs(transform)
+    if getattr(transform, "is_vision", False):
+        step = Step(repr(transform), True, _SAME, does="moves", takes="image")
+        return Plan(vision=transform, steps=(step,))
     items = list(flattened(Views(transform) if isinstance(transform, Mapping) else transform))
     if items and isinstance(items[0], Views):
         return _of_views(items[0], items[1:])

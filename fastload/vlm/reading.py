@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from fastload.vlm.rules import (
     Dtype,
@@ -63,6 +63,7 @@ class Vision:
         ValueError: a setting that no rule has. It is named.
     """
 
+    is_vision: ClassVar[bool] = True
     rule: Rule
 
     def __init__(self, source: Any, dtype: Dtype | None = None) -> None:
@@ -73,6 +74,11 @@ class Vision:
 
     def __repr__(self) -> str:
         return f"Vision({self.rule!r})"
+
+    @property
+    def dtype(self) -> Dtype:
+        """The dtype of the values."""
+        return self.rule.dtype
 
     def core(self) -> tuple[str, dict[str, Any]]:
         """See :meth:`fastload.vlm.rules.Rule.core`."""

@@ -87,6 +87,8 @@ class Rule:
     """What all rules have: a family's name, checks, sizes and counts, and what the core is given."""
 
     family: ClassVar[str]
+    #: Whether it stands for all that is done to pictures, as ``transform=`` of a DataLoader.
+    is_vision: ClassVar[bool] = True
     #: Fields that the core needs not know: they count tokens, or choose the dtype of what it makes.
     _NOT_CORE: ClassVar[frozenset[str]] = frozenset({"tile_tokens", "dtype"})
 

@@ -94,9 +94,20 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "remote": {"base", "io"},
     "transcode": {"base", "decode"},
     "cache": {"base", "io", "decode", "transform", "shard", "transcode"},
-    "sample": {"base", "io", "shard", "transform"},
+    "sample": {"base", "io", "shard", "transform", "vision"},
     "read_ahead": {"base", "io", "shard", "cache"},
-    "engine": {"base", "io", "decode", "transform", "collate", "shard", "cache", "sample", "read_ahead"},
+    "engine": {
+        "base",
+        "io",
+        "decode",
+        "transform",
+        "vision",
+        "collate",
+        "shard",
+        "cache",
+        "sample",
+        "read_ahead",
+    },
     "pack": {"base", "io", "decode", "shard", "transcode"},
 }
 FOREIGN = ("Python.h", "nanobind", "pybind11", "torch/", "ATen/", "c10/", "cuda", "nvToolsExt")

@@ -18,7 +18,7 @@ from pycocotools.coco import COCO
 
 import fastload
 from fastload.errors import PackError
-from fastload.packing.annotations import coco_file as json_stream
+from fastload.packing import json_stream
 from fastload.packing.publish import PackResult
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify

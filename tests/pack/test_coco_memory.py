@@ -17,11 +17,11 @@ import pytest
 from annotated_trees import write_photo
 
 import fastload
+from fastload.packing import json_stream
 from fastload.packing import sample_rows as encode
 from fastload.packing import shard_writer as part
 from fastload.packing import shard_writer as shards
 from fastload.packing.annotations import coco_file as coco_index
-from fastload.packing.annotations import coco_file as json_stream
 from fastload.packing.annotations.coco_file import CocoFile
 from fastload.packing.unpack import unpack
 

@@ -222,7 +222,7 @@ def test_the_schema_that_is_guessed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"schema, guessed from 16 samples: {found}\n" in capsys.readouterr().err
     with pytest.raises(PackError, match="'odd' has values of the type object that fit no kind of field"):
         pack([{"image": photo(0), "odd": object()}], tmp_path / "odd", schema=None)
-    with pytest.raises(PackError, match="at least one Image or Mask"):
+    with pytest.raises(PackError, match="neither pictures nor texts"):
         pack([{"n": 1}], tmp_path / "odd", schema=None)
 
 

@@ -119,7 +119,7 @@ def test_files_outside_the_tables_folder_keep_their_absolute_name(tmp_path: Path
     ("name", "text", "message"),
     [
         ("list.csv", "", "is empty"),
-        ("list.csv", "a,b,c\n1,2,3\n", "at least one Image or Mask"),
+        ("list.csv", "a,b,c\n1,2,3\n", "neither pictures nor texts"),
         ("list.csv", "path,label\nimages/1.jpg\n", "has 1 columns"),
         ("list.csv", "images/1.jpg,1\n./images/1.jpg,2\n", "more than once"),
         ("list.csv", "images/1.jpg,-7\n", "must be in"),

@@ -229,7 +229,7 @@ def test_image_and_label_of_a_parquet_table_are_a_plain_set(tmp_path: Path) -> N
         ("t.jsonl", '{"image": "1.png", "a": 1}\n[]', "record 2 is not an object"),
         ("t.jsonl", '{"image": "1.png", "a": 1}\n{"image"', "record 2"),
         ("t.jsonl", '{"path": "1.png", "a": 1' + "0" * 400 + "}", "which no field can hold"),
-        ("t.jsonl", '{"a": 1, "b": 2}', "at least one Image or Mask"),
+        ("t.jsonl", '{"a": 1, "b": 2}', "neither pictures nor texts"),
         ("t.parquet", "PAR1", "is not a whole Parquet file"),
     ],
 )

@@ -152,7 +152,9 @@ def test_it_is_on_the_device_before_it_has_its_name(tmp_path: Path, monkeypatch:
     [
         ({}, (1, 0)),
         ({"fields": FIELDS}, (1, 1)),
-        ({"fields": ({"name": "t", "kind": "texts", "stored": "column"},)}, (1, 2)),
+        ({"fields": (*FIELDS, {"name": "t", "kind": "texts", "stored": "column"})}, (1, 2)),
+        ({"fields": ({"name": "t", "kind": "texts", "stored": "column"},)}, (1, 5)),
+        ({"fields": (*FIELDS, {"name": "t", "kind": "images", "stored": "column"})}, (1, 5)),
         ({"index": "index-2.fli"}, (1, 3)),
         ({"codecs": {"coefficients": 1}}, (1, 3)),
         ({"options": {"coefficients": "fast"}}, (1, 3)),
@@ -311,7 +313,9 @@ def test_names_that_fit_can_be_read_again(tmp_path: Path, monkeypatch: pytest.Mo
                 PLAIN,
                 classes=tuple(f"ü\n{'x' * (i % 30)}" for i in range(classes * size // 2)),
                 shards=tuple(Shard(f"n-{i}" * 3, 2**40, 2**30) for i in range(shards * size // 2)),
-                fields=tuple({"name": f"f{i}", "kind": "number"} for i in range(fields * size // 2)),
+                fields=tuple(
+                    {"name": f"f{i}", "kind": "number", "stored": "index"} for i in range(fields * size // 2)
+                ),
             )
             wrong = names_fit(manifest.classes, [shard.file for shard in manifest.shards], manifest.fields)
             if wrong is None:
