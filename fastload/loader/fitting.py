@@ -38,7 +38,7 @@ def check_fit(
         LibraryMissing: DALI is needed for backend="dali", or Pillow for Python callables on pictures.
     """
     if order.in_packs:
-        _check_packs(dataset, kind, plan, options)
+        _check_packs(dataset, kind, plan)
     _check_placement(kind, plan, options)
     _check_fields(dataset if kind is SourceKind.PACKED else None, plan, options)
     if options.device.memory != "fresh":
@@ -80,39 +80,27 @@ def _check_order(dataset: Any, kind: SourceKind, order: Order) -> None:
         raise ValueError("shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True.")
 
 
-def _check_packs(dataset: Any, kind: SourceKind, plan: Plan, options: Options) -> None:
-    """Refuse what does not go with batches of packs.
-
-    Raises:
-        ValueError: what that is, and what to do.
-    """
+def _check_packs(dataset: Any, kind: SourceKind, plan: Plan) -> None:
+    """Refuse a dataset and a transform that do not go with batches of packs."""
     if kind is not SourceKind.PACKED:
         raise ValueError(
             "PackingSampler is for packed datasets, whose batches say where packs begin. Found: "
             f"{type(dataset).__name__}. Pack it ('fastload pack') to use it."
         )
-    sizes = [len(part) for part in dataset.parts]
-    weighted = isinstance(dataset, MixedFiles) and sizes != list(dataset.counts)
-    named = (field.name for field in dataset.schema if field.name == PACK_OFFSETS)
-    why = {
-        "batch_size=None": options.unbatched and "it gives samples one by one; batch_size counts packs",
-        "backend='dali'": options.dali is not None and "DALI's batches have one size. Use backend='native'",
-        "collate_fn": options.collate_fn is not None
-        and "it gets samples, without where packs begin. Pass a callable as collate, which gets batches",
-        f"collate={options.collate!r}": options.collate is not None
-        and not callable(options.collate)
-        and not getattr(options.collate, "keeps_fields", False)
-        and "it makes targets, which have no packs. Pass a callable, 'pad' or 'ragged'",
-        "on_error='replace'": options.errors.action == "replace"
-        and "another sample has another length. Use 'skip', which leaves a row that valid() drops",
-        "Mosaic": plan.puts_together and "a mosaic is of several samples. Leave it out",
-        "mix(weights=...)": weighted and "a pack has each sample once. Leave out weights and num_samples",
-        f"a field {PACK_OFFSETS!r}": next(named, None)
-        and "under this key a batch says where packs begin. Rename it",
-    }
-    for given, reason in why.items():
-        if reason:
-            raise ValueError(f"PackingSampler and {given} exclude each other: {reason}.")
+    if plan.puts_together:
+        raise ValueError(
+            "PackingSampler and Mosaic exclude each other: a mosaic is of several samples. Leave one out."
+        )
+    if isinstance(dataset, MixedFiles) and [len(part) for part in dataset.parts] != list(dataset.counts):
+        raise ValueError(
+            "PackingSampler and the weights of a mix exclude each other: packs have each sample once. Leave "
+            "out weights and num_samples."
+        )
+    if any(field.name == PACK_OFFSETS for field in dataset.schema):
+        raise ValueError(
+            f"Under {PACK_OFFSETS!r} a batch of PackingSampler says where packs begin. Found: a field of "
+            "that name. Leave it out by fields=[...], or pack the set with another name."
+        )
 
 
 def _check_mosaic(plan: Plan, options: Options) -> None:

@@ -343,7 +343,7 @@ class PackedOrder:
         wanted = int(global_batch) if global_batch.isdecimal() else 0
         found = f"a step had {global_batch:.20} packs over all ranks, now it has {self._global_batch}"
         if wanted and wanted % ranks == 0:
-            return f"{found}: pass batch_size={wanted // ranks}, as there are {counted(ranks, 'rank')}"
+            return f"{found}: pass batch_size={wanted // ranks} on {counted(ranks, 'rank')}"
         return f"{found}: the number of ranks must divide {global_batch:.20}. Found: {counted(ranks, 'rank')}"
 
     def total(self, epoch: int) -> int:
