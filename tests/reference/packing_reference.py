@@ -37,13 +37,13 @@ def best_fit(amounts: Sequence[Sequence[int]], most: Sequence[int]) -> Window:
 
 def next_fit(lengths: Sequence[int], tokens: int) -> int:
     """Return the number of packs where a sample goes into the last pack or opens one."""
-    return first_of(lengths, tokens, 1)
+    return first_fit(lengths, tokens, 1, all_closed=True)
 
 
-def first_of(lengths: Sequence[int], tokens: int, bins: int) -> int:
+def first_fit(lengths: Sequence[int], tokens: int, bins: int, all_closed: bool) -> int:
     """Return the number of packs where a sample goes into the first of ``bins`` open ones that takes it.
 
-    Where none takes it, the fullest is closed and a new one is opened.
+    Where none takes it, all are closed, as grain's FirstFitPackIterDataset does it, or the fullest one.
     """
     rooms: list[int] = []
     packs = 0
@@ -51,7 +51,7 @@ def first_of(lengths: Sequence[int], tokens: int, bins: int) -> int:
         place = next((number for number, room in enumerate(rooms) if room >= length), None)
         if place is None:
             if len(rooms) == bins:
-                rooms.pop(rooms.index(min(rooms)))
+                rooms = [] if all_closed else sorted(rooms)[1:]
             rooms.append(tokens)
             packs += 1
             place = len(rooms) - 1

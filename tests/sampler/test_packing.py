@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn_lengths import long, usual
-from packing_reference import best_fit, first_of, next_fit, shares
+from packing_reference import best_fit, first_fit, next_fit, shares
 
 from fastload import PackingSampler
 from fastload._native import _C
@@ -170,7 +170,7 @@ def test_packs_are_full() -> None:
         packs = PackedOrder(given, SEED).packs(0)
         assert kept.sum() / (packs * TOKENS) >= least
         shuffle = kept[shuffled(np.arange(len(kept)), len(kept), SEED, 0)].tolist()
-        assert packs < first_of(shuffle, TOKENS, 8) < next_fit(shuffle, TOKENS)
+        assert packs < first_fit(shuffle, TOKENS, 8, False) < next_fit(shuffle, TOKENS)
 
 
 def test_ranks_wait_little_for_each_other() -> None:

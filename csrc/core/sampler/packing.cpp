@@ -19,9 +19,11 @@ uint64_t key_of(int32_t room, size_t pack) {
 
 void Packer::sort(const PackBounds& bounds, size_t count) {
   order_.resize(count);
+  least_ = bounds.most;
   for (size_t i = 0; i < count; ++i) {
     for (size_t bound = 0; bound < bounds.count; ++bound) {
       const int32_t amount = bounds.amounts[bound][i];
+      least_[bound] = std::min(least_[bound], amount);
       if (amount >= 0 && amount <= bounds.most[bound]) continue;
       throw Error(ErrorKind::kValue, "An amount of a sample must be from 0 to " +
                                          std::to_string(bounds.most[bound]) +
@@ -41,7 +43,7 @@ bool Packer::takes(const PackBounds& bounds, size_t pack, size_t sample) const n
   return true;
 }
 
-void Packer::place(const PackBounds& bounds, size_t sample, int32_t least) {
+void Packer::place(const PackBounds& bounds, size_t sample) {
   const int32_t amount = bounds.amounts[0][sample];
   // Those with room come before `found`: the one with the least room and, of equals, the oldest
   // is the last of them.
@@ -67,12 +69,13 @@ void Packer::place(const PackBounds& bounds, size_t sample, int32_t least) {
   }
   packs_[sample] = static_cast<uint16_t>(pack);
   ++sizes_[pack];
-  const int32_t room = rooms_[pack][0];
-  if (room < least) {  // no sample of this window fits any more
-    open_.erase(found);
-    return;
+  for (size_t bound = 0; bound < bounds.count; ++bound) {
+    if (rooms_[pack][bound] < least_[bound]) {  // no sample of this window fits any more
+      open_.erase(found);
+      return;
+    }
   }
-  const uint64_t key = key_of(room, pack);
+  const uint64_t key = key_of(rooms_[pack][0], pack);
   if (found + 1 == open_.end() && *found == 0) {  // a new pack: towards the front
     const auto at =
         std::partition_point(open_.begin(), found, [&](uint64_t one) { return one > key; });
@@ -98,8 +101,7 @@ size_t Packer::pack(const PackBounds& bounds, size_t count) {
   sizes_.clear();
   if (count == 0) return 0;
   constexpr uint64_t kNumber = kPackWindow - 1;
-  const int32_t least = bounds.amounts[0][order_.back() & kNumber];
-  for (const uint64_t key : order_) place(bounds, key & kNumber, least);
+  for (const uint64_t key : order_) place(bounds, key & kNumber);
   return rooms_.size();
 }
 

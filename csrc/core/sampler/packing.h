@@ -43,13 +43,14 @@ class Packer {
  private:
   void sort(const PackBounds& bounds, size_t count);
   [[nodiscard]] bool takes(const PackBounds& bounds, size_t pack, size_t sample) const noexcept;
-  void place(const PackBounds& bounds, size_t sample, int32_t least);
+  void place(const PackBounds& bounds, size_t sample);
 
   std::vector<uint64_t> order_;  // of the samples
   std::vector<uint64_t> open_;   // room << 32 | number of the pack, in descending order
   std::vector<uint16_t> packs_;
   std::vector<uint32_t> sizes_;  // samples of each pack
   std::vector<std::array<int32_t, kPackBounds>> rooms_;
+  std::array<int32_t, kPackBounds> least_{};  // amounts in the window
 };
 
 // Counts of one window.
