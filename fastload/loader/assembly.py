@@ -499,14 +499,15 @@ class LoaderPlan:
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
-        if part.world_size == 1 or part.drop_last:
+        if part.world_size == 1 or part.drop_last or part.padding in ("repeat", "end"):
             return
+        if part.padding == "mark" and not self._warns_of_empty:
+            return  # the epoch's length may take a second to find, which nobody needs here
         rest = (sampler.total(epoch) - position) % part.global_batch
         if not 0 < rest < part.world_size:
             return
         if part.padding == "mark":
             self._say_empty(rest, part.world_size, sampler.unit)
-        if part.padding != "drop":
             return
         options = self._settled
         if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
@@ -518,18 +519,22 @@ class LoaderPlan:
                 "leaves out."
             )
 
+    @property
+    def _warns_of_empty(self) -> bool:
+        """Whether a batch that is nothing but padding gets a warning."""
+        return self.packed and self.dataset.is_plain and not self.unbatched and not self._said_empty
+
     def _say_empty(self, rest: int, ranks: int, unit: str) -> None:
         """Warn of a batch that is nothing but padding: the mean of no losses is nan."""
-        if self.packed and self.dataset.is_plain and not self.unbatched and not self._said_empty:
-            self._said_empty = True
-            warnings.warn(
-                f"The epoch's last batch has {counted(rest, unit)} for {ranks} ranks: on {ranks - rest} of "
-                "them it is nothing but padding, with the labels -100, and cross_entropy's mean of it is "
-                "nan. Leave the padding out with fastload.valid(batch), and count samples instead of "
-                "batches.",
-                RankWarning,
-                stacklevel=stacklevel(),
-            )
+        self._said_empty = True
+        warnings.warn(
+            f"The epoch's last batch has {counted(rest, unit)} for {ranks} ranks: on {ranks - rest} of "
+            "them it is nothing but padding, with the labels -100, and cross_entropy's mean of it is "
+            "nan. Leave the padding out with fastload.valid(batch), and count samples instead of "
+            "batches.",
+            RankWarning,
+            stacklevel=stacklevel(),
+        )
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         ranks = self._settled.ranks
