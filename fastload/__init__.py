@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fastload.sample.schema import Captions, Field, Of, Schema
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
     from fastload.sampler.buckets import BucketSampler
+    from fastload.sampler.packs import PackingSampler
 
 __all__ = [
     "IGNORE_LABEL",
@@ -65,6 +66,7 @@ __all__ = [
     "Of",
     "OnError",
     "PackedDataset",
+    "PackingSampler",
     "Pad",
     "Patches",
     "Polygons",
@@ -119,6 +121,7 @@ _LAZY = {
     "MixedDataset": "fastload.dataset.packed",
     "Of": "fastload.sample.schema",
     "PackedDataset": "fastload.dataset.packed",
+    "PackingSampler": "fastload.sampler.packs",
     "Polygons": "fastload.sample.fields",
     "Ragged": "fastload.sample.ragged",
     "RepeatedSampler": "fastload.sampler",

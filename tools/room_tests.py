@@ -119,6 +119,7 @@ CORE_ROOMS: dict[str, CoreRoom] = {
         ("cache",),
     ),
     "sample": CoreRoom(("fields", "objects", "memory_feed"), ("sample",)),
+    "sampler": CoreRoom(("packing",), ("sampler",)),
     "read_ahead": CoreRoom(("read_ahead", "byte_source"), ("prefetch",)),
     "engine": CoreRoom(
         (

@@ -16,6 +16,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_pixels(m);
   fastload::bindings::register_cut(m);
   fastload::bindings::register_pack(m);
+  fastload::bindings::register_packing(m);
   fastload::bindings::register_cache(m);
   fastload::bindings::register_remote(m);
   fastload::bindings::register_tier(m);

@@ -17,6 +17,7 @@ void register_transform(nanobind::module_& m);
 void register_pixels(nanobind::module_& m);
 void register_cut(nanobind::module_& m);
 void register_pack(nanobind::module_& m);
+void register_packing(nanobind::module_& m);
 void register_remote(nanobind::module_& m);
 void register_tier(nanobind::module_& m);
 void register_shard(nanobind::module_& m);

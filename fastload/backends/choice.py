@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,9 +68,21 @@ def make_backend(
     of = dataset if kind is SourceKind.PACKED else None
     augmenter = _augmenter(sampler, parts, plan, options, gpu, of)
     if kind is SourceKind.PACKED:
-        return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        backend = _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        return _with_offsets(backend, sampler, gpu) if order.in_packs else backend
     inner = _of_torch(dataset, kind, sampler, options, order, pin=gpu is not None)
     return _moved(inner, gpu, augmenter, sampler)
+
+
+def _with_offsets(inner: Backend, sampler: Sampler, gpu: Gpu | None) -> Backend:
+    """Wrap ``inner`` in what says where packs begin."""
+    from fastload.backends.protocol import PackBackend
+
+    if gpu is None:
+        return PackBackend(inner, sampler)
+    from fastload.transfer.nested import Mover
+
+    return PackBackend(inner, sampler, Mover(gpu))
 
 
 def _of_torch(
@@ -132,6 +145,8 @@ def plan_memory(
     dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> dict[str, int]:
     """Plan the memory; see :meth:`fastload.DataLoader.memory_plan`."""
+    if not sampler.has_one_size:
+        options = replace(options, batch_size=max(options.batch_size, sampler.most(0)))
     workers, streams = python_workers(plan, options, threads), batch_form(dataset, plan, options).streams
     memory = _batch_memory(dataset, plan, options, threads.most, workers)
     ahead = plan_read_ahead(dataset, sampler).buffer_bytes

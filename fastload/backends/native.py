@@ -264,7 +264,7 @@ class NativeBackend:
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for stages between it and the consumer.
         partners = _partners(plan, sampler, options.seed)
-        bound = least_prefetch(threads.most, sampler.partition.batch_size), most
+        bound = least_prefetch(threads.most, sampler.typical), most
         self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples, partners, *bound)
         self._upcoming: Upcoming | None = None
         if self._reading.disk is not None:
@@ -272,7 +272,7 @@ class NativeBackend:
 
             part = sampler.partition
             ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
-            most = ahead.samples + (options.most_prefetch + 1) * part.batch_size
+            most = ahead.samples + (options.most_prefetch + 1) * sampler.typical
             self._upcoming = Upcoming(self._reading.disk, dataset.parts, sampler, ranks, most)
             self.feeder.on_take = self._upcoming.at
         self._tuner: Autotuner | None = None

@@ -12,6 +12,7 @@ import torch
 from fastload.backends.values import Block, Dali, Device, Fields, OnError, Ranks, Tokenizers
 from fastload.cache.settings import CacheSetting
 from fastload.sample.layout import Sizes
+from fastload.sampler import KeyedSampler
 
 #: Bytes of batches in work ahead of the consumer, if they differ in size and no number was given. With masks
 #: of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.
@@ -55,6 +56,16 @@ class Order:
     def is_given(self) -> bool:
         """Whether the user's sampler decides."""
         return self.sampler is not None or self.batch_sampler is not None
+
+    @property
+    def in_packs(self) -> bool:
+        """Whether batches have packs of samples, of which the batch size is the number."""
+        return isinstance(self.sampler, KeyedSampler) and self.sampler.in_packs
+
+    def samples_of(self, batch_size: int) -> int:
+        """Return about how many samples a batch has."""
+        keyed = isinstance(self.sampler, KeyedSampler)
+        return int(self.sampler.samples_of(batch_size)) if keyed else batch_size
 
     @property
     def in_words(self) -> bool | str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import torch
+
 from fastload.backends.faults import SampleReport
 from fastload.backends.stats import Counts
 from fastload.prefetch.feeder import BatchKey
+from fastload.sample.layout import PACK_OFFSETS
 
 # ---- The protocol -----------------------------------------------------------------------------------
 
@@ -42,7 +45,34 @@ class PlacedBackend(Backend, Protocol):
         """Go on at ``key`` with a state of :meth:`place_state`."""
 
 
-# ---- Collated batches -------------------------------------------------------------------------------
+# ---- Batches of packs, and collated ones ------------------------------------------------------------
+
+
+class PackBackend:
+    """Another back end's batches of packs, with where each pack begins.
+
+    Args:
+        inner: the other back end; its batches are dicts.
+        sampler: which samples each batch has, pack after pack.
+        move: moves the numbers to the device, if there is one.
+    """
+
+    def __init__(self, inner: Backend, sampler: Any, move: Callable[[Any], Any] | None = None) -> None:
+        self._inner = inner
+        self._sampler = sampler
+        self._move = move
+        self.cancel, self.close, self.counts = inner.cancel, inner.close, inner.counts
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._inner.errors
+
+    def batch(self, key: BatchKey) -> Any:
+        """Return the batch ``key``, with ``pack_offsets``."""
+        batch = self._inner.batch(key)
+        offsets = torch.from_numpy(self._sampler.offsets(*key))
+        return {**batch, PACK_OFFSETS: offsets if self._move is None else self._move(offsets)}
 
 
 class CollatedBackend:

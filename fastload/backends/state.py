@@ -121,18 +121,23 @@ class LoaderState:
                 )
         return cls(**state)
 
-    def check_fits(self, other: LoaderState, same_as: Sequence[str] = ()) -> None:
+    def check_fits(
+        self, other: LoaderState, same_as: Sequence[str] = (), order_differs: str | None = None
+    ) -> None:
         """Refuse a state (``other``) that was saved with another dataset, seed or order.
 
         Args:
             same_as: ids of other datasets with the same samples and pixels, in the same order.
+            order_differs: how the order differs, if there is more to say than what it was and is.
 
         Raises:
             StateError: they differ; the message has every difference.
         """
         names = ("dataset", "length", "seed", "shuffle")
         differences = [
-            f"{name} was {getattr(other, name)!r:.200}, is {getattr(self, name)!r}"
+            order_differs
+            if name == "shuffle" and order_differs
+            else f"{name} was {getattr(other, name)!r:.200}, is {getattr(self, name)!r}"
             for name in names
             if getattr(self, name) != getattr(other, name)
             and (name != "seed" or other.seed is not None)

@@ -33,6 +33,7 @@ from fastload.loader.options import resolve
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.machine.cpu import ThreadPlan, find_budget
 from fastload.machine.messages import stacklevel
+from fastload.machine.sizes import counted
 from fastload.ranks.handshake import Handshake
 from fastload.ranks.mesh import forget
 from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
@@ -259,6 +260,10 @@ class LoaderPlan:
         plan = self._compiled()
         self._collation: Collation | None = None
         self._text: dict[str, Captions] = {}
+        if self.order.in_packs and self.packed and delivers_pairs(self.dataset, plan, options):
+            # A pair has no place for where packs begin.
+            names = [field.name for field in self.dataset.schema]
+            options = replace(options, fields=replace(options.fields, names=names))
         if options.collate_fn is not None and hasattr(self.arguments.dataset, "of_packed"):
             from fastload.loader.collation import of_pictures_and_targets
 
@@ -343,7 +348,7 @@ class LoaderPlan:
         options, threads = self._settled, self._found_threads()
         prefetch = options.prefetch_factor
         if self.arguments.prefetch_factor is None and self.order.batch_sampler is None:
-            prefetch = default_prefetch(threads.threads, options.batch_size)
+            prefetch = default_prefetch(threads.threads, self.order.samples_of(options.batch_size))
         seed = self.beginning.seed or 0
         return replace(options, prefetch_factor=prefetch, seed=seed, local_ranks=local_ranks()), threads
 
@@ -494,35 +499,42 @@ class LoaderPlan:
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
-        if part.world_size == 1 or part.drop_last:
+        if part.world_size == 1 or part.drop_last or part.padding in ("repeat", "end"):
             return
+        if part.padding == "mark" and not self._warns_of_empty:
+            return  # the epoch's length may take a second to find, which nobody needs here
         rest = (sampler.total(epoch) - position) % part.global_batch
         if not 0 < rest < part.world_size:
             return
         if part.padding == "mark":
-            self._say_empty(rest, part.world_size)
-        if part.padding != "drop":
+            self._say_empty(rest, part.world_size, sampler.unit)
             return
         options = self._settled
         if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
             raise ValueError(
-                f"padding='drop' leaves {rest} samples for the last batch of {part.world_size} ranks, so "
-                "that some get none. The core makes such batches; Python's collate functions, "
-                f"batch_transform, device= and backend='dali' do not. Choose another batch_size than "
-                f"{part.batch_size}, or another padding, which fastload.valid(batch) leaves out."
+                f"padding='drop' leaves {counted(rest, sampler.unit)} for the last batch of "
+                f"{part.world_size} ranks, so that some get none. The core makes such batches; Python's "
+                "collate functions, batch_transform, device= and backend='dali' do not. Choose another "
+                f"batch_size than {part.batch_size}, or another padding, which fastload.valid(batch) "
+                "leaves out."
             )
 
-    def _say_empty(self, rest: int, ranks: int) -> None:
+    @property
+    def _warns_of_empty(self) -> bool:
+        """Whether a batch that is nothing but padding gets a warning."""
+        return self.packed and self.dataset.is_plain and not self.unbatched and not self._said_empty
+
+    def _say_empty(self, rest: int, ranks: int, unit: str) -> None:
         """Warn of a batch that is nothing but padding: the mean of no losses is nan."""
-        if self.packed and self.dataset.is_plain and not self.unbatched and not self._said_empty:
-            self._said_empty = True
-            warnings.warn(
-                f"The epoch's last batch has {rest} samples for {ranks} ranks: on {ranks - rest} of them it "
-                "is nothing but padding, with the labels -100, and cross_entropy's mean of it is nan. Leave "
-                "the padding out with fastload.valid(batch), and count samples instead of batches.",
-                RankWarning,
-                stacklevel=stacklevel(),
-            )
+        self._said_empty = True
+        warnings.warn(
+            f"The epoch's last batch has {counted(rest, unit)} for {ranks} ranks: on {ranks - rest} of "
+            "them it is nothing but padding, with the labels -100, and cross_entropy's mean of it is "
+            "nan. Leave the padding out with fastload.valid(batch), and count samples instead of "
+            "batches.",
+            RankWarning,
+            stacklevel=stacklevel(),
+        )
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         ranks = self._settled.ranks

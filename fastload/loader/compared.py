@@ -46,6 +46,7 @@ def compared(
         "OnError.max_pixels": options.errors.max_pixels,
         "Cache.decoded": options.cache.decoded,
         "sampler": type(sampler.order).__name__,
+        "packs (a hash)": getattr(sampler.order, "agreed", ""),
         "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
         **{f"transform's {part.name}": _written(getattr(plan, part.name)) for part in fields(plan)},
         "transform's tail": ", ".join(map(_name, plan.tail)),

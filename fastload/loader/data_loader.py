@@ -111,10 +111,12 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
     Args:
         dataset: a folder made by ``fastload pack``, its URL in a store, an open ``PackedDataset``, several of
             these joined by :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's workers.
-        batch_size: samples per batch, on this rank. None: samples one by one.
+        batch_size: samples per batch, on this rank; packs with ``fastload.PackingSampler``. None: samples
+            one by one.
         shuffle: True: a new uniform order every epoch. "block" or :class:`fastload.Block`: for storage that
             is slow at random reads.
-        sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids.
+        sampler: ``fastload.WeightedSampler``, ``fastload.PackingSampler`` or another of fastload's, or any
+            iterable of sample ids.
         batch_sampler: any iterable of lists of sample ids.
         num_workers: decoding threads; None: this rank's CPU budget. For a torch Dataset: torch's processes.
         collate_fn: called with a batch's list of (image, label), instead of stacking them.
@@ -158,7 +160,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
     Iterating gives ``[images, labels]``: images (batch, 3, height, width) in the transform's dtype, with
     channels_last strides; labels (batch,) int64. For sets with other fields, and with ``fields``,
-    "pad" or "ragged", it gives dicts by field name; "valid" says which positions are samples.
+    "pad" or "ragged", it gives dicts by field name; "valid" says which positions are samples, and
+    "pack_offsets", with ``fastload.PackingSampler``, where packs begin.
 
     Raises:
         ValueError, TypeError: options out of range.
@@ -364,7 +367,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         if loaded.seed is not None and self._loader_plan.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
         manifest = getattr(self._loader_plan.dataset, "manifest", None)  # a mix has none
-        self._state(0, 0).check_fits(loaded, () if manifest is None else manifest.same_as)
+        same_as = () if manifest is None else manifest.same_as
+        self._state(0, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
         if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         self._go_on_by(loaded)

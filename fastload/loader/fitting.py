@@ -12,9 +12,10 @@ from fastload.backends.options import Options, Order, warn_ignored
 from fastload.backends.planned_batches import batch_form
 from fastload.backends.values import Fields
 from fastload.dataset.decoding import require_pil
-from fastload.dataset.mixture import Packed
+from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.dataset.views import SourceKind, why_not_native
 from fastload.loader.arguments import Arguments
+from fastload.sample.layout import PACK_OFFSETS
 from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
@@ -36,6 +37,8 @@ def check_fit(
         TypeError, ValueError: they do not fit the dataset.
         LibraryMissing: DALI is needed for backend="dali", or Pillow for Python callables on pictures.
     """
+    if order.in_packs:
+        _check_packs(dataset, kind, plan)
     _check_placement(kind, plan, options)
     _check_fields(dataset if kind is SourceKind.PACKED else None, plan, options)
     if options.device.memory != "fresh":
@@ -75,6 +78,29 @@ def _check_order(dataset: Any, kind: SourceKind, order: Order) -> None:
         _check_stream(order, dataset)
     elif order.block is not None and (not isinstance(dataset, PackedFiles) or order.is_given):
         raise ValueError("shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True.")
+
+
+def _check_packs(dataset: Any, kind: SourceKind, plan: Plan) -> None:
+    """Refuse a dataset and a transform that do not go with batches of packs."""
+    if kind is not SourceKind.PACKED:
+        raise ValueError(
+            "PackingSampler is for packed datasets, whose batches say where packs begin. Found: "
+            f"{type(dataset).__name__}. Pack it ('fastload pack') to use it."
+        )
+    if plan.puts_together:
+        raise ValueError(
+            "PackingSampler and Mosaic exclude each other: a mosaic is of several samples. Leave one out."
+        )
+    if isinstance(dataset, MixedFiles) and [len(part) for part in dataset.parts] != list(dataset.counts):
+        raise ValueError(
+            "PackingSampler and the weights of a mix exclude each other: packs have each sample once. Leave "
+            "out weights and num_samples."
+        )
+    if any(field.name == PACK_OFFSETS for field in dataset.schema):
+        raise ValueError(
+            f"Under {PACK_OFFSETS!r} a batch of PackingSampler says where packs begin. Found: a field of "
+            "that name. Leave it out by fields=[...], or pack the set with another name."
+        )
 
 
 def _check_mosaic(plan: Plan, options: Options) -> None:
@@ -191,8 +217,9 @@ def _check_reused(dataset: Packed, plan: Plan, options: Options, order: Order) -
     if options.origins or options.text is not None:
         given = f"collate={options.collate!r}" if options.text is None else f"text={options.text!r}"
         raise ValueError(f"{this} and {given} exclude each other: it makes its own tensors.")
-    if options.unbatched or order.batch_sampler is not None:
+    if options.unbatched or order.batch_sampler is not None or order.in_packs:
         given = "batch_size=None" if options.unbatched else "batch_sampler"
+        given = "PackingSampler" if order.in_packs else given
         raise ValueError(f"{this} needs batches of one size. Found: {given}. Pass batch_size.")
     why = {
         "picture": "pictures that differ in size",

@@ -49,6 +49,8 @@ def resolve(arguments: Arguments) -> tuple[Options, Order]:
     _check_batching(arguments, order)
     options = _options(arguments)
     _check_together(arguments, options)
+    if order.in_packs:
+        _check_packs(options)
     _check_transforms(arguments)
     return options, order
 
@@ -202,6 +204,30 @@ def _check_together(given: Arguments, options: Options) -> None:
         raise ValueError("batch_size=None gives samples one by one, of which collate makes no batch.")
     if options.text is not None:
         _check_text(given, options)
+
+
+def _check_packs(options: Options) -> None:
+    """Check what goes with batches of packs, which differ in size."""
+    collate = options.collate
+    keeps = collate is None or callable(collate) or getattr(collate, "keeps_fields", False)
+    refused = (
+        (options.unbatched, "batch_size=None", "it gives samples one by one; batch_size counts packs"),
+        (options.dali is not None, "backend='dali'", "DALI's batches have one size. Use backend='native'"),
+        (
+            options.collate_fn is not None,
+            "collate_fn",
+            "it gets samples, without where packs begin. Pass a callable as collate, which gets batches",
+        ),
+        (not keeps, f"collate={collate!r}", "its targets have no packs. Pass a callable, 'pad' or 'ragged'"),
+        (
+            options.errors.action == "replace",
+            "on_error='replace'",
+            "another sample has another length. Use 'skip', which leaves a row that fastload.valid() drops",
+        ),
+    )
+    for is_given, name, reason in refused:
+        if is_given:
+            raise ValueError(f"PackingSampler and {name} exclude each other: {reason}.")
 
 
 def _check_text(given: Arguments, options: Options) -> None:

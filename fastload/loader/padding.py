@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from fastload._native import _C
-from fastload.sample.layout import VALID
+from fastload.sample.layout import PACK_OFFSETS, VALID
 from fastload.sample.ragged import Ragged
 
 Batch = TypeVar("Batch")
@@ -24,6 +24,7 @@ def valid(batch: Batch) -> Batch:
             images, labels = fastload.valid(batch)
             accuracy.update(model(images), labels)
 
+    ``pack_offsets`` of a :class:`fastload.PackingSampler` follow; a padded pack is then empty.
     Ranks may then have different numbers of rows, even none in an epoch's last batch.
     ``DataLoader(padding="drop")`` makes no padding in the first place.
 
@@ -44,8 +45,17 @@ def valid(batch: Batch) -> Batch:
     if bool(kept.all()):
         return batch
     if by_field:
-        return {name: _field_rows(value, kept) for name, value in batch.items()}  # type: ignore
+        rows = {name: _field_rows(value, kept) for name, value in batch.items()}  # type: ignore
+        if PACK_OFFSETS in rows:
+            rows[PACK_OFFSETS] = _moved_up(batch[PACK_OFFSETS], kept)  # type: ignore[index]
+        return rows  # type: ignore[return-value]
     return _rows(batch, kept)  # type: ignore[no-any-return]
+
+
+def _moved_up(offsets: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """Return where packs begin among the rows that stay."""
+    before = torch.nn.functional.pad(kept.to(torch.int64).cumsum(0), (1, 0))
+    return before.to(offsets.device)[offsets]
 
 
 def _field_rows(value: Any, kept: torch.Tensor) -> Any:

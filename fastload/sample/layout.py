@@ -162,6 +162,8 @@ def _listed(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]
 Form: TypeAlias = Literal["fixed", "rows", "objects", "picture", "masks"]
 #: A batch's key of which positions are samples.
 VALID = "valid"
+#: A batch's key of where its packs of samples begin, and where the last one ends.
+PACK_OFFSETS = "pack_offsets"
 #: The key, for a collate, of the numbers on the host of a batch on a device.
 HOST = ".host"
 #: The keys, for a collate, of sample ids (-1: none), and of how each view shows its picture (``kView`` in

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from fastload.sampler.order import PADDING, IdArray, Partition, random_words, sh
 class KeyedSampler:
     """The interface through which the DataLoader requests an order instead of a list."""
 
+    in_packs: ClassVar[bool] = False  # batches have packs of samples, of which batch_size is the number
+
     def order(self, n: int, seed: int) -> Any:
         """Return the :class:`~fastload.sampler.sampler.Order` over a dataset of ``n`` samples.
 
@@ -34,6 +36,10 @@ class KeyedSampler:
     def divided(self, partition: Partition) -> Partition:
         """Return how ranks share the order's positions; ``partition`` is the loader's default."""
         return partition
+
+    def samples_of(self, batch_size: int) -> int:
+        """Return about how many samples a batch has."""
+        return batch_size
 
     def batches(self, order: Any, partition: Partition) -> Any:
         """Return the :class:`~fastload.sampler.sampler.Sampler` that batches the order; None: the default."""

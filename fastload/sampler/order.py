@@ -34,7 +34,7 @@ def _words(key: int, counter: int, block: int) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def _round_keys(n: int, seed: int, epoch: int) -> Words:
+def round_keys(n: int, seed: int, epoch: int) -> Words:
     """Return one 64-bit key per round; the keys for different sizes are unrelated."""
     first, second, *_ = _words(seed, n, 0xFFFFFFFF)
     words = [word for block in range(_ROUNDS // 2) for word in _words(first | second << 32, epoch, block)]
@@ -68,7 +68,7 @@ def _feistel(values: Words, bits: int, keys: Words) -> Words:
 
 def random_words(positions: IdArray, seed: int, epoch: int) -> Words:
     """Return 64 random bits for each position of an epoch, (k,) uint64."""
-    keys = _round_keys(0, seed, epoch)
+    keys = round_keys(0, seed, epoch)
     return _mix(_mix(positions.astype(np.uint64), keys[0]), keys[1])
 
 
@@ -80,7 +80,7 @@ def derived_seed(seed: int, part: int) -> int:
 
 @lru_cache(maxsize=16)
 def _exact(n: int, seed: int, epoch: int) -> IdArray:
-    keys = _round_keys(n, seed, epoch)
+    keys = round_keys(n, seed, epoch)
     bits = _mix(_mix(np.arange(n, dtype=np.uint64), keys[0]), keys[1])
     order = np.argsort(bits, kind="stable").astype(np.int64)
     order.setflags(write=False)
@@ -111,7 +111,7 @@ def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
     if n <= EXACT_LIMIT:
         return _exact(n, seed, epoch)[positions]
     bits = (n - 1).bit_length()
-    keys = _round_keys(n, seed, epoch)
+    keys = round_keys(n, seed, epoch)
     values = _feistel(positions.astype(np.uint64), bits, keys)
     outside = np.flatnonzero(values >= n)
     while len(outside):

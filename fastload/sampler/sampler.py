@@ -134,6 +134,7 @@ class Sampler:
 
     has_positions: ClassVar[bool] = True  # batches have their samples' positions in the epoch's order
     has_one_size: ClassVar[bool] = True  # none is larger than a partition's
+    unit: ClassVar[str] = "sample"  # what positions and a partition's batch size count
 
     def __init__(self, order: Order, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         self.order = order
@@ -181,6 +182,19 @@ class Sampler:
         """Return whether that batch exists and can be made now."""
         return self.has_batch(epoch, start, step)
 
+    @property
+    def typical(self) -> int:
+        """About how many samples this rank's batches have."""
+        return self.partition.batch_size
+
+    def most(self, epoch: int) -> int:
+        """Return the most samples in one of this rank's batches."""
+        return self.partition.batch_size
+
+    def differs(self, saved: object) -> str | None:
+        """Say how the order of a saved state differs from this one's, if there is more to say than both."""
+        return None
+
     def pool(self, epoch: int) -> int:
         """Return the number of positions at an epoch's beginning for substitutes and partners: all."""
         return self.total(epoch)
@@ -213,6 +227,13 @@ class Sampler:
     def ranks_at(self, positions: IdArray, epoch: int) -> IdArray:
         """Return the ranks that have positions of an epoch; near its end they may differ."""
         return self.partition.ranks_of(positions)
+
+    def uses(self, positions: IdArray, epoch: int, ranks: range) -> tuple[IdArray, IdArray]:
+        """Return the samples that these ranks need at ``positions``, and the position of each."""
+        if len(ranks) < self.partition.world_size:
+            at = self.ranks_at(positions, epoch)
+            positions = positions[(at >= ranks.start) & (at < ranks.stop)]
+        return self.ids_at(positions, epoch), positions
 
     def keys(self, epoch: int, start: int, step: int) -> Any:
         """Return a batch's keys for a torch Dataset: sample ids, or the draws of a user's sampler."""
@@ -454,6 +475,11 @@ class MappedSampler:
     def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
         """Return sample ids like :meth:`Sampler.ids_at`."""
         return self._ids[self._sampler.ids_at(positions, epoch)]
+
+    def uses(self, positions: IdArray, epoch: int, ranks: range) -> tuple[IdArray, IdArray]:
+        """Return sample ids and positions like :meth:`Sampler.uses`."""
+        places, positions = self._sampler.uses(positions, epoch, ranks)
+        return self._ids[places], positions
 
     def substitute(self, epoch: int, word: int) -> int:
         """Return a sample id like :meth:`Sampler.substitute`."""

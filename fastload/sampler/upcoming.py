@@ -47,8 +47,6 @@ def use_levels(
         if is_over():
             return None
         positions = np.arange(first, min(first + chunk, total), dtype=np.int64)[::-1]
-        if len(ranks) < part.world_size:
-            at = sampler.ranks_at(positions, epoch)
-            positions = positions[(at >= ranks.start) & (at < ranks.stop)]
-        levels[sampler.ids_at(positions, epoch)] = level_of(positions, total)
+        ids, positions = sampler.uses(positions, epoch, ranks)
+        levels[ids] = level_of(positions, total)
     return levels

@@ -69,6 +69,7 @@ OTHERS = [
     "sample.schema",
     "sample.values",
     "sampler.buckets",
+    "sampler.packs",
     "sampler.upcoming",
     "shard.columns",
     "shard.node_sets",

@@ -92,6 +92,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "collate": {"base", "sample"},
     "shard": {"base", "io"},
     "remote": {"base", "io"},
+    "sampler": {"base"},
     "transcode": {"base", "decode"},
     "cache": {"base", "io", "decode", "transform", "shard", "transcode"},
     "sample": {"base", "io", "shard", "transform", "vision"},

@@ -63,7 +63,7 @@ def test_padding_dropped_for_a_torch_dataset(packed: PackedDataset) -> None:
     assert sorted(torch.cat([x for batches in found for (x,) in batches]).tolist()) == list(range(29))
     assert [len(batches) for batches in found] == [3, 3, 3]
     loader = DataLoader(data, 4, ranks=Ranks(0, 7), seed=0, padding="drop")  # 29 = 7 * 4 + 1
-    with pytest.raises(ValueError, match="padding='drop' leaves 1 samples for the last batch of 7 ranks"):
+    with pytest.raises(ValueError, match="padding='drop' leaves 1 sample for the last batch of 7 ranks"):
         next(iter(loader))
 
 
@@ -85,7 +85,7 @@ def test_batches_of_no_samples_are_refused_where_nobody_makes_them(
     monkeypatch.setattr(backends, "goes_to_gpu", lambda device: device is not None)
     ranks_given = {"ranks": Ranks(0, 3), "seed": 0, "padding": "drop"}  # 52 = 3 * 17 + 1
     loader = DataLoader(packed, **{"batch_size": 17, "transform": EVAL, **ranks_given, **options})
-    with pytest.raises(ValueError, match="padding='drop' leaves 1 samples for the last batch of 3 ranks"):
+    with pytest.raises(ValueError, match="padding='drop' leaves 1 sample for the last batch of 3 ranks"):
         next(iter(loader))
 
 

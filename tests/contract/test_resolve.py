@@ -22,6 +22,7 @@ from fastload import (
     Device,
     Fields,
     OnError,
+    PackingSampler,
     Pad,
     Ranks,
     Tokenizers,
@@ -43,6 +44,8 @@ DEFAULTS = {
 def resolved(**given: Any) -> Any:
     return resolve(Arguments("nowhere", **given))
 
+
+PACKS: dict[str, Any] = {"sampler": PackingSampler([5, 6], 9), "batch_size": 2}
 
 # For each argument that can be wrong by itself, or with another, what is refused before anything opens.
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -91,6 +94,16 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"collate": (64, 96)}, TypeError, r"collate must be .*fastload.Pad.*Found: \(64, 96\)"),
     ({"collate": "pad", "collate_fn": list}, ValueError, "exclude each other"),
     ({"collate": list, "batch_size": None}, ValueError, "one by one"),
+    ({**PACKS, "batch_size": None}, ValueError, "PackingSampler and batch_size=None exclude .* counts packs"),
+    ({**PACKS, "backend": "dali"}, ValueError, "PackingSampler and backend='dali' exclude each other"),
+    ({**PACKS, "collate_fn": list}, ValueError, "it gets samples, .* Pass a callable as collate"),
+    (
+        {**PACKS, "collate": "detr"},
+        ValueError,
+        "collate='detr' exclude .* its targets have no packs",
+    ),
+    ({**PACKS, "on_error": "replace"}, ValueError, "on_error='replace' .* another sample has another length"),
+    ({**PACKS, "shuffle": True}, ValueError, "shuffle=True and a sampler exclude each other"),
     ({"storage_options": 5}, TypeError, "storage_options must be a dict"),
 ]
 # What can be anything, as far as can be said without a dataset.

@@ -265,7 +265,7 @@ def test_a_collate_function_gets_what_the_dataset_gives(numbered: Path) -> None:
 
 def test_batches_of_nothing_but_padding_are_announced(numbered: Path) -> None:
     loader = DataLoader(numbered, 4, transform=T.CenterCrop(8), ranks=Ranks(0, 5, handshake="off"))
-    with pytest.warns(UserWarning, match=r"has 1 samples for 5 ranks: on 4 of them .* mean of it is nan"):
+    with pytest.warns(UserWarning, match=r"has 1 sample for 5 ranks: on 4 of them .* mean of it is nan"):
         list(loader)
 
 

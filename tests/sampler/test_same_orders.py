@@ -21,11 +21,13 @@ from fastload.sampler import (
     RepeatedSampler,
     WeightedSampler,
     make_sampler,
+    order_name,
 )
 from fastload.sampler.buckets import BucketSampler
 from fastload.sampler.drawn import DrawnOrder
 from fastload.sampler.mixed import MixedOrder
 from fastload.sampler.order import derived_seed, keyed_bits, random_words, shuffled
+from fastload.sampler.packs import PackingSampler
 from fastload.sampler.partners import Partnering, _high_product, partners
 
 SEED, EPOCH = 2**40 + 3, 2**33 + 5  # more than 32 bits of each count
@@ -94,6 +96,22 @@ def test_buckets() -> None:
     assert sampler.num_batches(EPOCH) == 6
     found = [sampler.batch(EPOCH, 0, step).ids.tolist() for step in range(6)]
     assert found == [[13], [4, 10, 1, 7], [8], [5, 14, 11, 2], [3, 6, 0, 9], [12]]
+
+
+def test_packs() -> None:
+    lengths = [7, 3, 5, 2, 6, 4, 1, 5, 3, 2]
+    packing = PackingSampler(lengths, 10)
+    sampler = packing.batches(packing.order(10, SEED), Partition(2))
+    ids = [sampler.batch(EPOCH, 0, step).ids.tolist() for step in range(sampler.num_batches(EPOCH))]
+    assert ids == [[6, 9, 3, 8, 2, 7], [0, 1, 4, 5]]
+    assert [sampler.offsets(EPOCH, 0, step).tolist() for step in range(len(ids))] == [[0, 4, 6], [0, 2, 4]]
+    assert order_name(sampler.order, False) == "packs:10:2:True:0062945da7bacc47"
+    shared = PackingSampler(lengths, 10, costs=[1, 1, 9, 1, 1, 1, 1, 1, 9, 1])
+    ranks = [shared.batches(shared.order(10, SEED), Partition(2, rank, 2)) for rank in (0, 1)]
+    assert [rank.batch(EPOCH, 0, 0).ids.tolist() for rank in ranks] == [[6, 9, 3, 8, 4, 5], [2, 7, 0, 1]]
+    many = PackingSampler(np.arange(1, 70_001) % 50 + 1, 100)
+    found = many.batches(many.order(70_000, SEED), Partition(2)).batch(EPOCH, 0, 500).ids.tolist()
+    assert found == [8078, 12933, 22833, 67727, 60177, 41260, 38278]
 
 
 class Drawing:

@@ -20,7 +20,7 @@ from reused import EQUAL, FLOATS, NORMALIZED, REUSED, impossible, places, tensor
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Device, Fields, PackedDataset, Patches, Ragged, Ranks
+from fastload import DataLoader, Device, Fields, PackedDataset, PackingSampler, Patches, Ragged, Ranks
 from fastload import transforms as T
 
 COUNT, BATCH = 31, 4
@@ -249,6 +249,23 @@ def test_batches_of_a_batch_sampler_may_have_any_size(tiny: PackedDataset, folde
                     assert all(close(one, other) for one, other in zip(found, batch, strict=True))
             loader.close()
             assert gpu.failures == []
+
+
+def test_batches_of_packs(folder: Path, on: Make) -> None:
+    """Where packs begin is on the device, too."""
+    packing = PackingSampler([10 + 7 * (number % 5) for number in range(COUNT)], 60)
+    for options in (EQUAL, CASES["rows"]):
+        options = {"sampler": packing, "seed": 0, **options}
+        wanted = list(DataLoader(folder, 2, **options))
+        gpu = SimulatedGpu(1, 0.5)
+        loader = on(gpu, folder, 2, prefetch_factor=4, **options)
+        kept = list(loader)
+        gpu.synchronize()
+        assert len({len(batch["valid"]) for batch in kept}) > 1
+        for found, batch in zip(kept, wanted, strict=True):
+            assert same(found, batch)
+        loader.close()
+        assert gpu.failures == []
 
 
 def test_texts_are_those_of_the_samples_that_replace_bad_ones(
