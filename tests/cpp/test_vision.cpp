@@ -153,14 +153,16 @@ TEST(kernels_are_the_table) {
     runs.length = static_cast<size_t>(random.in(1, 40)) * (planar ? 1 : 3);
     runs.merge = static_cast<size_t>(random.in(1, 3));
     runs.count = runs.merge * static_cast<size_t>(random.in(1, 3));
+    runs.lines = static_cast<size_t>(random.in(1, 4));
+    runs.line_apart = runs.length * runs.count + static_cast<size_t>(random.in(0, 9));
     runs.copies = static_cast<size_t>(random.in(1, 3));
-    runs.copy_apart = runs.length + static_cast<size_t>(random.in(0, 3));
+    runs.copy_apart = runs.lines * runs.length + static_cast<size_t>(random.in(0, 3));
     runs.apart = runs.copies * runs.copy_apart + static_cast<size_t>(random.in(0, 3));
-    const Bytes in = random.samples(runs.length * runs.count + RowSink::kSlack);
+    const Bytes in = random.samples(runs.lines * runs.line_apart + RowSink::kSlack);
     for (const VisionValues* values : {&float32, &bfloat16}) {
       const size_t size = dtype_size(values->dtype());
       const size_t last = runs.place(runs.count - 1) + (runs.copies - 1) * runs.copy_apart;
-      Bytes wanted(size * (last + runs.length), 0xA5), found = wanted;
+      Bytes wanted(size * (last + runs.lines * runs.length), 0xA5), found = wanted;
       const auto& scale = planar ? values->channel(1) : values->interleaved();
       const auto plain = size == 4 ? kScalarValues.float32 : kScalarValues.bfloat16;
       plain(in.data(), runs, scale, wanted.data());

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "SigLIP2, 14": ("siglip2", {"patch": 14, "max_patches": 100}),
     "Idefics3": ("idefics3", {}),
     "SmolVLM": ("idefics3", {"longest_edge": 2048, "tile": 512, "tokens": 64}),
+    "Idefics3, small": ("idefics3", {"longest_edge": 130, "tile": 50}),
     "Idefics3, whole": ("idefics3", {"crop_to_patches": False, "longest_edge": 500}),
     "LLaVA-OneVision": ("llava_onevision", {}),
     "LLaVA, few canvases": (

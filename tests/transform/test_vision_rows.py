@@ -17,7 +17,12 @@ from vision_reference import CASES, byte_rows, rows, table
 from fastload._native import _C
 
 # (width, height); Qwen's take no ratio above 200.
-SIZES = [(1, 1), (7, 300), (300, 7), (2000, 700), (375, 500), (199, 1), (1, 201), (448, 448)]
+SMALL = [(1, 1), (7, 100), (90, 77), (199, 1), (1, 201)]
+SIZES = [*SMALL, (7, 300), (300, 7), (2000, 700), (375, 500), (448, 448)]
+SMALL_CASES = (  # few pixels in a tile: a case of each kind of rows
+    "Qwen, small", "SigLIP2, 14", "Idefics3, small", "LLaVA, few canvases", "InternVL, 3 to 6", "PaliGemma",
+    "Gemma3, pan and scan",
+)  # fmt: skip
 PILLOW_13 = int(PIL.__version__.split(".")[0]) >= 13  # earlier ones do the passes in another order
 pytestmark = pytest.mark.skipif(not PILLOW_13, reason="this Pillow does the two passes in another order")
 
@@ -50,10 +55,9 @@ def check(name: str, size: tuple[int, int], seed: int, pictures: int = 1) -> Non
     assert np.array_equal(_C.vision_rows(made, data, pictures, "uint8"), byte_rows(name, pixels, pictures))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_rows(name: str, level: str) -> None:
+def check_all(name: str, sizes: list[tuple[int, int]]) -> None:
     family, _ = CASES[name]
-    for seed, size in enumerate(SIZES):
+    for seed, size in enumerate(sizes):
         if family == "qwen2_vl" and size == (1, 201):
             with pytest.raises(ValueError, match="at most 200 times"):
                 _C.vision_rows(rule(name), as_png(noise(*size, seed)))
@@ -61,7 +65,17 @@ def test_rows(name: str, level: str) -> None:
             check(name, size, seed)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SMALL_CASES)
+def test_small_rows(name: str, level: str) -> None:
+    check_all(name, SMALL)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows(name: str, level: str) -> None:
+    check_all(name, SIZES)
+
+
+@pytest.mark.parametrize("size", SMALL)
 def test_several_pictures_of_llava(size: tuple[int, int], level: str) -> None:
     check("LLaVA, few canvases", size, 1, pictures=2)
 

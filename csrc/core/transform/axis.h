@@ -28,6 +28,7 @@ struct AxisSpec {
   double step = 0;  // source pixels per output pixel; 0: in_size / out_size
   [[nodiscard]] int position(int j) const { return first + (mirrored ? count - 1 - j : j); }
   [[nodiscard]] bool identity() const { return in_size == out_size && step == 0; }
+  bool operator==(const AxisSpec&) const = default;
 };
 
 // Source pixels [begin, end).

@@ -88,6 +88,15 @@ struct Resampler::Impl {
   size_t pixel_bytes = 3;
   Axis h;
   Axis v;
+  // What an axis was filled for: one that stays as it was need not be filled again.
+  struct Filled {
+    AxisSpec spec;
+    PixelFormat format;
+    const ResampleKernels* kernels = nullptr;
+    bool operator==(const Filled&) const = default;
+  };
+  Filled h_filled;
+  Filled v_filled;
   Rect source;
   int width = 0;    // of the window, pixels
   int height = 0;   // of the window, rows
@@ -106,6 +115,7 @@ struct Resampler::Impl {
   void begin(const Placing& placing, const Rect& from, const PixelFormat& of, RowSink& sink,
              bool across_first = false);
   void prepare_axis(const AxisSpec& spec, bool horizontal);
+  void fill(const AxisSpec& spec, bool horizontal, Axis& axis);
   void resize_columns(const uint8_t* const* from, uint8_t* const* to, int count);
   void resize_rows(int row, size_t bytes, uint8_t* to);
   void prepare_memory();
@@ -145,6 +155,15 @@ void Resampler::Impl::begin(const Placing& placing, const Rect& from, const Pixe
 
 void Resampler::Impl::prepare_axis(const AxisSpec& spec, bool horizontal) {
   Axis& axis = horizontal ? h : v;
+  Filled& filled = horizontal ? h_filled : v_filled;
+  const Filled wanted{spec, format, kernels};
+  if (filled == wanted) return;
+  filled = {};  // should filling fail
+  fill(spec, horizontal, axis);
+  filled = wanted;
+}
+
+void Resampler::Impl::fill(const AxisSpec& spec, bool horizontal, Axis& axis) {
   // Kernels take 8 bits: of any channels vertically, of RGB horizontally.
   const bool plain = format.bits == 16 || (horizontal && !is_rgb8);
   const int multiple = plain        ? 1

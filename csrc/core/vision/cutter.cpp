@@ -37,7 +37,7 @@ class VisionCutter::Cut final : public RowSink {
   void restart() override {}  // rows are written where they belong, again
 
  private:
-  void planar(const uint8_t* pixels, size_t at);
+  void planar(const uint8_t* pixels, size_t row);
   [[nodiscard]] size_t first_of(size_t line) const;
 
   const VisionValues* values_ = nullptr;
@@ -51,7 +51,7 @@ class VisionCutter::Cut final : public RowSink {
   bool channels_last_ = false;
   ValueRuns runs_;
   Buffer<uint8_t> planes_;
-  size_t planes_stride_ = 0;
+  size_t planes_stride_ = 0;  // bytes from a channel of a line to the next
 };
 
 void VisionCutter::Cut::begin(const VisionPlan& plan, int width, void* place) {
@@ -70,12 +70,14 @@ void VisionCutter::Cut::begin(const VisionPlan& plan, int width, void* place) {
   runs_.length = channels_last_ ? 3 * unit_width : unit_width;
   runs_.count = width_ / unit_width;
   runs_.merge = blocks ? static_cast<size_t>(rule.merge) : 1;
+  runs_.lines = blocks ? unit_height_ : 1;
   runs_.apart = rule.row_bytes(plan.dtype()) / element_;
   runs_.copies = runs_.apart / (3 * unit_height_ * unit_width);
   runs_.copy_apart = unit_height_ * unit_width;
   plane_ = runs_.copies * runs_.copy_apart;
   planes_stride_ = (width_ + kSlack + 63) / 64 * 64;
-  if (!channels_last_) planes_.reserve(3 * planes_stride_);
+  runs_.line_apart = 3 * planes_stride_;
+  if (!channels_last_) planes_.reserve(runs_.lines * runs_.line_apart);
 }
 
 // The first row of a line of patches, or of tiles.
@@ -84,9 +86,15 @@ size_t VisionCutter::Cut::first_of(size_t line) const {
   return line / merge * merge * runs_.count + line % merge * merge;
 }
 
-void VisionCutter::Cut::planar(const uint8_t* pixels, size_t at) {
+// A patch is written at once, from the lines of all its rows, which are few: line by line it would
+// be fetched into the first cache as often as it has lines. A tile's are too many to be kept.
+void VisionCutter::Cut::planar(const uint8_t* pixels, size_t row) {
+  const size_t line = row % runs_.lines;
   uint8_t* const planes = planes_.data();
-  split_(pixels, width_, StoreScale(), planes, planes_stride_);
+  split_(pixels, width_, StoreScale(), planes + line * runs_.line_apart, planes_stride_);
+  if (line + 1 < runs_.lines) return;
+  const size_t unit = first_of(row / unit_height_) * runs_.apart;
+  const size_t at = unit + (row + 1 - runs_.lines) % unit_height_ * runs_.length;
   for (size_t c = 0; c < 3; ++c) {
     uint8_t* const to = place_ + (at + c * plane_) * element_;
     line_(planes + c * planes_stride_, runs_, values_->channel(c), to);
@@ -96,11 +104,14 @@ void VisionCutter::Cut::planar(const uint8_t* pixels, size_t at) {
 void VisionCutter::Cut::rows(const uint8_t* pixels, size_t stride, int y, int count) {
   for (int i = 0; i < count; ++i) {
     const auto row = static_cast<size_t>(y + i);
+    const uint8_t* const line = pixels + stride * static_cast<size_t>(i);
+    if (!channels_last_) {
+      planar(line, row);
+      continue;
+    }
     const size_t first = first_of(row / unit_height_) * runs_.apart;
     const size_t at = first + row % unit_height_ * runs_.length;
-    const uint8_t* const line = pixels + stride * static_cast<size_t>(i);
-    channels_last_ ? line_(line, runs_, values_->interleaved(), place_ + at * element_)
-                   : planar(line, at);
+    line_(line, runs_, values_->interleaved(), place_ + at * element_);
   }
 }
 

@@ -13,12 +13,14 @@
 
 namespace fastload {
 
-// Where the runs of a line lie. A run is `length` bytes one behind the other, which stay so; run j
-// begins at element ((j / merge) * merge * merge + j % merge) * apart, and is there `copies` times,
-// copy_apart elements from one another.
+// Where the runs of one or more lines lie. A run is `length` bytes one behind the other, which stay
+// so; run j of the first line begins at element ((j / merge) * merge * merge + j % merge) * apart,
+// those of further lines behind it, and all is there `copies` times, copy_apart elements apart.
 struct ValueRuns {
   size_t length = 0;
   size_t count = 0;
+  size_t lines = 1;
+  size_t line_apart = 0;  // bytes from a line to the next
   size_t merge = 1;
   size_t apart = 0;
   size_t copies = 1;
@@ -37,7 +39,7 @@ struct ValueScale {
   std::array<float, kLength> high{}, low{}, mean{}, std{}, inverse{};
 };
 
-// Reads at most RowSink::kSlack bytes behind the runs, writes their elements only.
+// Reads at most RowSink::kSlack bytes behind each line's runs, writes their elements only.
 using ValueLine = void (*)(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
                            void* out);
 

@@ -11,11 +11,14 @@ float to_float32(float value) { return value; }
 
 template <typename T, T (*Convert)(float)>
 void look_up(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out) {
-  for (size_t j = 0; j < runs.count; ++j, in += runs.length) {
-    T* const to = static_cast<T*>(out) + runs.place(j);
-    for (size_t i = 0; i < runs.length; ++i) {
-      const T value = Convert(scale.table[i % scale.channels][in[i]]);
-      for (size_t copy = 0; copy < runs.copies; ++copy) to[copy * runs.copy_apart + i] = value;
+  for (size_t j = 0; j < runs.count; ++j) {
+    T* to = static_cast<T*>(out) + runs.place(j);
+    for (size_t line = 0; line < runs.lines; ++line, to += runs.length) {
+      const uint8_t* const from = in + line * runs.line_apart + j * runs.length;
+      for (size_t i = 0; i < runs.length; ++i) {
+        const T value = Convert(scale.table[i % scale.channels][from[i]]);
+        for (size_t copy = 0; copy < runs.copies; ++copy) to[copy * runs.copy_apart + i] = value;
+      }
     }
   }
 }
@@ -35,11 +38,14 @@ const ValueKernels kScalarValues{look_up<float, to_float32>, look_up<uint16_t, t
 
 void copy_runs(const uint8_t* in, const ValueRuns& runs, const ValueScale&, void* out) {
   const bool is_short = runs.length >= 8 && runs.length <= 16;
-  for (size_t j = 0; j < runs.count; ++j, in += runs.length) {
-    uint8_t* const first = static_cast<uint8_t*>(out) + runs.place(j);
-    for (size_t copy = 0; copy < runs.copies; ++copy) {
-      uint8_t* const to = first + copy * runs.copy_apart;
-      is_short ? copy_short(in, runs.length, to) : (void)std::memcpy(to, in, runs.length);
+  for (size_t j = 0; j < runs.count; ++j) {
+    uint8_t* first = static_cast<uint8_t*>(out) + runs.place(j);
+    for (size_t line = 0; line < runs.lines; ++line, first += runs.length) {
+      const uint8_t* const from = in + line * runs.line_apart + j * runs.length;
+      for (size_t copy = 0; copy < runs.copies; ++copy) {
+        uint8_t* const to = first + copy * runs.copy_apart;
+        is_short ? copy_short(from, runs.length, to) : (void)std::memcpy(to, from, runs.length);
+      }
     }
   }
 }

@@ -50,24 +50,48 @@ void step(const uint8_t* in, const ValueRuns& runs, const Constants<V>& constant
   each_copy<Format, V>(to + i, runs, [&](auto* at) { Format::store(at, value); });
 }
 
+// A run of one channel.
+template <class V, class Format>
+void plane_run(const uint8_t* in, const ValueRuns& runs, const Constants<V>& constants,
+               typename Format::Element* to) {
+  const size_t length = runs.length, rest = length % V::kLanes;
+  size_t i = 0;
+  for (; i + V::kLanes <= length; i += V::kLanes) step<V, Format>(in, runs, constants, i, to);
+  if (rest == 0) return;
+  if (i > 0) {  // some once more, with the same result
+    step<V, Format>(in, runs, constants, length - V::kLanes, to);
+    return;
+  }
+  const auto value = constants.value(V::widened(in));
+  each_copy<Format, V>(to, runs, [&](auto* at) { Format::store_some(at, value, rest); });
+}
+
 // One channel.
 template <class V, class Format>
 void plane(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
            typename Format::Element* out) {
   const Constants<V> constants(scale, 0);
-  const size_t length = runs.length, rest = length % V::kLanes;
-  for (size_t j = 0; j < runs.count; ++j, in += length) {
-    auto* const to = out + runs.place(j);
-    size_t i = 0;
-    for (; i + V::kLanes <= length; i += V::kLanes) step<V, Format>(in, runs, constants, i, to);
-    if (rest == 0) continue;
-    if (i > 0) {  // some once more, with the same result
-      step<V, Format>(in, runs, constants, length - V::kLanes, to);
-      continue;
+  for (size_t j = 0; j < runs.count; ++j, in += runs.length) {
+    auto* to = out + runs.place(j);
+    for (size_t line = 0; line < runs.lines; ++line, to += runs.length) {
+      plane_run<V, Format>(in + line * runs.line_apart, runs, constants, to);
     }
-    const auto value = constants.value(V::widened(in));
-    each_copy<Format, V>(to, runs, [&](auto* at) { Format::store_some(at, value, rest); });
   }
+}
+
+// A run of three channels in turn.
+template <class V, class Format>
+void interleaved_run(const uint8_t* in, const ValueRuns& runs, const Constants<V>* constants,
+                     typename Format::Element* to) {
+  const size_t length = runs.length, rest = length % V::kLanes;
+  size_t i = 0, turn = 0;
+  for (; i + V::kLanes <= length; i += V::kLanes) {
+    step<V, Format>(in, runs, constants[turn], i, to);
+    turn = turn == 2 ? 0 : turn + 1;
+  }
+  if (rest == 0) return;
+  const auto value = constants[turn].value(V::widened(in + i));
+  each_copy<Format, V>(to + i, runs, [&](auto* at) { Format::store_some(at, value, rest); });
 }
 
 // Three channels in turn.
@@ -76,17 +100,11 @@ void interleaved(const uint8_t* in, const ValueRuns& runs, const ValueScale& sca
                  typename Format::Element* out) {
   const Constants<V> constants[] = {
       {scale, 0}, {scale, V::kLanes % 3}, {scale, (2 * V::kLanes) % 3}};
-  const size_t length = runs.length, rest = length % V::kLanes;
-  for (size_t j = 0; j < runs.count; ++j, in += length) {
-    auto* const to = out + runs.place(j);
-    size_t i = 0, turn = 0;
-    for (; i + V::kLanes <= length; i += V::kLanes) {
-      step<V, Format>(in, runs, constants[turn], i, to);
-      turn = turn == 2 ? 0 : turn + 1;
+  for (size_t j = 0; j < runs.count; ++j, in += runs.length) {
+    auto* to = out + runs.place(j);
+    for (size_t line = 0; line < runs.lines; ++line, to += runs.length) {
+      interleaved_run<V, Format>(in + line * runs.line_apart, runs, constants, to);
     }
-    if (rest == 0) continue;
-    const auto value = constants[turn].value(V::widened(in + i));
-    each_copy<Format, V>(to + i, runs, [&](auto* at) { Format::store_some(at, value, rest); });
   }
 }
 
