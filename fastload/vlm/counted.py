@@ -78,12 +78,10 @@ def siglip2(height: Array, width: Array, patch: int, max_patches: int) -> Array:
         return down * across
 
     least, most = np.full(len(height), 1e-5 / 10), np.full(len(height), 100.0)
-    # Ends are halved until they meet, each picture's for itself; whose ends have met, stays.
-    while (going := most - least >= 1e-5).any():
+    while (most - least >= 1e-5).any():  # for all pictures equally often
         scale = (least + most) / 2
         fits = patches(scale) <= max_patches
-        least = np.where(going & fits, scale, least)
-        most = np.where(going & ~fits, scale, most)
+        least, most = np.where(fits, scale, least), np.where(fits, most, scale)
     return patches(least)
 
 

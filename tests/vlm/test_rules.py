@@ -37,6 +37,7 @@ RULES: dict[str, Rule] = {
     "idefics3": Idefics3(2048, 512, tile_tokens=64),
     "idefics3_default": Idefics3(),
     "idefics3_capped": Idefics3(5001, 999),
+    "idefics3_odd": Idefics3(1001, 91),  # where an odd side that is made even needs one more tile
     "idefics3_whole": Idefics3(crop_to_patches=False),
     "llava_onevision": LlavaOnevision(
         100, ((100, 300), (200, 200), (300, 100)), tile_tokens=36, select="default"

@@ -35,6 +35,8 @@ from fastload.vlm.rules import (
     SigLIP2,
 )
 
+pytestmark = pytest.mark.timeout(1800)  # the long form of the largest tiles
+
 SIZES = how_many(3000, 100_000)
 PICTURES = how_many(50, 250)
 ODD = [(1, 1), (7, 300), (300, 7), (2000, 700), (1, 60), (2, 398), (5, 1000), (995, 5), (28, 28), (384, 384)]
