@@ -136,6 +136,7 @@ void register_vision(nb::module_& m) {
   nb::class_<VisionRule>(m, "VisionRule",
                          "What a family's processor does with pictures; see vision/rule.h.")
       .def("__init__", make_rule, "family"_a, "numbers"_a,
+           nb::sig("def __init__(self, family: str, **numbers: object) -> None"),
            "family: qwen2_vl, siglip2, idefics3, llava_onevision, internvl, gemma3 or paligemma. "
            "numbers: those of vision/numbers.cpp; what is not given is as in the family's class.")
       .def("plan", plan_one, "width"_a, "height"_a, "pictures"_a = 1,

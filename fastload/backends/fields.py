@@ -493,7 +493,8 @@ def _layout(
         planned.append(one if name == field.name else replace(one, name=name, view=number, of=field.name))
     if options.origins:
         planned.append(FieldLayout(IDS, "fixed", torch.int64, blank=-1))
-        planned.append(FieldLayout(VIEW, "fixed", torch.float64, (8,)))
+        if plan.vision is None:
+            planned.append(FieldLayout(VIEW, "fixed", torch.float64, (8,)))
     return SampleLayout(tuple(planned))
 
 

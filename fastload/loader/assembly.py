@@ -260,8 +260,9 @@ class LoaderPlan:
         plan = self._compiled()
         self._collation: Collation | None = None
         self._text: dict[str, Captions] = {}
-        if self.order.in_packs and self.packed and delivers_pairs(self.dataset, plan, options):
-            # A pair has no place for where packs begin.
+        in_dicts = self.order.in_packs or plan.vision is not None
+        if in_dicts and self.packed and delivers_pairs(self.dataset, plan, options):
+            # A pair has no place for where packs begin, and for what rows of patches are.
             names = [field.name for field in self.dataset.schema]
             options = replace(options, fields=replace(options.fields, names=names))
         if options.collate_fn is not None and hasattr(self.arguments.dataset, "of_packed"):
@@ -273,6 +274,10 @@ class LoaderPlan:
 
             self._collation = planned_collation(options, self.dataset, self.kind, plan)
             options = with_wanted(options, self._collation.wanted)
+        elif plan.vision is not None:
+            from fastload.loader.collation import vision_collation
+
+            self._collation = vision_collation(options, self.dataset, self.kind, plan)
         if options.text is not None:
             from fastload.loader.collation import planned_text
 

@@ -11,7 +11,7 @@ from fastload.backends.fields import check_moving
 from fastload.backends.options import Options
 from fastload.collate.planned import Collated, Collation, Wanted
 from fastload.dataset.views import SourceKind, read_by
-from fastload.sample.fields import PLACES, Boxes, Keypoints, Text, Texts
+from fastload.sample.fields import PLACES, Boxes, Image, Images, Keypoints, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Captions, Field
@@ -108,6 +108,42 @@ def planned_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pl
                 "sizes. Put in T.Letterbox(size), Resize((height, width)), CenterCrop or RandomResizedCrop."
             )
     return collation
+
+
+def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
+    """Return the collate of pictures as a vision-language model takes them: the processor's names.
+
+    Args:
+        options: the loader's, without a ``collate``.
+        dataset, kind: what is read, and how.
+        plan: the compiled transform.
+
+    Raises:
+        ValueError: not a packed dataset, not one field of pictures, or an argument that does not go with it.
+    """
+    from fastload.vlm.batches import VisionBatch
+
+    if kind is not SourceKind.PACKED:
+        raise ValueError(
+            f"transform={plan.vision!r} is for packed datasets; a torch Dataset has its own samples. Pack "
+            "it: 'fastload pack'."
+        )
+    if options.collate_fn is not None:
+        raise ValueError(
+            f"transform={plan.vision!r} makes batches as its processor does, which a collate_fn does not "
+            "get. Leave one of them out."
+        )
+    names = [
+        field.name
+        for field in chosen(dataset.schema, options.fields.names)
+        if isinstance(field.kind, (Image, Images))
+    ]
+    if len(names) != 1:
+        raise ValueError(
+            f"transform={plan.vision!r} takes one field of pictures. Found: {', '.join(names) or 'none'}. "
+            "Name it and the others that you need: fields=[...]."
+        )
+    return Collation(VisionBatch(getattr(plan.vision, "rule", plan.vision), names[0]), needs_origins=True)
 
 
 def _delivered(field: Field, plan: Plan) -> Field:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fastload.vlm import counted
-from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOnevision, PaliGemma, Qwen2VL, Rule, SigLIP2
+from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Rule, SigLIP2
 
 #: Integer dtypes by size, as which NumPy copies dtypes that it does not know.
 _SAME_SIZE: Mapping[int, Any] = {1: np.uint8, 2: np.int16, 4: np.int32}
@@ -44,7 +44,7 @@ def batch_of(
           int64.
         - Idefics3: ``pixel_attention_mask`` (samples, tiles, tile, tile) int64: one number for each tile,
           expanded, so it is not to be written to.
-        - LlavaOnevision: ``image_sizes`` (pictures, 2) and ``batch_num_images`` int64, of samples with a
+        - LlavaOneVision: ``image_sizes`` (pictures, 2) and ``batch_num_images`` int64, of samples with a
           picture.
         - InternVL: ``num_patches`` (pictures,) int64. Gemma3: ``num_crops`` (pictures,) int64. PaliGemma:
           nothing.
@@ -117,7 +117,7 @@ def _idefics3(
 
 
 def _llava_onevision(
-    rule: LlavaOnevision,
+    rule: LlavaOneVision,
     rows: torch.Tensor,
     cells: np.ndarray,
     counts: np.ndarray,
@@ -127,7 +127,7 @@ def _llava_onevision(
     if sizes is None or tuple(sizes.shape) != cells.shape:
         found = None if sizes is None else tuple(sizes.shape)
         raise ValueError(
-            f"LlavaOnevision's batches need sizes, {cells.shape}: height and width of each picture before "
+            f"LlavaOneVision's batches need sizes, {cells.shape}: height and width of each picture before "
             f"the resize. Found: {found}."
         )
     height, width = sizes.numpy().T
@@ -166,7 +166,7 @@ _LAYOUTS: Mapping[type[Rule], Callable[..., dict[str, torch.Tensor]]] = {
     Qwen2VL: _qwen2_vl,
     SigLIP2: _siglip2,
     Idefics3: _idefics3,
-    LlavaOnevision: _llava_onevision,
+    LlavaOneVision: _llava_onevision,
     InternVL: _internvl,
     Gemma3: _gemma3,
     PaliGemma: _paligemma,

@@ -16,7 +16,7 @@ from fastload.vlm.rules import (
     Grid,
     Idefics3,
     InternVL,
-    LlavaOnevision,
+    LlavaOneVision,
     PaliGemma,
     Qwen2VL,
     Rule,
@@ -294,7 +294,7 @@ def _llava_onevision(settings: _Settings) -> Rule:
         more["anyres_max"] = int(number)
     if settings.of_whole("vision_feature_select_strategy") is not None:
         more["select"] = settings.of_whole("vision_feature_select_strategy")
-    return LlavaOnevision(
+    return LlavaOneVision(
         tile=tile,
         pinpoints=tuple(map(tuple, settings.get("image_grid_pinpoints", ()))),
         **more,

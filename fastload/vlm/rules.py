@@ -409,7 +409,7 @@ class Idefics3(Rule):
 
 
 @dataclass(frozen=True, repr=False)
-class LlavaOnevision(Rule):
+class LlavaOneVision(Rule):
     """LLaVA-OneVision (``LlavaOnevisionImageProcessor``): a sample's only picture is fitted into the best of
     several resolutions and cut into tiles, behind the whole picture as one tile; several are padded to
     squares, a tile each.
@@ -695,5 +695,5 @@ class PaliGemma(Rule):
 
 #: Rules by their families, in the core's words.
 FAMILIES: Mapping[str, type[Rule]] = {
-    kind.family: kind for kind in (Qwen2VL, SigLIP2, Idefics3, LlavaOnevision, InternVL, Gemma3, PaliGemma)
+    kind.family: kind for kind in (Qwen2VL, SigLIP2, Idefics3, LlavaOneVision, InternVL, Gemma3, PaliGemma)
 }

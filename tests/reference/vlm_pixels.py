@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOnevision, PaliGemma, Qwen2VL, Rule, SigLIP2
+from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Rule, SigLIP2
 
 __all__ = ["all_rows", "rows_of", "table_of"]
 
@@ -98,7 +98,7 @@ def _(rule: Idefics3, picture: np.ndarray, pictures: int) -> np.ndarray:
 
 
 @_pixels.register
-def _(rule: LlavaOnevision, picture: np.ndarray, pictures: int) -> np.ndarray:
+def _(rule: LlavaOneVision, picture: np.ndarray, pictures: int) -> np.ndarray:
     height, width = picture.shape[:2]
     if pictures > 1:
         side = max(height, width)

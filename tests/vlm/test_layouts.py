@@ -17,7 +17,7 @@ from fastload.vlm.rules import (
     Gemma3,
     Idefics3,
     InternVL,
-    LlavaOnevision,
+    LlavaOneVision,
     PaliGemma,
     Qwen2VL,
     Rule,
@@ -28,7 +28,7 @@ RULES: dict[str, Rule] = {
     "qwen2_vl": Qwen2VL(4, min_pixels=64, max_pixels=2000),
     "siglip2": SigLIP2(8, 20),
     "idefics3": Idefics3(64, 32),
-    "llava_onevision": LlavaOnevision(32, ((32, 64), (64, 32), (64, 64)), tile_tokens=4),
+    "llava_onevision": LlavaOneVision(32, ((32, 64), (64, 32), (64, 64)), tile_tokens=4),
     "internvl": InternVL(16, True, max_tiles=4),
     "gemma3": Gemma3((24, 32), True, 8, 4, 1.2),
     "paligemma": PaliGemma((24, 32)),
@@ -75,7 +75,7 @@ def slow_batch(rule: Rule, given: list[list[np.ndarray]]) -> dict[str, Any]:
             "pixel_values": torch.stack([behind(rows, most) for rows in tiles]),
             "pixel_attention_mask": torch.stack([behind(ones[: len(rows)], most) for rows in tiles]),
         }
-    if isinstance(rule, LlavaOnevision):
+    if isinstance(rule, LlavaOneVision):
         most = max(map(len, flat))
         return {
             "pixel_values": torch.stack([behind(rows, most) for rows in flat]),
@@ -140,7 +140,7 @@ def test_a_batch_without_a_picture_is_empty(name: str) -> None:
 
 def test_sizes_are_those_after_the_first_resize() -> None:
     """The processor is given what that made."""
-    rule = LlavaOnevision(32, ((32, 64), (64, 64)), tile_tokens=4, first_max_pixels=600)
+    rule = LlavaOneVision(32, ((32, 64), (64, 64)), tile_tokens=4, first_max_pixels=600)
     given = samples([1, 2])
     sizes = batch_of(rule, *all_rows(rule, given))["image_sizes"]
     assert sizes.tolist() == [[*rule.first(*one.shape[:2])] for sample in given for one in sample]

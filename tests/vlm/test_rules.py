@@ -20,7 +20,7 @@ from fastload.vlm.rules import (
     Grid,
     Idefics3,
     InternVL,
-    LlavaOnevision,
+    LlavaOneVision,
     PaliGemma,
     Qwen2VL,
     Rule,
@@ -39,10 +39,10 @@ RULES: dict[str, Rule] = {
     "idefics3_capped": Idefics3(5001, 999),
     "idefics3_odd": Idefics3(1001, 91),  # where an odd side that is made even needs one more tile
     "idefics3_whole": Idefics3(crop_to_patches=False),
-    "llava_onevision": LlavaOnevision(
+    "llava_onevision": LlavaOneVision(
         100, ((100, 300), (200, 200), (300, 100)), tile_tokens=36, select="default"
     ),
-    "llava_onevision_default": LlavaOnevision(anyres_max=4),
+    "llava_onevision_default": LlavaOneVision(anyres_max=4),
     "internvl": InternVL(448, True, 2, 9, dtype="bfloat16"),
     "internvl_default": InternVL(),
     "gemma3": Gemma3((896, 896), True, 128, 5, 1.5, tile_tokens=64),
@@ -96,7 +96,7 @@ def test_numbers_for_the_core() -> None:
         assert found == family
         assert set(numbers) == own[family] | pixels
     assert Qwen2VL(first_max_pixels=7).core()[1]["first_max_pixels"] == 7
-    family, numbers = LlavaOnevision().core()
+    family, numbers = LlavaOneVision().core()
     assert numbers["pinpoints"][:2] == [(384, 384), (384, 768)]
     assert len(numbers["pinpoints"]) == 36
     assert (numbers["filter"], numbers["rescale"]) == ("bicubic", 1 / 255)
@@ -104,7 +104,7 @@ def test_numbers_for_the_core() -> None:
 
 def test_one_number_is_that_of_all_channels_and_lists_become_tuples() -> None:
     assert SigLIP2(mean=0, std=1).mean == (0.0, 0.0, 0.0)  # type: ignore[arg-type]
-    rule = LlavaOnevision(pinpoints=[[384, 768]], mean=[0.1, 0.2, 0.3])  # type: ignore[arg-type]
+    rule = LlavaOneVision(pinpoints=[[384, 768]], mean=[0.1, 0.2, 0.3])  # type: ignore[arg-type]
     assert rule.pinpoints == ((384, 768),)
     assert rule.mean == (0.1, 0.2, 0.3)
     assert Gemma3(size=[8, 9]).size == (8, 9)  # type: ignore[arg-type]
@@ -144,15 +144,15 @@ def test_one_number_is_that_of_all_channels_and_lists_become_tuples() -> None:
         (Idefics3, {"tile": "364"}, r"Idefics3.tile must be an integer .* Found: '364'."),
         (Idefics3, {"crop_to_patches": 1}, r"Idefics3.crop_to_patches must be True or False. Found: 1."),
         (
-            LlavaOnevision,
+            LlavaOneVision,
             {"pinpoints": ()},
             r"pinpoints must be pairs \(height, width\) of multiples of tile, 384",
         ),
-        (LlavaOnevision, {"pinpoints": ((384, 500),)}, r"of multiples of tile, 384. Found: \(384, 500\)."),
+        (LlavaOneVision, {"pinpoints": ((384, 500),)}, r"of multiples of tile, 384. Found: \(384, 500\)."),
         (
-            LlavaOnevision,
+            LlavaOneVision,
             {"select": "cls"},
-            r"LlavaOnevision.select must be one of full, default. Found: 'cls'.",
+            r"LlavaOneVision.select must be one of full, default. Found: 'cls'.",
         ),
         (InternVL, {"min_tiles": 5, "max_tiles": 4}, r"min_tiles must be at most max_tiles, 4. Found: 5."),
         (Gemma3, {"size": 224}, r"Gemma3.size must be a pair \(height, width\) in pixels. Found: 224."),
@@ -185,7 +185,7 @@ def test_of_other_packages_numpy_alone_is_imported() -> None:
         (Idefics3(), (500, 375), Grid(1456, 1092, 4, 3, 13 * 169)),
         (Idefics3(364), (100, 80), Grid(364, 364, 0, 0, 169)),
         (Idefics3(crop_to_patches=False), (500, 375), Grid(364, 364, 0, 0, 169)),
-        (LlavaOnevision(), (384, 384), Grid(384, 384, 1, 1, 729 + 729 + 27)),
+        (LlavaOneVision(), (384, 384), Grid(384, 384, 1, 1, 729 + 729 + 27)),
         (InternVL(448, True), (448, 896), Grid(448, 896, 1, 2, 3 * 256)),
         (InternVL(448, True), (100, 100), Grid(448, 448, 1, 1, 256)),
         (InternVL(), (448, 896), Grid(384, 384, 1, 1, 256)),
@@ -201,7 +201,7 @@ def test_sizes_by_hand(rule: Rule, size: tuple[int, int], grid: Grid) -> None:
 
 
 def test_a_picture_among_several_is_one_tile() -> None:
-    rule = LlavaOnevision(select="default")
+    rule = LlavaOneVision(select="default")
     assert rule.sizes(500, 375, 2) == Grid(384, 384, 0, 0, 729)
     sizes = np.array([[500, 375], [500, 375]])
     assert rule.tokens_of(sizes, np.array([1, 2])).tolist() == [rule.sizes(500, 375).tokens, 729]

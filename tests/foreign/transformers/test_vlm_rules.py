@@ -28,7 +28,7 @@ from fastload.vlm.rules import (
     Grid,
     Idefics3,
     InternVL,
-    LlavaOnevision,
+    LlavaOneVision,
     PaliGemma,
     Qwen2VL,
     Rule,
@@ -68,7 +68,7 @@ def of_idefics3(**settings: Any) -> Any:
 
 
 def llava(**settings: Any) -> Any:
-    return made("llava_onevision.image_processing_pil_llava_onevision", "LlavaOnevision", **settings)
+    return made("llava_onevision.image_processing_pil_llava_onevision", "LlavaOneVision", **settings)
 
 
 QWEN3 = {"patch_size": 16, "size": {"shortest_edge": 65536, "longest_edge": 16777216}, **HALF}
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[Any, Rule]] = {
         made("smolvlm.image_processing_pil_smolvlm", "SmolVLM", **SMOL),
         Idefics3(2048, 512, tile_tokens=64),
     ),
-    "llava_onevision": (llava(), LlavaOnevision()),
+    "llava_onevision": (llava(), LlavaOneVision()),
     "internvl": (
         internvl(size={"height": 448, "width": 448}, crop_to_patches=True, **IMAGENET),
         InternVL(448, True, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
@@ -152,7 +152,7 @@ def test_whole_processors_are_read() -> None:
         image_processor=llava(), num_image_tokens=100, vision_aspect_ratio="anyres_max_4",
         vision_feature_select_strategy="default",
     )  # fmt: skip
-    assert Vision(whole).rule == LlavaOnevision(tile_tokens=100, anyres_max=4, select="default")
+    assert Vision(whole).rule == LlavaOneVision(tile_tokens=100, anyres_max=4, select="default")
 
 
 # ---- Sizes and tokens -------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def batches(many: bool) -> list[list[list[np.ndarray]]]:
 def theirs(processor: Any, rule: Rule, samples: Sequence[Sequence[np.ndarray]]) -> Any:
     """The batch that the class makes; only these two know samples."""
     nested = [[Image.fromarray(one) for one in sample] for sample in samples]
-    if isinstance(rule, Idefics3 | LlavaOnevision):
+    if isinstance(rule, Idefics3 | LlavaOneVision):
         return processor(nested, return_tensors="pt")
     return processor([one for sample in nested for one in sample], return_tensors="pt")
 
