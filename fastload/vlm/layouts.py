@@ -25,6 +25,7 @@ def batch_of(
     grids: torch.Tensor,
     counts: torch.Tensor,
     sizes: torch.Tensor | None = None,
+    placed: bool = False,
 ) -> dict[str, torch.Tensor]:
     """Return the image processor's part of a batch, by its names.
 
@@ -35,6 +36,7 @@ def batch_of(
         counts: (samples,) int64 on the host: the pictures of each sample.
         sizes: (pictures, 2) int64 on the host: height and width of each picture before anything was done to
             it, which only LLaVA-OneVision's batches say.
+        placed: the rows lie already where :func:`places_of` says, with zeros between: nothing is copied.
 
     Returns:
         ``pixel_values`` and, by the rule:
@@ -55,74 +57,123 @@ def batch_of(
     Raises:
         ValueError: the numbers do not fit together.
     """
+    cells, per_sample = _checked(grids, counts)
+    wanted = _rows_of(rule, cells)
+    runs, length = _runs(rule, per_sample, wanted)
+    expected = len(runs) * length if placed and length else int(wanted.sum())
+    if expected != len(rows):
+        raise ValueError(
+            f"rows must have a row for each patch or tile that grids says{', and for padding' * placed}, "
+            f"{expected}. Found: {len(rows)}."
+        )
+    if length is not None:
+        shape = (len(runs), length, *rows.shape[1:])
+        rows = rows.view(shape) if placed else _padded(rows, runs, length)
+    more = _LAYOUTS[type(rule)](rule, cells, per_sample, wanted, sizes)
+    return {"pixel_values": _shaped(rule, rows), **more}
+
+
+def places_of(rule: Rule, grids: torch.Tensor, counts: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return where the first row of each picture lies in ``pixel_values``, and how many rows that has.
+
+    What fills a batch's memory there, over zeros, spares :func:`batch_of` its copy (``placed=True``).
+
+    Args:
+        rule, grids, counts: as in :func:`batch_of`.
+
+    Returns:
+        (pictures,) int64, and the number of rows with those that are padding.
+
+    Raises:
+        ValueError: the numbers do not fit together.
+    """
+    cells, per_sample = _checked(grids, counts)
+    wanted = _rows_of(rule, cells)
+    before = _sums(wanted)
+    runs, length = _runs(rule, per_sample, wanted)
+    if length is None:
+        return torch.from_numpy(before[:-1]), int(before[-1])
+    each = np.repeat(np.arange(len(runs)), per_sample if isinstance(rule, Idefics3) else 1)
+    return torch.from_numpy(before[:-1] + each * length - _sums(runs)[each]), len(runs) * length
+
+
+def _checked(grids: torch.Tensor, counts: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     cells, per_sample = grids.numpy(), counts.numpy()
     if cells.ndim != 2 or cells.shape[1] != 2 or int(per_sample.sum()) != len(cells):
         raise ValueError(
             f"grids must be (pictures, 2), with as many pictures as counts says, {int(per_sample.sum())}. "
             f"Found: {cells.shape}."
         )
-    wanted = _rows_of(rule, cells)
-    if int(wanted.sum()) != len(rows):
-        raise ValueError(
-            f"rows must have a row for each patch or tile that grids says, {int(wanted.sum())}. Found: "
-            f"{len(rows)}."
-        )
-    return _LAYOUTS[type(rule)](rule, rows, cells, per_sample, wanted, sizes)
+    return cells, per_sample
 
 
 def _rows_of(rule: Rule, cells: np.ndarray) -> np.ndarray:
     """The rows of each picture."""
     patches = isinstance(rule, Qwen2VL | SigLIP2)
     wanted: np.ndarray = cells[:, 0] * cells[:, 1] if patches else rule.tiles(cells[:, 0], cells[:, 1])
+    if isinstance(rule, SigLIP2) and len(wanted) and int(wanted.max()) > rule.max_patches:
+        raise ValueError(
+            f"{rule!r} gives at most {rule.max_patches} patches a picture. Found: {int(wanted.max())} in "
+            f"grids. Pass the rule that made the rows."
+        )
     return wanted
+
+
+def _runs(rule: Rule, counts: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int | None]:
+    """How many rows stand together, and to how many they are padded; None: they are not."""
+    if isinstance(rule, SigLIP2):
+        return wanted, rule.max_patches
+    if isinstance(rule, Idefics3):
+        wanted = np.diff(_sums(wanted)[_sums(counts)])  # of each sample
+    if isinstance(rule, Idefics3 | LlavaOneVision):
+        return wanted, int(wanted.max(initial=0))
+    return wanted, None
+
+
+def _sums(numbers: np.ndarray) -> np.ndarray:
+    """The sum of those before each, and of all."""
+    return np.concatenate([[0], np.cumsum(numbers)])
+
+
+def _shaped(rule: Rule, rows: torch.Tensor) -> torch.Tensor:
+    """Tiles as pictures; ``rows`` has one dimension for them, or two where they are padded."""
+    if isinstance(rule, Qwen2VL | SigLIP2):
+        return rows
+    padded = isinstance(rule, Idefics3 | LlavaOneVision)
+    height, width = rule.size if isinstance(rule, Gemma3 | PaliGemma) else (rule.tile, rule.tile)  # type: ignore[attr-defined]
+    return rows.view(*rows.shape[: 1 + padded], 3, height, width)
 
 
 # ---- Families ---------------------------------------------------------------------------------------
 
 
 def _qwen2_vl(
-    rule: Qwen2VL, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+    rule: Qwen2VL, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
     frames = np.ones((len(cells), 1), np.int64)
-    return {"pixel_values": rows, "image_grid_thw": torch.from_numpy(np.hstack([frames, cells]))}
+    return {"image_grid_thw": torch.from_numpy(np.hstack([frames, cells]))}
 
 
 def _siglip2(
-    rule: SigLIP2, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+    rule: SigLIP2, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
-    if len(wanted) and int(wanted.max()) > rule.max_patches:
-        raise ValueError(
-            f"{rule!r} gives at most {rule.max_patches} patches a picture. Found: {int(wanted.max())} in "
-            f"grids. Pass the rule that made the rows."
-        )
     seen = np.arange(rule.max_patches) < wanted[:, None]
     return {
-        "pixel_values": _padded(rows, wanted, rule.max_patches),
         "pixel_attention_mask": torch.from_numpy(seen.astype(np.int32)),
         "spatial_shapes": torch.from_numpy(cells.astype(np.int64)),
     }
 
 
 def _idefics3(
-    rule: Idefics3, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+    rule: Idefics3, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
-    ends = np.concatenate([[0], np.cumsum(wanted)])[np.concatenate([[0], np.cumsum(counts)])]
-    tiles = np.diff(ends)  # of each sample
-    most = int(tiles.max()) if len(tiles) else 0
-    seen = torch.from_numpy((np.arange(most) < tiles[:, None]).astype(np.int64))
-    return {
-        "pixel_values": _padded(_tiled(rows, rule.tile, rule.tile), tiles, most),
-        "pixel_attention_mask": seen[:, :, None, None].expand(-1, -1, rule.tile, rule.tile),
-    }
+    tiles, most = _runs(rule, counts, wanted)
+    seen = torch.from_numpy((np.arange(most or 0) < tiles[:, None]).astype(np.int64))
+    return {"pixel_attention_mask": seen[:, :, None, None].expand(-1, -1, rule.tile, rule.tile)}
 
 
 def _llava_onevision(
-    rule: LlavaOneVision,
-    rows: torch.Tensor,
-    cells: np.ndarray,
-    counts: np.ndarray,
-    wanted: np.ndarray,
-    sizes: Any,
+    rule: LlavaOneVision, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
     if sizes is None or tuple(sizes.shape) != cells.shape:
         found = None if sizes is None else tuple(sizes.shape)
@@ -133,9 +184,7 @@ def _llava_onevision(
     height, width = sizes.numpy().T
     if rule.first_max_pixels is not None:  # the processor gets what the first resize made
         height, width = counted.first(height, width, rule.first_max_pixels)
-    most = int(wanted.max()) if len(wanted) else 0
     return {
-        "pixel_values": _padded(_tiled(rows, rule.tile, rule.tile), wanted, most),
         "image_sizes": torch.from_numpy(np.stack([height, width], axis=1).astype(np.int64)),
         # transformers leaves out samples of text alone.
         "batch_num_images": torch.from_numpy(counts[counts > 0].astype(np.int64)),
@@ -143,23 +192,21 @@ def _llava_onevision(
 
 
 def _internvl(
-    rule: InternVL, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+    rule: InternVL, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
-    tiles = torch.from_numpy(wanted.astype(np.int64))
-    return {"pixel_values": _tiled(rows, rule.tile, rule.tile), "num_patches": tiles}
+    return {"num_patches": torch.from_numpy(wanted.astype(np.int64))}
 
 
 def _gemma3(
-    rule: Gemma3, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+    rule: Gemma3, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
-    crops = torch.from_numpy(wanted.astype(np.int64) - 1)
-    return {"pixel_values": _tiled(rows, *rule.size), "num_crops": crops}
+    return {"num_crops": torch.from_numpy(wanted.astype(np.int64) - 1)}
 
 
 def _paligemma(
-    rule: PaliGemma, rows: torch.Tensor, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
+    rule: PaliGemma, cells: np.ndarray, counts: np.ndarray, wanted: np.ndarray, sizes: Any
 ) -> dict[str, torch.Tensor]:
-    return {"pixel_values": _tiled(rows, *rule.size)}
+    return {}
 
 
 _LAYOUTS: Mapping[type[Rule], Callable[..., dict[str, torch.Tensor]]] = {
@@ -173,10 +220,6 @@ _LAYOUTS: Mapping[type[Rule], Callable[..., dict[str, torch.Tensor]]] = {
 }
 
 # ---- Rows -------------------------------------------------------------------------------------------
-
-
-def _tiled(rows: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    return rows.view(len(rows), 3, height, width)
 
 
 def _padded(rows: torch.Tensor, counts: np.ndarray, length: int) -> torch.Tensor:

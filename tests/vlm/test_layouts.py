@@ -12,7 +12,7 @@ import pytest
 import torch
 from vlm_pixels import all_rows, rows_of
 
-from fastload.vlm.layouts import batch_of
+from fastload.vlm.layouts import batch_of, places_of
 from fastload.vlm.rules import (
     Gemma3,
     Idefics3,
@@ -126,6 +126,25 @@ def test_nothing_is_copied_where_nothing_is_padded(name: str) -> None:
     assert batch_of(rule, rows, *rest)["pixel_values"].data_ptr() == rows.data_ptr()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RULES)
+def test_rows_that_lie_in_their_places_are_not_copied(name: str, dtype: str) -> None:
+    rule = with_dtype(name, dtype)
+    given = samples()
+    rows, grids, counts, sizes = all_rows(rule, given)
+    places, total = places_of(rule, grids, counts)
+    assert places.dtype == torch.int64
+    memory = rows.new_zeros((total, *rows.shape[1:]))
+    pictures = [(one, len(sample)) for sample in given for one in sample]
+    for place, (one, among) in zip(places.tolist(), pictures, strict=True):
+        made = rows_of(rule, one, among)
+        memory[place : place + len(made)] = made
+    found = batch_of(rule, memory, grids, counts, sizes, placed=True)
+    wanted = batch_of(rule, rows, grids, counts, sizes)
+    assert found["pixel_values"].data_ptr() == memory.data_ptr()
+    assert all(torch.equal(found[key], value) for key, value in wanted.items())
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_a_batch_without_a_picture_is_empty(name: str) -> None:
     rule = RULES[name]
@@ -136,6 +155,9 @@ def test_a_batch_without_a_picture_is_empty(name: str) -> None:
         key: value.dtype for key, value in batch_of(rule, *all_rows(rule, samples())).items()
     }
     assert not any(value.numel() for value in found.values())
+    places, total = places_of(rule, pairs, torch.tensor([0, 0]))
+    assert places.shape == (0,)
+    assert total == 0
 
 
 def test_sizes_are_those_after_the_first_resize() -> None:

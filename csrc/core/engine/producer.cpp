@@ -35,7 +35,8 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   const bool mosaic = plan_.mosaic.has_value();
   if (mosaic) {
     pictures_.draw_mosaic(job);
-  } else if (plan.has_views() && (plan.streams().empty() || plan.streams().front().number != 0)) {
+  } else if (plan.has_views() && !plan.has_vision() &&
+             (plan.streams().empty() || plan.streams().front().number != 0)) {
     pictures_.draw_by_index(job);
   }
   uint64_t decode_ns = 0;
