@@ -46,6 +46,7 @@ std::vector<VisionRule> small_rules() {
   return {
       rule_of("qwen2_vl", {{"patch", {{5}, ""}}, {"max_pixels", {{5000}, ""}}}),
       rule_of("qwen2_vl", {{"patch", {{17}, ""}}, {"temporal", {{1}, ""}}, {"merge", {{1}, ""}}}),
+      rule_of("qwen2_vl", {{"patch", {{1}, ""}}, {"min_pixels", {{4}, ""}}}),
       rule_of("siglip2", {{"patch", {{3}, ""}}, {"max_patches", {{40}, ""}}}),
       rule_of("idefics3", {{"longest_edge", {{70}, ""}}, {"tile", {{20}, ""}}}),
       rule_of("llava_onevision", {{"tile", {{16}, ""}}, {"pinpoints", {{16, 48, 32, 32}, ""}}}),

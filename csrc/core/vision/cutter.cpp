@@ -38,10 +38,12 @@ class VisionCutter::Cut final : public RowSink {
 
  private:
   void planar(const uint8_t* pixels, size_t row);
+  void write_blocks(uint8_t* to);
   [[nodiscard]] size_t first_of(size_t line) const;
 
   const VisionValues* values_ = nullptr;
   ValueLine line_ = nullptr;
+  Streamed stream_ = nullptr;  // else rows are written where they belong
   StoreLine split_ = nullptr;  // RGB to three planes
   uint8_t* place_ = nullptr;
   size_t element_ = 1;  // bytes
@@ -51,6 +53,7 @@ class VisionCutter::Cut final : public RowSink {
   bool channels_last_ = false;
   ValueRuns runs_;
   Buffer<uint8_t> planes_;
+  Buffer<uint8_t> staged_;    // a block's rows, or a tile's line, before they leave
   size_t planes_stride_ = 0;  // bytes from a channel of a line to the next
 };
 
@@ -60,6 +63,7 @@ void VisionCutter::Cut::begin(const VisionPlan& plan, int width, void* place) {
   const auto [high, wide] = rule.unit();
   values_ = &plan.values();
   line_ = values_->line();
+  stream_ = blocks ? values_->stream() : nullptr;  // a tile's lines are too short for it
   split_ = store_kernels(simd_level())[static_cast<size_t>(DType::kUint8)];
   place_ = static_cast<uint8_t*>(place);
   element_ = dtype_size(plan.dtype());
@@ -77,7 +81,9 @@ void VisionCutter::Cut::begin(const VisionPlan& plan, int width, void* place) {
   plane_ = runs_.copies * runs_.copy_apart;
   planes_stride_ = (width_ + kSlack + 63) / 64 * 64;
   runs_.line_apart = 3 * planes_stride_;
-  if (!channels_last_) planes_.reserve(runs_.lines * runs_.line_apart);
+  if (channels_last_) return;
+  planes_.reserve(runs_.lines * runs_.line_apart);
+  if (stream_ != nullptr) staged_.reserve(runs_.merge * runs_.apart * element_);
 }
 
 // The first row of a line of patches, or of tiles.
@@ -95,9 +101,24 @@ void VisionCutter::Cut::planar(const uint8_t* pixels, size_t row) {
   if (line + 1 < runs_.lines) return;
   const size_t unit = first_of(row / unit_height_) * runs_.apart;
   const size_t at = unit + (row + 1 - runs_.lines) % unit_height_ * runs_.length;
+  uint8_t* const to = place_ + at * element_;
+  if (stream_ != nullptr) return write_blocks(to);
   for (size_t c = 0; c < 3; ++c) {
-    uint8_t* const to = place_ + (at + c * plane_) * element_;
-    line_(planes + c * planes_stride_, runs_, values_->channel(c), to);
+    line_(planes + c * planes_stride_, runs_, values_->channel(c), to + c * plane_ * element_);
+  }
+}
+
+// A line of patches; those that are side by side in a block lie one behind the other.
+void VisionCutter::Cut::write_blocks(uint8_t* to) {
+  ValueRuns block = runs_;
+  block.count = runs_.merge;
+  const size_t bytes = runs_.merge * runs_.apart * element_;
+  for (size_t j = 0; j < runs_.count; j += runs_.merge) {
+    for (size_t c = 0; c < 3; ++c) {
+      const uint8_t* const from = planes_.data() + c * planes_stride_ + j * runs_.length;
+      line_(from, block, values_->channel(c), staged_.data() + c * plane_ * element_);
+    }
+    stream_(staged_.data(), bytes, to + runs_.place(j) * element_);
   }
 }
 

@@ -69,6 +69,10 @@ VisionValues::VisionValues(const VisionRule& rule, DType dtype) : dtype_(dtype) 
   }
 }
 
+Streamed VisionValues::stream() const {
+  return dtype_ == DType::kUint8 ? nullptr : value_kernels(simd_level()).stream;
+}
+
 ValueLine VisionValues::line() const {
   if (dtype_ == DType::kUint8) return copy_runs;
   const ValueKernels& kernels = value_kernels(by_vectors_ ? simd_level() : SimdLevel::kScalar);

@@ -43,6 +43,11 @@ struct ValueScale {
 using ValueLine = void (*)(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
                            void* out);
 
+// Copies bytes past the caches, where there are such stores: what is read by others, much later,
+// need not be read before it is written, nor push out what is needed now. A locked instruction, as
+// at a batch's end, orders them before what follows.
+using Streamed = void (*)(const uint8_t* from, size_t bytes, uint8_t* to);
+
 class VisionValues {
  public:
   // float32 or bfloat16, which is that rounded to nearest even, or uint8: the bytes themselves.
@@ -60,6 +65,8 @@ class VisionValues {
   [[nodiscard]] const ValueScale& interleaved() const { return scales_[3]; }
   // The kernel for this machine and these numbers.
   [[nodiscard]] ValueLine line() const;
+  // How numbers leave; nullptr for bytes, which are few.
+  [[nodiscard]] Streamed stream() const;
   // Whether vectors make all numbers of the table; else the scalar code looks them up.
   [[nodiscard]] bool by_vectors() const { return by_vectors_; }
 
@@ -73,6 +80,7 @@ class VisionValues {
 // The kernels, by dtype: float32 and bfloat16. Bytes need no others.
 struct ValueKernels {
   ValueLine float32, bfloat16;
+  Streamed stream;
 };
 extern const ValueKernels kScalarValues;
 #if defined(__x86_64__)
@@ -81,6 +89,7 @@ extern const ValueKernels kAvx512Values;
 #elif defined(__aarch64__)
 extern const ValueKernels kNeonValues;
 #endif
+void copy_bytes(const uint8_t* from, size_t bytes, uint8_t* to);
 void copy_runs(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out);
 
 }  // namespace fastload

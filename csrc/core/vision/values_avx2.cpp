@@ -40,6 +40,12 @@ struct Values8 {
     }
   };
 
+  static void stream(const uint8_t* from, uint8_t* to) {
+    for (size_t i = 0; i < 64; i += 32) {
+      const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i));
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + i), half);
+    }
+  }
   static Float load(const float* from) { return _mm256_loadu_ps(from); }
   static Float widened(const uint8_t* in) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in));
@@ -53,7 +59,8 @@ struct Values8 {
 
 }  // namespace
 
-const ValueKernels kAvx2Values{lines<Values8, Values8::Float32>, lines<Values8, Values8::Bfloat16>};
+const ValueKernels kAvx2Values{lines<Values8, Values8::Float32>, lines<Values8, Values8::Bfloat16>,
+                               stream<Values8>};
 
 }  // namespace fastload
 #endif

@@ -37,6 +37,9 @@ struct Values16 {
     }
   };
 
+  static void stream(const uint8_t* from, uint8_t* to) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
+  }
   static Float load(const float* from) { return _mm512_loadu_ps(from); }
   static Float widened(const uint8_t* in) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
@@ -51,7 +54,7 @@ struct Values16 {
 }  // namespace
 
 const ValueKernels kAvx512Values{lines<Values16, Values16::Float32>,
-                                 lines<Values16, Values16::Bfloat16>};
+                                 lines<Values16, Values16::Bfloat16>, stream<Values16>};
 
 }  // namespace fastload
 #endif

@@ -51,7 +51,8 @@ struct Values4 {
 
 }  // namespace
 
-const ValueKernels kNeonValues{lines<Values4, Values4::Float32>, lines<Values4, Values4::Bfloat16>};
+const ValueKernels kNeonValues{lines<Values4, Values4::Float32>, lines<Values4, Values4::Bfloat16>,
+                               copy_bytes};
 
 }  // namespace fastload
 #endif

@@ -34,7 +34,10 @@ void copy_short(const uint8_t* in, size_t length, uint8_t* to) {
 
 }  // namespace
 
-const ValueKernels kScalarValues{look_up<float, to_float32>, look_up<uint16_t, to_bfloat16>};
+const ValueKernels kScalarValues{look_up<float, to_float32>, look_up<uint16_t, to_bfloat16>,
+                                 copy_bytes};
+
+void copy_bytes(const uint8_t* from, size_t bytes, uint8_t* to) { std::memcpy(to, from, bytes); }
 
 void copy_runs(const uint8_t* in, const ValueRuns& runs, const ValueScale&, void* out) {
   const bool is_short = runs.length >= 8 && runs.length <= 16;

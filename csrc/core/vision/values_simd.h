@@ -6,6 +6,7 @@
 // vector operations in a type V; everything here has internal linkage.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -113,6 +114,17 @@ void lines(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, vo
   auto* const to = static_cast<typename Format::Element*>(out);
   scale.channels == 1 ? plane<V, Format>(in, runs, scale, to)
                       : interleaved<V, Format>(in, runs, scale, to);
+}
+
+// Whole lines of the cache by V::stream(), what is around them as ever.
+template <class V>
+void stream(const uint8_t* from, size_t bytes, uint8_t* to) {
+  constexpr size_t kLine = 64;
+  const size_t before = std::min((kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine, bytes);
+  std::memcpy(to, from, before);
+  size_t i = before;
+  for (; i + kLine <= bytes; i += kLine) V::stream(from + i, to + i);
+  std::memcpy(to + i, from + i, bytes - i);
 }
 
 }  // namespace
