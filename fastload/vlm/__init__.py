@@ -1,0 +1,1 @@
+"""Vision-language samples: picture rules, chats, and packed batches."""
