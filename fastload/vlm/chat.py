@@ -18,8 +18,6 @@ from fastload.vlm.frames import Frame, Frames, PatchFrames, PrefixFrames, Tokens
 from fastload.vlm.positions import mrope_positions, plain_positions
 from fastload.vlm.turns import Turn, read_turns
 
-__all__ = ["IGNORED", "Chat", "Document"]
-
 Ints: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = list[tuple[int, int]]
 
@@ -329,9 +327,15 @@ class Chat:
         for number, message in enumerate(messages):
             if message["role"] != "assistant":
                 continue
+            if not number:
+                raise ValueError(
+                    f"{where}: the conversation begins with an answer, so the template does not show where "
+                    "it begins. Put a question before it, or mark answers in the template by {% generation "
+                    "%}."
+                )
             last = number + 1 == len(messages)
             through = text if last else self._rendered(messages[: number + 1], False, where)
-            begin = self._rendered(messages[:number], True, where) if number else ""
+            begin = self._rendered(messages[:number], True, where)
             for shorter, longer, what in ((through, text, "up to it"), (begin, through, "before it")):
                 if not longer.startswith(shorter):
                     raise ValueError(

@@ -10,20 +10,6 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "CropFrames",
-    "Frame",
-    "Frames",
-    "OneVisionFrames",
-    "PatchFrames",
-    "PrefixFrames",
-    "TileFrames",
-    "Tokens",
-    "WrappedFrames",
-    "compiled",
-    "frames_of",
-]
-
 Ints: TypeAlias = npt.NDArray[np.int64]
 #: Of a frame: a token of its own and how often it comes, or plain text.
 Part: TypeAlias = "tuple[str, int] | str"

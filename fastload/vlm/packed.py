@@ -15,8 +15,6 @@ from fastload.sample.ragged import Ragged
 from fastload.vlm.chat import IGNORED, Document
 from fastload.vlm.positions import packed_positions
 
-__all__ = ["Placed", "packed_batch", "padded_batch"]
-
 Ints: TypeAlias = npt.NDArray[np.int64]
 _LAYOUTS = ("rows", "flat")
 

@@ -8,8 +8,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["mrope_positions", "packed_positions", "plain_positions"]
-
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 

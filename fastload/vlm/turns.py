@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Turn", "read_turns"]
-
 #: Who speaks in LLaVA's files; OpenAI's names are what templates know.
 _SPEAKERS = {
     "human": "user",
