@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +24,9 @@ Spans: TypeAlias = list[tuple[int, int]]
 
 IGNORED = -100  # the label that torch's cross_entropy leaves out
 _VERSION = 1  # of how lengths come about: part of digest()
-_GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
+_GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
+_BEGIN, _END = "\ufdd0", "\ufdd1"  # no characters: no text has them
+_MARKS = re.compile(f"([{_BEGIN}{_END}])")
 _PROBE = "fastload"
 
 
@@ -73,6 +76,9 @@ class Chat:
     An answer reaches to where the template begins the next turn: the token that ends the turn is trained,
     and so is a newline that the template writes behind it, as in Qwen's and nanoVLM's own training. A
     template that marks answers with ``{% generation %}`` decides by itself.
+
+    What begins a text is the tokenizer's to add, unless the template wrote it, as
+    ``apply_chat_template(tokenize=True)`` of transformers has it.
 
     Raises:
         TypeError, ValueError: something else is given.
@@ -303,11 +309,17 @@ class Chat:
         given = {} if self.template is None else {"chat_template": self.template}
         return {**given, **self.arguments}
 
-    def _rendered(self, messages: Sequence[Mapping[str, Any]], prompt: bool, where: str) -> str:
+    def _rendered(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        prompt: bool,
+        where: str,
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> str:
         """Return the template's text for messages, with or without the begin of the next answer."""
         try:
             text = self.processor.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=prompt, **self._options()
+                list(messages), tokenize=False, add_generation_prompt=prompt, **{**self._options(), **more}
             )
         except Exception as error:  # what a template raises has no kind of its own
             roles = ", ".join(message["role"] for message in messages) or "none"
@@ -348,23 +360,29 @@ class Chat:
         return spans
 
     def _marked_answers(self, messages: Sequence[Mapping[str, Any]], text: str, where: str) -> Spans:
-        """Return where answers stand, by the template's own marks."""
-        made = self._tokens.tokenizer.apply_chat_template(
-            list(messages),
-            tokenize=True,
-            return_dict=True,
-            return_assistant_tokens_mask=True,
-            **{"chat_template": self._template_text(), **self.arguments},
-        )
-        ids, places = self._tokens.encode(text, False)
-        if not np.array_equal(np.asarray(made["input_ids"]).reshape(-1), ids):
+        """Return where answers stand, by the template's own marks.
+
+        They are what ``return_assistant_tokens_mask`` of transformers goes by. That notes them in the one
+        environment of a template, which two threads cannot use at once; so here they are written into the
+        text, and taken out again.
+        """
+        if "marked" not in self._made:
+            self._made["marked"] = _GENERATION.sub(_written_mark, self._template_text())
+        marked = self._rendered(messages, False, where, {"chat_template": self._made["marked"]})
+        spans, plain, begin = [], "", 0
+        for piece in _MARKS.split(marked):
+            if piece == _BEGIN:
+                begin = len(plain)
+            elif piece == _END:
+                spans.append((begin, len(plain)))
+            else:
+                plain += piece
+        if plain != text:
             raise ValueError(
-                f"{where}: the tokenizer's own chat template wrote another text than the processor's, so its "
-                "marks of answers are of no use. Give both the same template, or pass template=."
+                f"{where}: the chat template wrote another text when its marks of answers were written out. "
+                f"{_parting(plain, text)} Mark whole answers by {{% generation %}}, outside of other blocks."
             )
-        edges = np.diff(np.concatenate([[0], np.asarray(made["assistant_masks"]).reshape(-1), [0]]))
-        begins, ends = np.flatnonzero(edges > 0), np.flatnonzero(edges < 0) - 1
-        return list(zip(places[begins, 0].tolist(), places[ends, 1].tolist(), strict=True))
+        return spans
 
     # ---- Tokens -------------------------------------------------------------------------------
 
@@ -521,6 +539,16 @@ def _shortened(text: _Text, placeholder: str, frames: Sequence[Frame]) -> _Short
         for begin, end in text.spans
     ]
     return _Short("".join(made), spans, cuts)
+
+
+def _written_mark(tag: re.Match[str]) -> str:
+    """Return what writes a mark where a template has a generation tag.
+
+    Two blocks around it keep what the tag did to the spaces at both sides, and to the names set inside.
+    """
+    left, end, right = tag.groups(default="")
+    mark = _END if end else _BEGIN
+    return f"{{%{left} {end}with %}}{{{{ '{mark}' }}}}{{% {end}with {right}%}}"
 
 
 def _parting(shorter: str, longer: str) -> str:

@@ -80,9 +80,7 @@ def read_turns(
 
 
 def _parsed(value: Any, where: str) -> Any:
-    if isinstance(value, (bytes, bytearray)):
-        value = value.decode()
-    if not isinstance(value, str):
+    if not isinstance(value, (str, bytes, bytearray)):
         return value
     try:
         return json.loads(value)
@@ -213,5 +211,6 @@ def _names(value: Mapping[Any, Any]) -> str:
     return ", ".join(map(repr, value)) or "(none)"
 
 
-def _short(text: str) -> str:
+def _short(text: str | bytes | bytearray) -> str:
+    text = text if isinstance(text, str) else bytes(text).decode(errors="replace")
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

@@ -97,6 +97,7 @@ def test_places_and_pictures_must_be_as_many(shape: str, more: int, words: str) 
         (7, "Found: int"),
         ([1, 2], "Found: a list with int"),
         ("a dog", "a text that is no JSON.*Found: 'a dog'"),
+        (b"\xff\xfe\xfd", "a text that is no JSON.*Found: "),
         ("7", "Found: int"),
         ([{"from": "bot", "value": "a"}], "turn 0: 'from' must be one of human.*Found: 'bot'"),
         ([{"from": "gpt", "value": 7}], "turn 0, 'value' must be a text. Found: int"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from local_processors import CHATML, FAMILIES, MARKED, TOKENIZERS, WORDS, made_processor, made_tokenizer
 from long_forms import SEED, as_drawn, how_many
 from pictures import picture
@@ -171,14 +173,28 @@ def with_pictures(messages: Any, pictures: list[PilImage.Image]) -> Any:
     ]
 
 
+#: The same template, laid out with spaces that its blocks take away or leave.
+SPACED = [
+    MARKED,
+    MARKED.replace("{% generation %}", "\n  {% generation %}\n").replace("{% endgen", "  {% endgen"),
+    MARKED.replace("{% generation %}", " \n {%- generation -%} \n ").replace(
+        "{% endgeneration %}", "{%- endgeneration -%}\n"
+    ),
+    MARKED.replace("{% generation %}", "{%generation%}{% set x = 'a' %}{{ x }}").replace(
+        "{{ '\n' }}", "{{ x }}\n\n"
+    ),
+]
+
+
 @pytest.mark.parametrize("kind", TOKENIZERS)
-@pytest.mark.parametrize("family", ["Qwen2_5_VL", "LlavaOnevision"])
-def test_marked_answers_are_those_of_transformers(family: str, kind: str) -> None:
+@pytest.mark.parametrize("template", [None, *SPACED])
+def test_marked_answers_are_those_of_transformers(template: str | None, kind: str) -> None:
+    family = "Qwen2_5_VL" if template else "LlavaOnevision"
     processor = made_processor(family, kind)
-    processor.tokenizer.chat_template = processor.chat_template
-    chat, draw = Chat(processor, turns="messages"), random.Random(f"{SEED} {family} {kind}")
+    processor.chat_template = template or processor.chat_template
+    chat, draw = Chat(processor, turns="messages"), random.Random(f"{SEED} {template} {kind}")
     learnt = 0
-    for case in range(how_many(60, 600)):
+    for case in range(how_many(30, 300)):
         count = draw.choice([0, 1, 2])
         messages, pictures = conversation(draw, count, draw.randint(1, 3)), images(draw, count)
         wanted = processor.apply_chat_template(
@@ -267,8 +283,6 @@ _TEXT = {
 
 def small_model(family: str, attention: str = "sdpa") -> Any:
     """A random model of the family, in float32."""
-    import transformers
-
     torch.manual_seed(0)
     sections = {"type": "mrope", "rope_type": "default", "mrope_section": [1, 1, 2]}
     text = {**_TEXT, "rope_scaling": sections}
@@ -431,6 +445,7 @@ def test_it_can_be_pickled_and_knows_what_lengths_depend_on() -> None:
     processor.__class__ = type(processor).__mro__[1]  # a class that pickles
     chat = Chat(processor, turns="texts", shift=True)
     again = pickle.loads(pickle.dumps(chat))
+    assert isinstance(again.processor, transformers.Idefics3Processor)
     texts = [{"user": "what?", "assistant": "a dog"}]
     assert np.array_equal(again.document(texts, [(2, 1)]).input_ids, chat.document(texts, [(2, 1)]).input_ids)
     assert again.shift
@@ -445,6 +460,20 @@ def test_it_can_be_pickled_and_knows_what_lengths_depend_on() -> None:
     assert len({chat.digest(), *(other.digest() for other in others)}) == 1 + len(others)
     processor.tokenizer.add_tokens(["house"])
     assert Chat(processor, turns="texts", shift=True).digest() != chat.digest()
+
+
+@pytest.mark.parametrize("family", ["Qwen2VL", "Qwen2_5_VL"])
+def test_threads_share_a_chat(family: str) -> None:
+    """Those of transformers that mark answers keep notes in one place for all threads."""
+    chat = Chat(made_processor(family, "merging"))
+    values = [[{"user": f"what {'is ' * n}it", "assistant": f"a {'red ' * n}house"}] for n in range(40)]
+    wanted = [chat.document(value, [(4, 4)]) for value in values]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda n: (n % 40, chat.document(values[n % 40], [(4, 4)])), range(400)))
+    assert len(found) == 400
+    for number, document in found:
+        assert np.array_equal(document.input_ids, wanted[number].input_ids)
+        assert np.array_equal(document.labels, wanted[number].labels)
 
 
 def test_crops_need_grids_for_lengths() -> None:
