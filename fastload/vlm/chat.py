@@ -28,6 +28,7 @@ _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 _BEGIN, _END = "\ufdd0", "\ufdd1"  # no characters: no text has them
 _MARKS = re.compile(f"([{_BEGIN}{_END}])")
 _PROBE = "fastload"
+_QUOTED = re.compile(f"['\"]{_PROBE}['\"]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +289,7 @@ class Chat:
             try:
                 probe = [{"role": "user", "content": [{"type": "text", "text": _PROBE}]}]
                 text = self._rendered(probe, False, "Chat")
-                self._made["parts"] = _PROBE in text and f"'{_PROBE}'" not in text
+                self._made["parts"] = _PROBE in text and not _QUOTED.search(text)
             except ValueError:
                 self._made["parts"] = False
         return bool(self._made["parts"])

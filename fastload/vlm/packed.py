@@ -47,8 +47,9 @@ def packed_batch(
 
     Models of transformers tell documents apart by ``position_ids`` alone, and only without
     ``attention_mask`` and without a cache: call ``model(..., use_cache=False)``. With a cache, which they
-    make by default also when they train, documents see each other. ``config.use_cache``, which their Trainer sets,
-    does not reach the text model of a vision-language model; gradient checkpointing makes no cache.
+    make by default also when they train, documents see each other. ``config.use_cache``, which their
+    Trainer sets, does not reach the text model of a vision-language model; gradient checkpointing makes no
+    cache.
 
     Args:
         packs: the documents of each row, in order; a row without any is padding.
