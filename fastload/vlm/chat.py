@@ -240,10 +240,11 @@ class Chat:
                 spans.append((len(text), len(text) + len(part)))
             text += self._frames.in_text if part is None else part
         special = not (self._tokens.begin and text.startswith(self._tokens.begin))
-        if self.end and self._tokens.end and not (special and self._ends_by_itself()):
+        ended = special and self._ends_by_itself()
+        if self.end and self._tokens.end and not ended:
             spans.append((len(text), len(text) + len(self._tokens.end)))
             text += self._tokens.end
-        return _Text(text, spans, special)
+        return _Text(text, spans, special, self.end and ended)
 
     def _ends_by_itself(self) -> bool:
         """Return whether the tokenizer adds the end of the text to all texts."""
@@ -397,6 +398,7 @@ class Chat:
         for begin, end in short.spans:
             trained[np.searchsorted(ends, begin, "right") : np.searchsorted(begins, end, "left")] = True
         trained &= places[:, 1] > places[:, 0]
+        trained[-1:] |= text.ended
         labels = np.where(trained, ids, IGNORED)
         made, learnt, starts, done, total = [], [], [], 0, 0
         for frame, (first, last) in zip(frames, short.cuts, strict=True):
@@ -498,6 +500,7 @@ class _Text:
     text: str
     spans: Spans
     special: bool  # whether the tokenizer adds what begins and ends a text
+    ended: bool = False  # whether the last token is an end that the tokenizer adds, and is trained
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,6 +69,40 @@ def test_conversations_without_answers_or_turns() -> None:
     assert trained(chat, Chat(chat.processor, end=False).document(["a dog"])) == [" dog"]
 
 
+def test_texts_of_frames_are_not_trained() -> None:
+    own = (*OWN, "<start_of_image>", "<image_soft_token>", "<end_of_image>")
+    chat = Chat(Qwen2VLProcessor(own=own), images=CropFrames(tokens=2))
+    document = chat.document(["see a", None, None, "b c", None], [(0,)] * 3)
+    frame = "\n\n<start_of_image><image_soft_token><image_soft_token><end_of_image>\n\n"
+    assert text_of(chat, document) == f"see a{frame}{frame}b c{frame}<|im_end|>"
+    assert trained(chat, document) == [" a", "b c", "<|im_end|>"]
+
+
+def test_an_end_that_the_tokenizer_adds() -> None:
+    """It is a document's end, which is trained, and no part of a conversation's answers."""
+
+    class Ending(SmallTokenizer):
+        def __call__(
+            self, text: str, add_special_tokens: bool, return_offsets_mapping: bool
+        ) -> dict[str, Any]:
+            made = super().__call__(text, add_special_tokens, return_offsets_mapping)
+            if add_special_tokens:
+                made["input_ids"].append(self.eos_token_id)
+                made["offset_mapping"].append((0, 0))
+            return made
+
+    processor = Qwen2VLProcessor()
+    processor.tokenizer = Ending()
+    chat = Chat(processor)
+    document = chat.document(["see a", None, "b"], [(2, 2)])
+    assert text_of(chat, document).endswith("b<|im_end|>")
+    assert trained(chat, document) == [" a", "b<|im_end|>"]
+    assert trained(chat, Chat(processor, end=False).document(["see a"])) == [" a"]
+    answers = chat.document(TEXTS[:1])
+    assert text_of(chat, answers).endswith("a dog<|im_end|>\n<|im_end|>")
+    assert trained(chat, answers) == ["a dog<|im_end|>\n"]
+
+
 def test_what_is_trained_and_shifted() -> None:
     processor = Qwen2VLProcessor()
     plain = Chat(processor).document(TEXTS, [(2, 2)])
