@@ -1,1 +1,1 @@
-"""Pictures for vision-language models: the rules of their image processors, and batches of what they make."""
+"""Vision-language samples: picture rules, chats, and packed batches."""

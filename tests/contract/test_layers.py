@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "machine": set(),
     "sample": set(),
     "collate": {"sample"},
+    "vlm": {"sample"},
     "remote": {"machine"},
     "transforms": {"sample"},
     "vlm": set(),
