@@ -54,7 +54,6 @@ ROOMS: dict[str, Room] = {
     ),
     "sample": Room(("sample",)),
     "collate": Room(("sample", "transfer/test_collate_on_device.py", "transfer/test_nested.py")),
-    "vlm": Room(("vlm",)),
     "remote": Room(("remote",)),
     "transforms": Room(("transform",), slow_from=0.3),
     "vlm": Room(("vlm",)),

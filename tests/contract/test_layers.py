@@ -41,10 +41,9 @@ ALLOWED: dict[str, set[str]] = {
     "machine": set(),
     "sample": set(),
     "collate": {"sample"},
-    "vlm": {"sample"},
+    "vlm": {"sample", "collate"},
     "remote": {"machine"},
     "transforms": {"sample"},
-    "vlm": set(),
     "shard": {"machine", "sample", "remote"},
     "sampler": {"machine"},
     "dataset": {"machine", "sample", "collate", "transforms", "shard", "sampler"},
@@ -59,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "loader": {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
-        "transfer", "ranks", "backends", "collate",
+        "transfer", "ranks", "backends", "collate", "vlm",
     },
     "diagnose": {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
@@ -72,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "__init__": {
         "_version", "unbuilt", "sample", "collate", "transforms", "sampler", "dataset", "backends", "packing",
-        "loader", "diagnose",
+        "loader", "vlm", "diagnose",
     },
     "__main__": {"cli"},
 }  # fmt: skip

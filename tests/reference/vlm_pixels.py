@@ -154,7 +154,7 @@ def _rows(rule: Rule, pixels: np.ndarray) -> np.ndarray:
         down, across = pixels.shape[0] // (patch * merge), pixels.shape[1] // (patch * merge)
         cells = pixels.reshape(down, merge, patch, across, merge, patch, 3)
         cells = cells.transpose(0, 3, 1, 4, 6, 2, 5)  # groups, patches of a group, channels, pixels
-        frames = np.repeat(cells[:, :, :, :, :, None], rule.temporal, axis=5)
+        frames = np.repeat(cells[:, :, :, :, :, None], 1 if rule.dtype == "uint8" else rule.temporal, axis=5)
         return frames.reshape(down * across * merge * merge, -1)
     if isinstance(rule, SigLIP2):
         down, across = pixels.shape[0] // rule.patch, pixels.shape[1] // rule.patch

@@ -75,7 +75,7 @@ CLASSES: dict[str, dict[str, Any]] = {
         "do_image_splitting": True,
         "video_sampling": {"fps": 1},
     },
-    "LlavaOneVision": {
+    "LlavaOnevision": {
         **CLIP,
         "resample": 3,
         "size": SQUARE,
@@ -106,7 +106,7 @@ RULES: dict[str, Rule] = {
     "Siglip2": SigLIP2(),
     "Idefics3": Idefics3(),
     "SmolVLM": Idefics3(2048, 512, tile_tokens=64),
-    "LlavaOneVision": LlavaOneVision(pinpoints=((384, 768), (768, 384))),
+    "LlavaOnevision": LlavaOneVision(pinpoints=((384, 768), (768, 384))),
     "GotOcr2": InternVL(crop_to_patches=True),
     "Gemma3": Gemma3((896, 896)),
     "Siglip": PaliGemma((448, 448), tile_tokens=1024),
@@ -168,7 +168,7 @@ def test_limits_set_later_go_first() -> None:
 
 
 def test_sizes_by_the_shortest_edge_of_a_square() -> None:
-    assert Vision(processor("LlavaOneVision", size={"shortest_edge": 384})).rule == RULES["LlavaOneVision"]
+    assert Vision(processor("LlavaOnevision", size={"shortest_edge": 384})).rule == RULES["LlavaOnevision"]
 
 
 def test_pan_and_scan() -> None:
@@ -194,7 +194,7 @@ def test_a_whole_processor_passes_settings_and_knows_tokens() -> None:
     whole.images_kwargs = {"crop_to_patches": True}
     assert Vision(whole).rule == InternVL(crop_to_patches=True, tile_tokens=64)
     whole = SimpleNamespace(
-        image_processor=processor("LlavaOneVision"), num_image_tokens=100, vision_aspect_ratio="anyres_max_4",
+        image_processor=processor("LlavaOnevision"), num_image_tokens=100, vision_aspect_ratio="anyres_max_4",
         vision_feature_select_strategy="default",
     )  # fmt: skip
     rule = Vision(whole).rule
@@ -286,16 +286,16 @@ def test_other_classes() -> None:
             {"max_image_size": {"longest_edge": 100}},
             r"must be one of 364, 384, 512, .* Pass the whole pro",
         ),
-        ("LlavaOneVision", {"do_normalize": False}, r"do_normalize must be True. Found: False."),
-        ("LlavaOneVision", {"crop_size": SQUARE}, r"crop_size must be None. Found: {'height': 384"),
-        ("LlavaOneVision", {"do_pad": None}, r"do_pad must be True. Found: None."),
+        ("LlavaOnevision", {"do_normalize": False}, r"do_normalize must be True. Found: False."),
+        ("LlavaOnevision", {"crop_size": SQUARE}, r"crop_size must be None. Found: {'height': 384"),
+        ("LlavaOnevision", {"do_pad": None}, r"do_pad must be True. Found: None."),
         (
-            "LlavaOneVision",
+            "LlavaOnevision",
             {"size": {"height": 384, "width": 300}},
             r"size must be a square. Found: \(384, 300\).",
         ),
         (
-            "LlavaOneVision",
+            "LlavaOnevision",
             {"image_grid_pinpoints": [[100, 384]]},
             r"of multiples of tile, 384. Found: \(100, 384\)",
         ),
@@ -318,7 +318,7 @@ def test_passed_settings_are_looked_at_too() -> None:
         ValueError, match=r"SiglipImageProcessor.do_flip is a setting that Vision does not know."
     ):
         Vision(whole)
-    whole = SimpleNamespace(image_processor=processor("LlavaOneVision"), vision_aspect_ratio="square")
+    whole = SimpleNamespace(image_processor=processor("LlavaOnevision"), vision_aspect_ratio="square")
     with pytest.raises(
         ValueError, match=r"vision_aspect_ratio must be anyres_max_ and a number. Found: 'square'."
     ):
