@@ -38,7 +38,7 @@ class Job:
     """An engine of some fields."""
 
     sources: Any
-    parts: list[tuple[list[Any], list[Any]]]
+    parts: list[tuple[list[Any], ...]]  # readers of further streams, columns; and lists of pictures
     views: list[tuple[dict[str, Any], int, int]]  # geometry, width, height
     fields: dict[str, Wanted]
     seed: int = 5
@@ -49,7 +49,8 @@ class Job:
         views = [_C.ViewPlan(_C.GeometrySpec(**spec), width, height) for spec, width, height in self.views]
         plans = [_C.FieldPlan(**wanted.plan) for wanted in self.fields.values()]
         limits = {"max_pixels": 10**8, "fallback": None, "threads": self.threads, **self.more}
-        self.engine = _C.Engine(self.sources, self.parts, views, plans, seed=self.seed, **limits)
+        parts = [(*given, *[[]] * (3 - len(given))) for given in self.parts]
+        self.engine = _C.Engine(self.sources, parts, views, plans, seed=self.seed, **limits)
 
     def batch(
         self, ids: Sequence[int], epoch: int = 0, draws: Any = None, garbage: int = 0xAB
