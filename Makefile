@@ -130,7 +130,7 @@ foreign:  ## the tests of one framework in an environment of its own: make forei
 # Those whose environments are made in a minute, and those that examples/tasks need. From tests/, as py-test.
 foreign-test:  ## the same for the quick ones, on the installed package
 	@printf '%s -q\n' lightning torchvision timm accelerate ignite torchmetrics tensorboard 'openclip -k test_clip' \
-	  'transformers -k test_detr' | FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python xargs -P 2 -L 1 tests/foreign/run.sh
+	  'transformers -k "test_detr or test_vision or test_vlm"' | FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python xargs -P 2 -L 1 tests/foreign/run.sh
 
 docs:  ## the site into build/site, tutorials executed (after "make setup")
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

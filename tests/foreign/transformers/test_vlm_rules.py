@@ -68,7 +68,7 @@ def of_idefics3(**settings: Any) -> Any:
 
 
 def llava(**settings: Any) -> Any:
-    return made("llava_onevision.image_processing_pil_llava_onevision", "LlavaOneVision", **settings)
+    return made("llava_onevision.image_processing_pil_llava_onevision", "LlavaOnevision", **settings)
 
 
 QWEN3 = {"patch_size": 16, "size": {"shortest_edge": 65536, "longest_edge": 16777216}, **HALF}
