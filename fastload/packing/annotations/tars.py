@@ -307,10 +307,9 @@ class WdsSamples(SampleRows):
 
 def _nothing(field: Field) -> Any:
     if field.storage == "record":
-        ending = f"*.{field.name.rpartition('.')[2]}"
-        raise ValueError(
-            f"has no picture {field.name!r}; --field '{ending}=images' makes a list of all that there are"
-        )
+        _, dot, ending = field.name.rpartition(".")  # 1.jpg, of a sample's several pictures
+        advice = f"; --field '*.{ending}=images' makes a list of all that there are" if dot else ""
+        raise ValueError(f"has no picture {field.name!r}{advice}")
     return {"label": -1, "text": "", "bytes": b"", "json": None, "images": []}[field.kind.name]
 
 
