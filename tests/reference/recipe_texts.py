@@ -230,7 +230,9 @@ from fastload.errors import FormatError
 from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
-__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+__all__ = ["LISTS_HAVE_HEADS", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+
+LISTS_HAVE_HEADS = False
 
 
 class Writer:

@@ -55,7 +55,8 @@ def check(name: str, size: tuple[int, int], seed: int, pictures: int = 1) -> Non
     assert np.array_equal(_C.vision_rows(made, data, pictures, "uint8"), byte_rows(name, pixels, pictures))
 
 
-def check_all(name: str, sizes: list[tuple[int, int]]) -> None:
+def check_all(name: str, sizes: list[tuple[int, int]]) -> int:
+    """How many pictures were checked."""
     family, _ = CASES[name]
     for seed, size in enumerate(sizes):
         if family == "qwen2_vl" and size == (1, 201):
@@ -63,16 +64,17 @@ def check_all(name: str, sizes: list[tuple[int, int]]) -> None:
                 _C.vision_rows(rule(name), as_png(noise(*size, seed)))
         else:
             check(name, size, seed)
+    return len(sizes)
 
 
 @pytest.mark.parametrize("name", SMALL_CASES)
 def test_small_rows(name: str, level: str) -> None:
-    check_all(name, SMALL)
+    assert check_all(name, SMALL) == len(SMALL)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_rows(name: str, level: str) -> None:
-    check_all(name, SIZES)
+    assert check_all(name, SIZES) == len(SIZES)
 
 
 @pytest.mark.parametrize("size", SMALL)

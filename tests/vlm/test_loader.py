@@ -129,7 +129,9 @@ def test_on_a_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{place}.find_gpu", lambda device: None if device is None else gpu)
     monkeypatch.setattr("fastload.backends.choice.goes_to_gpu", lambda device: device is not None)
     rule = RULES["siglip2"]
-    for batch in fastload.DataLoader(folder, 5, transform=rule, seed=0, device=Device("cuda")):
+    batches = list(fastload.DataLoader(folder, 5, transform=rule, seed=0, device=Device("cuda")))
+    assert len(batches) == -(-COUNT // 5)
+    for batch in batches:
         assert_is(batch, rule)
 
 
