@@ -35,6 +35,12 @@ def load(folder: Path, workers: int | None, **options: Any) -> DataLoader:
     )
 
 
+@pytest.fixture(autouse=True)
+def nobody_else_has_workers() -> None:
+    """A loader that an earlier test has left in a cycle of references ends its workers when collected."""
+    gc.collect()
+
+
 def children() -> set[int]:
     return {process.pid for process in multiprocessing.active_children() if process.pid is not None}
 
