@@ -103,6 +103,21 @@ def test_single_pictures_are_lists_of_one(tmp_path: Path) -> None:
         assert batch["image_grid_thw"].tolist() == [[1, grid.rows, grid.columns] for grid in grids]
 
 
+def test_pixels_are_pictures_too(tmp_path: Path) -> None:
+    rule = RULES["siglip2"]
+    folder = tmp_path / "tree" / "class"
+    folder.mkdir(parents=True)
+    for number in range(5):
+        (folder / f"{number}.jpg").write_bytes(photo(number))
+    fastload.pack(tmp_path / "tree", tmp_path / "raw", raw=True, num_proc=1)
+    fastload.pack(tmp_path / "tree", tmp_path / "files", num_proc=1)
+    loaders = [fastload.DataLoader(tmp_path / name, 5, transform=rule) for name in ("raw", "files")]
+    found, wanted = (next(iter(loader)) for loader in loaders)
+    assert wanted["label"].tolist() == found["label"].tolist() == [0] * 5
+    assert torch.equal(found["pixel_values"], wanted["pixel_values"])
+    assert torch.equal(found["spatial_shapes"], wanted["spatial_shapes"])
+
+
 def test_ranks_and_packs(folder: Path) -> None:
     rule = RULES["qwen2_vl"]
     lengths = [5 + sum(rule.sizes(*one.shape[:2], 1).tokens for one in pixels_of(n)) for n in range(COUNT)]

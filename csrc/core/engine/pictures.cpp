@@ -58,10 +58,7 @@ void Pictures::end() {
 }
 
 ImageInfo Pictures::open(Bytes bytes, const Record& record, const PixelFormat& format) {
-  if (static_cast<Codec>(record.codec) != Codec::kRaw) return decoder_.open(bytes, format);
-  const bool wide = (record.flags & ImageInfo::kSixteenBit) != 0;
-  const PixelFormat stored{record.channels == 0 ? 3 : record.channels, wide ? 16 : 8, false};
-  return decoder_.open_raw(bytes, record.width, record.height, stored, format);
+  return open_record(decoder_, bytes, record, format);
 }
 
 // Opens what the pixel cache has of the picture. What the index says of its size is all that is

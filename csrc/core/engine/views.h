@@ -17,6 +17,10 @@
 
 namespace fastload {
 
+// Opens a record, whether it is a file or pixels. Throws as Decoder::open().
+ImageInfo open_record(Decoder& decoder, Bytes bytes, const Record& record,
+                      const PixelFormat& format = {});
+
 // The size of the sample's first picture, of which the index has `record`, or which is opened.
 // Throws as Reader::read and Decoder::open.
 Extent first_size(const Sources::Home& home, const Record& record, Decoder& decoder,

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/views.h"
 
 namespace fastload {
 namespace {
@@ -97,7 +98,7 @@ void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::spa
       const Bytes bytes = reader.read(number, scratch_.record);
       stats_.add_time(Stage::kShard, now_ns() - start);
       ThreadStats::add(stats_.bytes, bytes.size());
-      const ImageInfo info = decoder.open(bytes);
+      const ImageInfo info = open_record(decoder, bytes, pictures[place].record);
       const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
       const size_t size = static_cast<size_t>(sizes.rows) * field.width;
       if (size > room.size() - at) {
