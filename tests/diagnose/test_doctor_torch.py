@@ -14,8 +14,12 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import fastload
+from fastload.diagnose.causes import Evidence
 from fastload.diagnose.doctor import examine
 from fastload.diagnose.facts import Loop, Stage
+from fastload.diagnose.fixes import torch as fixes
+from fastload.diagnose.torch_loader import TorchLoaderUnderTest
+from fastload.diagnose.trial import Budget, Trial
 
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
@@ -99,6 +103,31 @@ def test_a_slow_collate_function_is_found(quick: float) -> None:
     verdict = examine(DataLoader(Numbers(), 8, collate_fn=slow_collate), seconds=quick)
     assert verdict.limit == "collate"
     assert next(fix for fix in verdict.fixes if fix.name == "collate_fn").gain > 0
+
+
+@pytest.mark.parametrize(
+    ("loader", "own"),
+    [
+        (fastload.DataLoader(Numbers(), 8), False),
+        (fastload.DataLoader(Numbers(), 8, collate_fn=slow_collate), True),
+        (DataLoader(Numbers(), 8), False),
+        (DataLoader(Numbers(), 8, collate_fn=torch.utils.data.default_collate), False),
+        (DataLoader(Numbers(), 8, collate_fn=slow_collate), True),
+    ],
+)
+def test_only_a_collate_function_of_the_users_own_is_left_out(
+    loader: Any, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much time collating takes, as it may seem to on a crowded machine."""
+    base = Trial(200.0, 0.01, 1.0, 0, {}, (0.04,) * 8)
+    case = fixes.TorchExamination(
+        *(Budget(60), Path(), 2.0, 2, 2.0, base, None, None),
+        TorchLoaderUnderTest(loader),
+        Evidence(wait=0.8, makers={"collate": 0.9}),
+        None,  # type: ignore[arg-type]
+    )
+    monkeypatch.setattr(fixes, "in_turns", lambda makers, *_: dict.fromkeys(makers, base))
+    assert [fix.words for fix in fixes.without_collate(case)] == ["Without the collate_fn slow_collate"] * own
 
 
 def test_fastloads_loader_over_a_torch_dataset_is_examined_like_torchs(quick: float) -> None:

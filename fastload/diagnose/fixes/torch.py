@@ -358,7 +358,8 @@ def _function(place: Place) -> tuple[str, str]:
 def without_collate(case: TorchExamination) -> Iterator[Fix]:
     """Try the loader without the user's collate function, if that is slow."""
     collate, share = case.subject.of("collate_fn"), case.evidence.share("collate")
-    if share < PART or getattr(collate, "__module__", "").startswith("torch."):
+    own = collate is not None and not getattr(collate, "__module__", "").startswith("torch.")
+    if not own or share < PART:
         return
     name = getattr(collate, "__qualname__", type(collate).__qualname__)
     words = f"Without the collate_fn {name}"
