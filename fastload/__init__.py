@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
     from fastload.sampler.buckets import BucketSampler
     from fastload.sampler.packs import PackingSampler
+    from fastload.vlm.chat import Chat
     from fastload.vlm.reading import Vision
     from fastload.vlm.rules import (
         Gemma3,
@@ -59,6 +60,7 @@ __all__ = [
     "Bytes",
     "Cache",
     "Captions",
+    "Chat",
     "Dali",
     "DataLoader",
     "Detection",
@@ -124,6 +126,7 @@ _LAZY = {
     "Bytes": "fastload.sample.fields",
     "Cache": "fastload.backends.values",
     "Captions": "fastload.sample.schema",
+    "Chat": "fastload.vlm.chat",
     "Dali": "fastload.backends.values",
     "DataLoader": "fastload.loader.data_loader",
     "Detection": "fastload.collate.detection",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -33,6 +33,19 @@ _OPERATION = 18  # DrawOp::kText in csrc/core/base/philox.h, where no two operat
 _Queue: TypeAlias = "SimpleQueue[_Job | None]"
 
 
+class Maker(Protocol):
+    """What makes the part of batches that comes of texts."""
+
+    #: Fields of the other back end's batches that were read for its sake, and are not delivered.
+    dropped: frozenset[str]
+
+    def make(self, key: BatchKey, batch: BatchIds) -> Any:
+        """Make it of a batch's samples, in a text thread."""
+
+    def finish(self, key: BatchKey, made: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return it, in the consumer's thread, for the other back end's ``batch``."""
+
+
 class TextStage:
     """Another back end's batches, with texts.
 
@@ -40,12 +53,10 @@ class TextStage:
     batch is one of the next few.
 
     Args:
-        inner: the other back end; its batches are dicts without these fields.
-        dataset: what is read.
+        inner: the other back end; its batches are dicts without what is made.
         sampler: which samples each batch has.
-        text: what to make of texts, by field.
+        maker: what is made of texts.
         threads: number of tokenising threads.
-        seed: the loader's.
         ahead: batches that are tokenised ahead of the consumer.
         move: moves the results to the device, if there is one.
     """
@@ -53,19 +64,15 @@ class TextStage:
     def __init__(
         self,
         inner: Backend,
-        dataset: Packed,
         sampler: Sampler,
-        text: Mapping[str, Captions],
+        maker: Maker,
         threads: int,
-        seed: int,
         ahead: int,
         move: Callable[[Any], Any] | None = None,
     ) -> None:
         self._inner = inner
-        self._dataset = dataset
         self._sampler = sampler
-        self._text = dict(text)
-        self._seed = seed
+        self._maker = maker
         self._ahead = ahead
         self._move = move
         self._queue: _Queue = SimpleQueue()
@@ -90,12 +97,15 @@ class TextStage:
                 break
             self._submit(coming)
         batch = self._inner.batch(key)
-        texts = self._replaced(key, batch) or self._jobs[0].result()
+        replaced = self._replaced(key, batch)
+        made = self._jobs[0].result() if replaced is None else self._maker.make(key, replaced)
         self._jobs.popleft()
-        return {**batch, **(texts if self._move is None else self._move(texts))}
+        texts = self._maker.finish(key, made, batch)
+        kept = {name: value for name, value in batch.items() if name not in self._maker.dropped}
+        return {**kept, **(texts if self._move is None else self._move(texts))}
 
-    def _replaced(self, key: BatchKey, found: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the texts of the samples in the batch, if some were replaced; else None."""
+    def _replaced(self, key: BatchKey, found: Mapping[str, Any]) -> BatchIds | None:
+        """Return the samples in the batch, if some were replaced; else None."""
         delivered = found.get(HOST, found).get(IDS)
         if delivered is None:  # on_error replaces none
             return None
@@ -103,11 +113,7 @@ class TextStage:
         ids = np.where(delivered.numpy() < 0, batch.ids, delivered.numpy())
         if np.array_equal(ids, batch.ids):
             return None
-        return self._made(key, BatchIds(ids, batch.draws))
-
-    def _made(self, key: BatchKey, batch: BatchIds) -> dict[str, Any]:
-        dataset, text, seed = self._dataset, self._text, self._seed
-        return {name: _made(dataset, name, text[name], seed, key, batch) for name in text}
+        return BatchIds(ids, batch.draws)
 
     def _submit(self, key: BatchKey) -> None:
         if not self._started:
@@ -115,7 +121,7 @@ class TextStage:
             work, stop = partial(_work, self._queue), partial(self._queue.put, None)
             for _ in range(self._threads):
                 start_beside(work, "fastload-text", stop)
-        self._jobs.append(_Job(key, partial(self._made, key, self._sampler.batch(*key))))
+        self._jobs.append(_Job(key, partial(self._maker.make, key, self._sampler.batch(*key))))
         self._queue.put(self._jobs[-1])
 
     def _forget(self) -> None:
@@ -141,11 +147,11 @@ class TextStage:
 class _Job:
     """The job of making one batch's texts."""
 
-    def __init__(self, key: BatchKey, work: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, key: BatchKey, work: Callable[[], Any]) -> None:
         self.key = key
-        self.work: Callable[[], dict[str, Any]] | None = work  # None: no longer wanted
+        self.work: Callable[[], Any] | None = work  # None: no longer wanted
         self._done = threading.Event()
-        self._found: dict[str, Any] = {}
+        self._found: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
@@ -157,8 +163,8 @@ class _Job:
             self._error = error
         self._done.set()
 
-    def result(self) -> dict[str, Any]:
-        """Wait for the texts, and return them."""
+    def result(self) -> Any:
+        """Wait for what is made, and return it."""
         while not self._done.wait(_POLL_SECONDS):  # signal handlers run here
             pass
         if self._error is not None:
@@ -170,6 +176,32 @@ def _work(queue: _Queue) -> None:
     while (job := queue.get()) is not None:
         job.run()
         del job
+
+
+class Tokenized:
+    """What callables make of texts, or the texts themselves.
+
+    Args:
+        dataset: what is read.
+        text: what to make of texts, by field.
+        seed: the loader's.
+    """
+
+    dropped: frozenset[str] = frozenset()
+
+    def __init__(self, dataset: Packed, text: Mapping[str, Captions], seed: int) -> None:
+        self._dataset = dataset
+        self._text = dict(text)
+        self._seed = seed
+
+    def make(self, key: BatchKey, batch: BatchIds) -> dict[str, Any]:
+        """See :class:`Maker`."""
+        dataset, text, seed = self._dataset, self._text, self._seed
+        return {name: _made(dataset, name, text[name], seed, key, batch) for name in text}
+
+    def finish(self, key: BatchKey, made: dict[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """See :class:`Maker`."""
+        return made
 
 
 def drawn_texts(

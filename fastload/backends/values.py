@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import torch
 
@@ -437,6 +437,16 @@ def check_collate(name: str, value: Any, words: Sequence[str] = COLLATES) -> Non
     raise error(f"{name} must be one of {', '.join(words)}, {also} or None. Found: {value!r}.")
 
 
+class ChatLike(Protocol):
+    """What makes documents of conversations: a :class:`fastload.Chat`."""
+
+    is_chat: ClassVar[bool]
+
+    @property
+    def turns(self) -> str:
+        """The field of the conversations."""
+
+
 @dataclass(frozen=True, repr=False)
 class Tokenizers(Printed):
     """``DataLoader(text=Tokenizers(...))``: what batches get instead of texts (``docs/guide/text.md``). A
@@ -444,27 +454,41 @@ class Tokenizers(Printed):
 
     Args:
         by_field: by text field, a callable that turns a batch's list of str into what the batch gets instead,
-            or :class:`fastload.Captions`. They run in separate threads, batches ahead.
+            or :class:`fastload.Captions`; or one :class:`fastload.Chat`, which makes documents of
+            conversations. They run in separate threads, batches ahead.
         threads: the number of these threads.
 
     Raises:
         TypeError, ValueError: not callables by field, or not at least one thread.
     """
 
-    by_field: Mapping[str, Any] = field(default_factory=dict)
+    by_field: Any = field(default_factory=dict)
     threads: int = 1
 
     def __post_init__(self) -> None:
         integer("Tokenizers.threads", self.threads, 1)
+        if self.chat is not None:
+            return
         by_field = self.by_field
         known = isinstance(by_field, Mapping) and all(isinstance(name, str) for name in by_field)
         if not known or not all(callable(one) or hasattr(one, "pick") for one in by_field.values()):
             raise TypeError(
-                f"text must be a dict of callables, or of fastload.Captions, by field. Found: {by_field!r}."
+                "text must be a dict of callables, or of fastload.Captions, by field; or a fastload.Chat. "
+                f"Found: {by_field!r}."
             )
+
+    @property
+    def chat(self) -> Any:
+        """The :class:`fastload.Chat`, or None."""
+        return self.by_field if getattr(self.by_field, "is_chat", False) else None
+
+    @property
+    def names(self) -> list[str]:
+        """The fields of which something is made."""
+        return list(self.by_field) if self.chat is None else [self.chat.turns]
 
     @classmethod
     def of(cls, value: Any) -> Tokenizers | None:
         """Return the value that ``text=`` means; None: texts stay texts, as with no field at all."""
         made = value if value is None or isinstance(value, cls) else cls(value)
-        return made if made is not None and made.by_field else None
+        return made if made is not None and (made.chat is not None or made.by_field) else None

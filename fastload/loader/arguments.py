@@ -12,6 +12,7 @@ import torch
 from fastload.backends.values import (
     Block,
     Cache,
+    ChatLike,
     Dali,
     Device,
     Fields,
@@ -28,6 +29,7 @@ Shuffle: TypeAlias = bool | Literal["block"] | Block | None
 OnErrorWord: TypeAlias = Literal["raise", "skip", "replace"]
 Padding: TypeAlias = Literal["mark", "repeat", "end", "drop"]
 CacheLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Cache | CacheSetting | None
+TextLike: TypeAlias = Mapping[str, Any] | Tokenizers | ChatLike | None
 Collate: TypeAlias = (
     Literal["stack", "pad", "ragged", "list", "detr", "yolo"] | Pad | Callable[[Any], Any] | None
 )
@@ -67,7 +69,7 @@ class Arguments(Printed):
     backend: Literal["native", "dali"] | Dali = "native"
     fields: Sequence[str] | Fields | None = None
     collate: Collate = None
-    text: Mapping[str, Any] | Tokenizers | None = None
+    text: TextLike = None
     storage_options: Mapping[str, Any] | None = None
 
     def as_keywords(self) -> dict[str, Any]:

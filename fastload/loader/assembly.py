@@ -53,6 +53,7 @@ from fastload.transforms.plan import Plan
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
     from fastload.collate.planned import Collation
+    from fastload.loader.collation import PlannedChat
     from fastload.loader.explain import Explanation
     from fastload.sample.schema import Captions
 
@@ -259,7 +260,7 @@ class LoaderPlan:
         need."""
         plan = self._compiled()
         self._collation: Collation | None = None
-        self._text: dict[str, Captions] = {}
+        self._text: dict[str, Captions] | PlannedChat = {}
         in_dicts = self.order.in_packs or plan.vision is not None
         if in_dicts and self.packed and delivers_pairs(self.dataset, plan, options):
             # A pair has no place for where packs begin, and for what rows of patches are.
@@ -278,7 +279,11 @@ class LoaderPlan:
             from fastload.loader.collation import vision_collation
 
             self._collation = vision_collation(options, self.dataset, self.kind, plan)
-        if options.text is not None:
+        if options.text is not None and options.text.chat is not None:
+            from fastload.loader.collation import planned_chat
+
+            self._text, options = planned_chat(options, self.dataset, self.kind, plan, self.order)
+        elif options.text is not None:
             from fastload.loader.collation import planned_text
 
             self._text, options = planned_text(options, self.dataset, self.kind)
@@ -398,7 +403,7 @@ class LoaderPlan:
 
     def _picks_texts(self) -> bool:
         """Whether one of several texts is drawn for each sample."""
-        if not self._text:
+        if not isinstance(self._text, dict) or not self._text:
             return False
         from fastload.sample.fields import Texts
 

@@ -12,7 +12,7 @@ from fastload.backends.options import Options
 from fastload.collate.planned import Collated, Collation, Wanted
 from fastload.dataset.views import SourceKind, read_by
 from fastload.sample.fields import PLACES, Boxes, Image, Images, Keypoints, Text, Texts
-from fastload.sample.layout import HOST, IDS, VIEW
+from fastload.sample.layout import HOST, IDS, OF_PICTURES, PICTURE_OFFSETS, VIEW
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Captions, Field
 from fastload.sampler import Sampler
@@ -21,7 +21,10 @@ from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
+    from fastload.backends.text_stage import Maker
     from fastload.transfer.streams import Gpu
+    from fastload.vlm.chat import Chat
+    from fastload.vlm.grids import PictureGrids
 
 
 def of_pictures_and_targets(dataset: Any, options: Options) -> Options:
@@ -143,6 +146,13 @@ def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pla
             f"transform={plan.vision!r} takes one field of pictures. Found: {', '.join(names) or 'none'}. "
             "Name it and the others that you need: fields=[...]."
         )
+    others = {field.name for field in chosen(dataset.schema, options.fields.names)} - set(names)
+    taken = sorted(others & {*OF_PICTURES, PICTURE_OFFSETS})
+    if taken:
+        raise ValueError(
+            f"Under {taken[0]!r} a batch has what transform={plan.vision!r} makes, and the set has a field "
+            "of that name. Leave it out by fields=[...], or pack the set with another name."
+        )
     return Collation(VisionBatch(getattr(plan.vision, "rule", plan.vision), names[0]), needs_origins=True)
 
 
@@ -189,10 +199,85 @@ def planned_text(options: Options, dataset: Any, kind: SourceKind) -> tuple[dict
     return texts, replace(options, fields=replace(options.fields, names=rest))
 
 
+@dataclass(frozen=True)
+class PlannedChat:
+    """A chat, fitted to a loader.
+
+    Args:
+        chat: makes the documents.
+        grids: of the pictures; None: the loader delivers none.
+        tokens: of a pack; None: each document is a row of its own.
+        dropped: fields that are read for the documents' sake.
+    """
+
+    chat: Chat
+    grids: PictureGrids | None
+    tokens: int | None
+    dropped: frozenset[str]
+
+
+def planned_chat(
+    options: Options, dataset: Any, kind: SourceKind, plan: Plan, order: Any
+) -> tuple[PlannedChat, Options]:
+    """Return the loader's chat, and the options by which batches have what it does not make.
+
+    Args:
+        options: the loader's; ``text`` is a chat.
+        dataset, kind: what is read, and how.
+        plan: the compiled transform.
+        order: the loader's.
+
+    Raises:
+        ValueError: not a packed dataset, no such field, pictures without a picture rule, or an argument that
+            does not go with it.
+    """
+    from fastload.vlm.documents import KEYS
+    from fastload.vlm.grids import PictureGrids
+
+    assert options.text is not None
+    chat: Chat = options.text.chat
+    if kind is not SourceKind.PACKED:
+        raise ValueError(
+            f"text={chat!r} is for packed datasets; a torch Dataset makes its own tokens. Pack it: 'fastload "
+            "pack'."
+        )
+    if options.collate_fn is not None:
+        raise ValueError(
+            f"text={chat!r} makes batches of documents, which a collate_fn does not get. Leave one of them "
+            "out, or pass a callable as collate, which gets the batch."
+        )
+    if chat.turns not in dataset.schema.names:
+        raise ValueError(
+            f"Chat.turns must be the field of the conversations. Found: {chat.turns!r}, and the set has "
+            f"{', '.join(dataset.schema.names)}."
+        )
+    rest = [field for field in chosen(dataset.schema, options.fields.names) if field.name != chat.turns]
+    made = {*KEYS, *([chat.frames.types] if chat.frames.types else [])}
+    taken = sorted(field.name for field in rest if field.name in made)
+    if taken:
+        raise ValueError(
+            f"Under {taken[0]!r} a batch has what Chat makes, and the set has a field of that name. Leave it "
+            "out by fields=[...], or pack the set with another name."
+        )
+    pictures = [field.name for field in rest if isinstance(field.kind, (Image, Images))]
+    if pictures and plan.vision is None:
+        raise ValueError(
+            f"text={chat!r} needs a rule by which each picture has tokens. Found: pictures in "
+            f"{', '.join(pictures)}, without one. Pass transform=fastload.Vision(processor), or leave the "
+            "pictures out by fields=[...]."
+        )
+    rule = getattr(plan.vision, "rule", plan.vision)
+    grids = PictureGrids(pictures[0], rule) if pictures else None
+    tokens = order.sampler.tokens if order.in_packs else None
+    names = [field.name for field in rest] or [chat.turns]
+    planned = PlannedChat(chat, grids, tokens, frozenset() if rest else frozenset({chat.turns}))
+    return planned, replace(options, fields=replace(options.fields, names=names))
+
+
 def after_engine(
     backend: Backend,
     collation: Collation | None,
-    text: Mapping[str, Captions],
+    text: Mapping[str, Captions] | PlannedChat,
     dataset: Any,
     sampler: Sampler,
     options: Options,
@@ -213,9 +298,10 @@ def after_engine(
         from fastload.backends.text_stage import TextStage
 
         assert options.text is not None
+        maker = _maker(text, dataset, read, options.seed)
         ahead, threads = options.prefetch_factor, options.text.threads
         move = None if gpu is None else device["device"].move
-        backend = TextStage(backend, dataset, read, text, threads, options.seed, ahead, move)
+        backend = TextStage(backend, read, maker, threads, ahead, move)
     if collation is None and options.origins:
         collation = Collation(lambda delivered: _plain(delivered.batch))
     if collation is None:
@@ -232,6 +318,17 @@ def after_engine(
         return collate(Collated(batch, host, keys, **device))
 
     return CollatedBackend(backend, collated)
+
+
+def _maker(text: Mapping[str, Captions] | PlannedChat, dataset: Any, read: Any, seed: int) -> Maker:
+    """Make what makes the texts' part of batches."""
+    if isinstance(text, PlannedChat):
+        from fastload.vlm.documents import Documents
+
+        return Documents(text.chat, dataset, read, text.grids, text.tokens, text.dropped)
+    from fastload.backends.text_stage import Tokenized
+
+    return Tokenized(dataset, text, seed)
 
 
 def _plain(batch: Any) -> Any:

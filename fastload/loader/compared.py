@@ -52,9 +52,7 @@ def compared(
         "transform's tail": ", ".join(map(_name, plan.tail)),
         "fields": None if options.fields.names is None else list(options.fields.names),
         "pictures of different sizes": str(options.pictures),
-        "text": ""
-        if options.text is None
-        else str({name: _collate(tokenizer) for name, tokenizer in options.text.by_field.items()}),
+        "text": _text(options),
         "Fields.masks": options.fields.masks,
         "Fields.rows_of": str(options.fields.rows_of),
         "collate": _collate(options.collate),
@@ -71,6 +69,15 @@ def _order(sampler: Sampler, epoch: int) -> str:
     positions = np.unique(np.linspace(0, total - 1, _LOOKED_AT).astype(np.int64))
     ids = sampler.order.ids(positions, epoch)
     return hashlib.sha256(f"{total} {ids.tolist()}".encode()).hexdigest()[:16]
+
+
+def _text(options: Options) -> str:
+    """Name what is made of texts; a chat also by a digest of its tokenizer and template."""
+    if options.text is None:
+        return ""
+    if options.text.chat is not None:
+        return f"{options.text.chat!r} {options.text.chat.digest()}"
+    return str({name: _collate(tokenizer) for name, tokenizer in options.text.by_field.items()})
 
 
 def _collate(given: Any) -> str:

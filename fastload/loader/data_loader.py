@@ -14,10 +14,18 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.iterations import Iterations
 from fastload.backends.state import LoaderState, check_kept, keeps_state
 from fastload.backends.stats import stage_stats
-from fastload.backends.values import Dali, Device, Fields, OnError, Tokenizers
+from fastload.backends.values import Dali, Device, Fields, OnError
 from fastload.dataset.views import SourceKind, TorchDataLoader
 from fastload.errors import StateError
-from fastload.loader.arguments import Arguments, CacheLike, Collate, OnErrorWord, Padding, Shuffle
+from fastload.loader.arguments import (
+    Arguments,
+    CacheLike,
+    Collate,
+    OnErrorWord,
+    Padding,
+    Shuffle,
+    TextLike,
+)
 from fastload.loader.assembly import LoaderPlan
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.keywords import refuse_unknown
@@ -152,7 +160,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             for these detection trainers (:class:`fastload.Detection`). :class:`fastload.Patches`: rows of
             patches. A callable gets each batch, with pictures that differ in size as a list, and returns
             what is delivered.
-        text: by text field, what turns a batch's texts into tokens; or :class:`fastload.Tokenizers`.
+        text: by text field, what turns a batch's texts into tokens; :class:`fastload.Tokenizers`; or
+            :class:`fastload.Chat`, which makes documents of conversations and pictures.
         storage_options: credentials and other settings of a dataset's URL (``docs/guide/remote.md``).
 
     It passes ``isinstance`` as a ``torch.utils.data.DataLoader`` and has its attributes, but runs none of its
@@ -216,7 +225,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         backend: Literal["native", "dali"] | Dali = "native",
         fields: Sequence[str] | Fields | None = None,
         collate: Collate = None,
-        text: Mapping[str, Any] | Tokenizers | None = None,
+        text: TextLike = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}

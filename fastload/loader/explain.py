@@ -242,8 +242,10 @@ def _of_torch(dataset: Any, kind: SourceKind, options: Options) -> Iterator[Expl
 
 def _behind(options: Options) -> Iterator[Explained]:
     text = options.text or Tokenizers()
-    for name, made in text.by_field.items():
-        what = f"{name}: {made!r}" if isinstance(made, Captions) else f"{name}: {name_of(made)}"
+    made_of = text.by_field if text.chat is None else {text.chat.turns: text.chat}
+    for name, made in made_of.items():
+        is_shown = made is text.chat or isinstance(made, Captions)
+        what = f"{name}: {made!r}" if is_shown else f"{name}: {name_of(made)}"
         where = f"Python, in {text.threads} separate thread(s)"
         yield Explained("text", what, where, "texts need no decoding: they are made batches ahead")
     if options.collate is not None:

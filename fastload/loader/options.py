@@ -236,7 +236,7 @@ def _check_text(given: Arguments, options: Options) -> None:
     if collate is not None and not callable(collate) and not getattr(collate, "keeps_fields", False):
         raise ValueError(
             f"collate={given.collate!r} makes targets of objects, which have no texts. Found: text for "
-            f"{', '.join(options.text.by_field)}. Leave one of them out, or pass a callable as collate."
+            f"{', '.join(options.text.names)}. Leave one of them out, or pass a callable as collate."
         )
     if options.unbatched:
         raise ValueError("text takes the texts of batches, and batch_size=None gives samples one by one.")

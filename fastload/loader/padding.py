@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from fastload._native import _C
-from fastload.sample.layout import PACK_OFFSETS, VALID
+from fastload.sample.layout import OF_PICTURES, PACK_OFFSETS, PICTURE_OFFSETS, VALID
 from fastload.sample.ragged import Ragged
 
 Batch = TypeVar("Batch")
@@ -38,18 +38,38 @@ def valid(batch: Batch) -> Batch:
         entries, too; anything of another length is kept as it is.
 
     Raises:
-        TypeError: the batch has no labels.
+        TypeError: the batch has no labels, or is one of packed documents with rows that are to go.
     """
     by_field = isinstance(batch, Mapping) and isinstance(batch.get(VALID), torch.Tensor)
     kept: Any = batch[VALID] if by_field else _labels_of(batch) != _C.IGNORE_LABEL  # type: ignore[index]
     if bool(kept.all()):
         return batch
     if by_field:
-        rows = {name: _field_rows(value, kept) for name, value in batch.items()}  # type: ignore
-        if PACK_OFFSETS in rows:
-            rows[PACK_OFFSETS] = _moved_up(batch[PACK_OFFSETS], kept)  # type: ignore[index]
-        return rows  # type: ignore[return-value]
+        return _of_fields(batch, kept)  # type: ignore[arg-type, return-value]
     return _rows(batch, kept)  # type: ignore[no-any-return]
+
+
+def _of_fields(batch: Mapping[str, Any], kept: torch.Tensor) -> dict[str, Any]:
+    """Return the rows of a dict of a set's fields that stay."""
+    if "documents" in batch and "cu_seqlens" in batch:
+        raise TypeError(
+            "valid() drops rows, and a batch of documents in packs is one whole: cu_seqlens and positions "
+            "count all of its rows. Keep it: where there is no sample, labels are -100, which losses ignore."
+        )
+    whole: frozenset[str] = frozenset()
+    if PICTURE_OFFSETS in batch:  # what goes is no sample, and has no pictures
+        mask = batch.get("pixel_attention_mask")
+        has_samples = isinstance(mask, torch.Tensor) and mask.dim() == 4  # Idefics3's, row for row
+        whole = frozenset() if has_samples else OF_PICTURES
+    rows = {name: value if name in whole else _field_rows(value, kept) for name, value in batch.items()}
+    if PACK_OFFSETS in rows:
+        rows[PACK_OFFSETS] = _moved_up(batch[PACK_OFFSETS], kept)
+    if PICTURE_OFFSETS in rows:
+        offsets = batch[PICTURE_OFFSETS]
+        rows[PICTURE_OFFSETS] = torch.cat([offsets[:1], offsets[1:][kept.to(offsets.device)]])
+    if "position_ids" in batch and "documents" in batch and batch["position_ids"].dim() == 3:
+        rows["position_ids"] = batch["position_ids"][:, kept.to(batch["position_ids"].device)]
+    return rows
 
 
 def _moved_up(offsets: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:

@@ -164,6 +164,15 @@ Form: TypeAlias = Literal["fixed", "rows", "objects", "picture", "masks"]
 VALID = "valid"
 #: A batch's key of where its packs of samples begin, and where the last one ends.
 PACK_OFFSETS = "pack_offsets"
+#: A batch's key of where each sample's pictures begin among all, where a sample may have several.
+PICTURE_OFFSETS = "picture_offsets"
+#: A batch's keys of what an image processor of transformers makes: rows are pictures, patches or tiles.
+OF_PICTURES = frozenset(
+    {
+        "pixel_values", "pixel_attention_mask", "image_grid_thw", "spatial_shapes", "image_sizes",
+        "batch_num_images", "num_patches", "num_crops",
+    }
+)  # fmt: skip
 #: The key, for a collate, of the numbers on the host of a batch on a device.
 HOST = ".host"
 #: The keys, for a collate, of sample ids (-1: none), and of how each view shows its picture (``kView`` in

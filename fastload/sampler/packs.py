@@ -534,6 +534,15 @@ class PackBatches(Sampler):
         sizes = [len(pack) for pack in self._ids(epoch, start, step)]
         return np.cumsum([0, *sizes], dtype=np.int64)
 
+    def planned(self, epoch: int, start: int, step: int) -> IdArray:
+        """Return the tokens that were planned for each of a batch's samples, (n,) int64; 0 for padding."""
+        places, own = self.batch(epoch, start, step).ids, self._packed.sampler
+        there = places >= 0
+        ids = places[there] if own.ids is None else np.searchsorted(own.ids, places[there])
+        found = np.zeros(len(places), np.int64)
+        found[there] = own.amounts[0][ids]
+        return found
+
     def keys(self, epoch: int, start: int, step: int) -> Any:
         return self.batch(epoch, start, step).ids.tolist()
 

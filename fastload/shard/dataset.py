@@ -379,6 +379,24 @@ class PackedFiles:
         lengths: npt.NDArray[np.int64] = np.diff(sizes[ends // RECORD.itemsize])
         return lengths
 
+    def picture_sizes(
+        self, field: str, samples: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return height and width of all pictures in a field of some samples, (pictures, 2), one sample's
+        behind the other's; and how many each sample has, (n,). Height and width are 0 where the index does
+        not have them."""
+        kind = self.schema[field]
+        if kind.storage == "records":
+            entries, ends = self.columns[field].gather(samples)
+            records, ends = entries.view(RECORD), ends // RECORD.itemsize
+        else:
+            whole = self.records if kind == self.schema.index_field else self.field_records(field)
+            records, ends = whole[samples], np.arange(len(samples) + 1)
+        there = records["length"] > 0
+        counts = np.diff(np.append(0, np.cumsum(there))[ends])
+        sizes = np.stack([records["height"][there], records["width"][there]], axis=1)
+        return sizes.astype(np.int64), counts.astype(np.int64)
+
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
         """Label of every sample, (n,) int64; -1: none."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.collate.planned import Collated
-from fastload.sample.layout import sizes_name
+from fastload.sample.layout import PICTURE_OFFSETS, sizes_name
 from fastload.vlm.layouts import batch_of
 from fastload.vlm.rules import Rule
 
@@ -34,4 +34,4 @@ class VisionBatch:
             for name, value in delivered.batch.items()
             if name not in own and not name.startswith(".")
         }
-        return {**made, **rest}
+        return {**made, PICTURE_OFFSETS: facts.offsets.clone(), **rest}

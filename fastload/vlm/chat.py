@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload.dataset.views import open_dataset
 from fastload.vlm.frames import Frame, Frames, PatchFrames, PrefixFrames, Tokens, compiled, frames_of
+from fastload.vlm.grids import PictureGrids, picture_field
+from fastload.vlm.lengths import Counting, DocumentLengths, document_lengths
 from fastload.vlm.positions import mrope_positions, plain_positions
 from fastload.vlm.turns import Turn, read_turns
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Spans: TypeAlias = list[tuple[int, int]]
 
+LAYOUTS = ("rows", "flat")
 IGNORED = -100  # the label that torch's cross_entropy leaves out
 _VERSION = 1  # of how lengths come about: part of digest()
 _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
@@ -73,6 +78,7 @@ class Chat:
         template: another chat template, or the name of one, than the processor's.
         arguments: further arguments of the template.
         end: whether a document without roles ends with the tokenizer's end of text, which is trained.
+        layout: of packs in a loader's batches: "rows", (packs, tokens), or "flat", (1, packs * tokens).
 
     An answer reaches to where the template begins the next turn: the token that ends the turn is trained,
     and so is a newline that the template writes behind it, as in Qwen's and nanoVLM's own training. A
@@ -85,6 +91,9 @@ class Chat:
         TypeError, ValueError: something else is given.
     """
 
+    #: Whether it makes documents, as ``text=`` of a DataLoader.
+    is_chat: ClassVar[bool] = True
+
     processor: Any
     turns: str = "texts"
     images: Any = None
@@ -94,6 +103,7 @@ class Chat:
     template: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     end: bool = True
+    layout: str = "rows"
     _tokens: Tokens = field(init=False, repr=False)
     _frames: Frames = field(init=False, repr=False)
     _made: dict[Any, Any] = field(init=False, repr=False)  # what is made once; safe to make twice
@@ -101,6 +111,8 @@ class Chat:
     def __post_init__(self) -> None:
         if self.train not in ("answers", "all"):
             raise ValueError(f"Chat.train must be 'answers' or 'all'. Found: {self.train!r}.")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"Chat.layout must be one of {', '.join(LAYOUTS)}. Found: {self.layout!r}.")
         if not isinstance(self.turns, str) or not self.turns:
             raise ValueError(f"Chat.turns must be the name of a field. Found: {self.turns!r}.")
         if not self.mark:
@@ -116,6 +128,18 @@ class Chat:
         object.__setattr__(self, "_frames", frames_of(self.processor) if given is None else given)
         object.__setattr__(self, "_made", {})
         compiled(self._frames.parts(self._frames.least(), 1), tokens)  # the tokens are the tokenizer's own
+
+    def __repr__(self) -> str:
+        """As it can be typed, but for the processor: that is named by its class."""
+        given = [
+            f"{item.name}={getattr(self, item.name)!r}"
+            for item in fields(self)
+            if item.init and item.name != "processor" and self._is_given(item)
+        ]
+        return f"Chat({', '.join([type(self.processor).__name__, *given])})"
+
+    def _is_given(self, item: Any) -> bool:
+        return bool(item.name == "turns" or getattr(self, item.name) not in (item.default, {}))
 
     def __reduce__(self) -> Any:
         return type(self), tuple(getattr(self, item.name) for item in fields(self) if item.init)
@@ -423,6 +447,44 @@ class Chat:
     # ---- Lengths ------------------------------------------------------------------------------
 
     def lengths(
+        self,
+        dataset: Any,
+        vision: Any = None,
+        *,
+        field: str | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        bad: str = "raise",
+    ) -> DocumentLengths:
+        """Return how long the documents of a set are, for :class:`fastload.PackingSampler`.
+
+        Texts are tokenised once: their lengths are kept in the folder ``.chat`` of the set, under a digest of
+        the tokenizer, the template, the settings and the set. Pictures' tokens follow from the sizes in the
+        index by arithmetic, so another resolution counts nothing again.
+
+        Args:
+            dataset: what the loader reads: a packed set or its path, a view of one, or several.
+            vision: the loader's ``transform``, as :class:`fastload.Vision`; None: documents have no pictures.
+            field: of the pictures; None: the only one.
+            folder: where lengths are kept; None: in the set's.
+            threads: that tokenise; None: as many as this process may use CPUs.
+            bad: what becomes of samples of which no document can be made. "raise": a ValueError; "skip": they
+                are longer than any pack, so ``PackingSampler(long="skip")`` leaves them out; a warning names
+                the first.
+
+        Raises:
+            ValueError: a conversation of which no document can be made (:meth:`document`), or a picture
+                without a size, named by the sample's id in its own set; or not one field of pictures.
+        """
+        if bad not in ("raise", "skip"):
+            raise ValueError(f"Chat.lengths: bad must be 'raise' or 'skip'. Found: {bad!r}.")
+        opened = open_dataset(dataset)
+        rule = getattr(vision, "rule", vision)
+        grids = None if rule is None else PictureGrids(picture_field(opened.schema, field), rule)
+        threads = threads or len(os.sched_getaffinity(0))
+        return document_lengths(Counting(self, grids, folder, threads), opened, bad)
+
+    def text_lengths(
         self,
         conversations: Iterable[Any],
         pictures: Iterable[int | Sequence[Sequence[int]]],

@@ -12,11 +12,10 @@ import torch
 
 from fastload.sample.layout import VALID
 from fastload.sample.ragged import Ragged
-from fastload.vlm.chat import IGNORED, Document
+from fastload.vlm.chat import IGNORED, LAYOUTS, Document
 from fastload.vlm.positions import packed_positions
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-_LAYOUTS = ("rows", "flat")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +68,8 @@ def packed_batch(
         ValueError: a document is not as long as planned, a row is too short for its documents, or documents
             differ in how they count positions.
     """
-    if layout not in _LAYOUTS:
-        raise ValueError(f"layout must be one of {', '.join(_LAYOUTS)}. Found: {layout!r}.")
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}. Found: {layout!r}.")
     _check(packs, tokens)
     lines = _lines([placed.document for pack in packs for placed in pack])
     shape = (len(packs), tokens)

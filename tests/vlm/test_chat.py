@@ -151,13 +151,13 @@ def test_paligemma_has_a_question_and_an_answer() -> None:
 def test_lengths_hold_for_all_grids() -> None:
     chat = Chat(Qwen2VLProcessor())
     values = [TEXTS, TEXTS[:1], [{"role": "user", "content": "a<image>"}]]
-    lengths = chat.lengths(values, [2, 0, [(4, 4)]])
+    lengths = chat.text_lengths(values, [2, 0, [(4, 4)]])
     assert lengths.dtype == np.int32
     for value, length, grids in zip(values, lengths, [[(4, 8), (2, 2)], [], [(6, 2)]], strict=True):
         assert len(chat.document(value, grids)) == length + sum(chat.picture_lengths(grids))
     assert chat.picture_lengths([(4, 8), (2, 2)]) == [8, 1]
     tiles = Chat(SmallTokenizer(template="texts"), images=TileFrames(tokens=3))
-    length = int(tiles.lengths([TEXTS], [2])[0])
+    length = int(tiles.text_lengths([TEXTS], [2])[0])
     for grids in ([(0, 0), (1, 2)], [(3, 1), (2, 2)]):
         assert len(tiles.document(TEXTS, grids)) == length + sum(tiles.picture_lengths(grids))
 
@@ -233,7 +233,7 @@ def test_what_is_wrong_with_a_sample(value: Any, grids: Any, message: str) -> No
     with pytest.raises(ValueError, match=f"Chat: 'talk' of sample 17.*{message}"):
         chat.document(value, grids, 17)
     with pytest.raises(ValueError, match=f"Chat: 'talk' of sample 17.*{message}"):
-        chat.lengths([value], [grids], [17])
+        chat.text_lengths([value], [grids], [17])
 
 
 def test_templates_that_show_no_answers_or_fail() -> None:

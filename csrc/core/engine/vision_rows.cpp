@@ -40,9 +40,12 @@ void with_place(size_t place, const Do& what) try {
   throw Error(error.kind(), "picture " + std::to_string(place) + ": " + error.what());
 }
 
-VisionSizes sizes_of(const FieldPlan& field, const Extent& size, size_t count) {
+// A picture for which the rule has no size is a bad one, as one that cannot be decoded.
+VisionSizes sizes_of(const FieldPlan& field, const Extent& size, size_t count) try {
   return plan(field.vision->rule(), static_cast<int>(size.width), static_cast<int>(size.height),
               static_cast<int>(count));
+} catch (const Error& error) {
+  throw Error(ErrorKind::kDecode, error.what());
 }
 
 Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
@@ -58,6 +61,18 @@ Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
               "it makes " + std::to_string(found) + " rows, and " + std::to_string(room) +
                   " were left when it was measured: its size is not the one in the index. Pack "
                   "again");
+}
+
+// A sample that could not be measured has no rows: the picture for which there is no size says why.
+void check_measured(const ListSource& list, const FieldPlan& field,
+                    const std::vector<Listed>& pictures, Decoder& decoder,
+                    std::vector<uint8_t>& scratch) {
+  for (size_t place = 0; place < pictures.size(); ++place) {
+    with_place(place, [&] {
+      static_cast<void>(
+          sizes_of(field, size_of(list, pictures[place], decoder, scratch), pictures.size()));
+    });
+  }
 }
 
 }  // namespace
@@ -90,6 +105,9 @@ void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::spa
   const std::vector<Listed> pictures = pictures_of(home, field);
   Reader& reader = *home.source->lists[field.part].reader;
   Decoder& decoder = scratch_.decoder;
+  if (room.empty()) {
+    check_measured(home.source->lists[field.part], field, pictures, decoder, scratch_.record);
+  }
   size_t at = 0;
   for (size_t place = 0; place < pictures.size(); ++place) {
     with_place(place, [&] {

@@ -102,10 +102,10 @@ def test_input_ids_are_those_of_the_processor(family: str, kind: str) -> None:
         wanted = reference(processor, messages, pictures)
         found = chat.document(messages, grids, case)
         assert found.input_ids.tolist() == list(wanted["input_ids"][0]), as_drawn(case)
-        length = int(chat.lengths([messages], [grids])[0]) + sum(chat.picture_lengths(grids))
+        length = int(chat.text_lengths([messages], [grids])[0]) + sum(chat.picture_lengths(grids))
         assert length == len(found)
         if chat.frames.fixed:
-            assert chat.lengths([messages], [count]) == chat.lengths([messages], [grids])
+            assert chat.text_lengths([messages], [count]) == chat.text_lengths([messages], [grids])
         types = wanted.get("token_type_ids", wanted.get("mm_token_type_ids"))
         if chat.frames.types and count:
             assert found.types is not None
@@ -151,7 +151,7 @@ def test_questions_and_answers_are_those_of_paligemma(kind: str) -> None:
         assert found.types is not None
         assert found.types.tolist() == list(wanted["token_type_ids"][0])
         assert found.labels.tolist() == list(np.asarray(wanted["labels"]).reshape(-1))
-        length = int(chat.lengths([[{"user": question, "assistant": answer}]], [count])[0])
+        length = int(chat.text_lengths([[{"user": question, "assistant": answer}]], [count])[0])
         assert length + 4 * count == len(found)
 
 
@@ -483,7 +483,7 @@ def test_crops_need_grids_for_lengths() -> None:
     with pytest.raises(
         ValueError, match="sample 0: the text around a picture depends on its crops. Found: 1"
     ):
-        chat.lengths([[{"user": "a", "assistant": "b"}]], [1])
+        chat.text_lengths([[{"user": "a", "assistant": "b"}]], [1])
     with pytest.raises(
         ValueError, match="sample 3, picture 0: a picture has 2 crops, and pan and scan is off"
     ):
