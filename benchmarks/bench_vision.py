@@ -1,0 +1,188 @@
+"""Pictures for vision-language models: this loader beside the image processors of transformers.
+
+    python benchmarks/bench_vision.py IMAGE_FOLDER [--every 25] [--repeats 7] [--only WORD]
+
+It needs transformers with Pillow, and compares with the processors' torchvision classes where torchvision can
+be imported. Every ``--every``th picture is packed; "largest" are the six of the folder with the most pixels,
+"coefficients" the same six as coefficient records. Figures are CPU time of the whole process per picture,
+decoding included, with one decoding thread, torch at one thread, in turns; the loader's batches of four are
+dropped one by one, as a training step does. "By the clock" compares two threads with one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from harness.machine import facts
+from harness.measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from harness.provenance import provenance
+from PIL import Image
+
+import fastload
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "reference"))
+
+import bare_torchvision  # noqa: F401 (lets torchvision be imported beside any torch)
+
+BATCH, LARGEST = 4, 6
+ROUNDS = 20  # of the pictures in a set
+#: transformers' module, class, and settings that differ from the defaults.
+PROCESSORS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "Qwen2-VL": ("qwen2_vl", "Qwen2VL", {}),
+    "SigLIP2": ("siglip2", "Siglip2", {}),
+    "Idefics3": ("idefics3", "Idefics3", {}),
+}
+LARGE = {"size": {"shortest_edge": 3136, "longest_edge": 12845056}}  # of Qwen2-VL's checkpoints
+Work = Callable[[], int]
+
+
+def made(name: str, is_pil: bool, settings: dict[str, Any]) -> Any:
+    """An image processor; None where its library is missing."""
+    module, kind, own = PROCESSORS[name]
+    middle, end = ("image_processing_pil", "Pil") if is_pil else ("image_processing", "")
+    try:
+        found = importlib.import_module(f"transformers.models.{module}.{middle}_{module}")
+        return getattr(found, f"{kind}ImageProcessor{end}")(**own, **settings)
+    except ImportError as error:
+        warnings.warn(f"{name}: no {'PIL' if is_pil else 'torchvision'} class: {error}", stacklevel=2)
+        return None
+
+
+def by_processor(processor: Any, files: Sequence[bytes]) -> Work:
+    """One picture after the other, decoded by Pillow."""
+
+    def work() -> int:
+        for data in files:
+            processor(Image.open(io.BytesIO(data)).convert("RGB"), return_tensors="pt")
+        return len(files)
+
+    return work
+
+
+def by_loader(folder: Path, vision: Any, threads: int = 1) -> Work:
+    """An epoch of a new loader: one that stayed would read ahead while others have their turn."""
+
+    def work() -> int:
+        count = 0
+        with fastload.DataLoader(folder, BATCH, num_workers=threads, transform=vision) as loader:
+            for batch in loader:
+                count += len(batch["valid"])
+                del batch
+        return count
+
+    return work
+
+
+def packed(files: Sequence[bytes], folder: Path, rounds: int, **options: Any) -> Path:
+    """A set of these pictures, ``rounds`` times over, so that an epoch is long."""
+    rows = [{"image": data} for _ in range(rounds) for data in files]
+    fastload.pack(rows, folder, schema={"image": "image"}, **options)
+    return folder
+
+
+def turns(works: dict[str, Work], repeats: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """Seconds for a picture, in turns: A B C, then C B A."""
+    for work in works.values():
+        work()
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats):
+        for name in list(works)[:: -1 if turn % 2 else 1]:
+            began = clock()
+            count = works[name]()
+            found[name].append((clock() - began) / count)
+    return found
+
+
+def jobs(
+    files: Sequence[bytes], large: Sequence[bytes], folder: Path
+) -> Iterator[tuple[str, dict[str, Work]]]:
+    """The rows of the table, and what takes turns in each."""
+    small_set = packed(files, folder / "small", ROUNDS)
+    large_set = packed(large, folder / "large", ROUNDS)
+    coefficients = packed(large, folder / "coefficients", ROUNDS, coefficients="fast")
+    for name in PROCESSORS:
+        pil, other = made(name, True, {}), made(name, False, {})
+        works = {"PIL": by_processor(pil, files)}
+        works |= {} if other is None else {"torchvision": by_processor(other, files)}
+        for dtype in ("float32", "bfloat16", "uint8"):
+            works[dtype] = by_loader(small_set, fastload.Vision(pil, dtype=dtype))  # type: ignore[arg-type]
+        yield name, works
+    pil, other = made("Qwen2-VL", True, LARGE), made("Qwen2-VL", False, LARGE)
+    vision = fastload.Vision(pil)
+    works = {"PIL": by_processor(pil, large)}
+    works |= {} if other is None else {"torchvision": by_processor(other, large)}
+    works |= {"float32": by_loader(large_set, vision), "coefficients": by_loader(coefficients, vision)}
+    works["uint8"] = by_loader(large_set, fastload.Vision(pil, dtype="uint8"))
+    yield "Qwen2-VL, largest six", works
+    vision = fastload.Vision(made("Qwen2-VL", True, {}))
+    pairs = {f"{threads} threads": by_loader(small_set, vision, threads) for threads in (1, 2)}
+    yield "Qwen2-VL, by the clock", pairs
+
+
+def pixels(path: Path) -> int:
+    """The pixels of a picture."""
+    with Image.open(path) as image:
+        return int(image.width * image.height)
+
+
+def rows_of(name: str, found: dict[str, list[float]]) -> list[list[str]]:
+    """Lines of the table: milliseconds, and how many times as fast as each reference."""
+    base = {key: found[key] for key in ("PIL", "torchvision", "1 threads") if key in found}
+    lines = []
+    for way, seconds in found.items():
+        line = [name, way, f"{1e3 * summarize(seconds).median:.2f}"]
+        line[-1] += f" [{1e3 * min(seconds):.2f}, {1e3 * max(seconds):.2f}]"
+        for key in ("PIL", "torchvision", "1 threads"):
+            ratios = [other / own for other, own in zip(base.get(key, []), seconds, strict=False)]
+            told = ratios and way not in ("PIL", key)
+            line.append(
+                f"{summarize(ratios).median:.2f} [{min(ratios):.2f}, {max(ratios):.2f}]" if told else ""
+            )
+        lines.append(line)
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--every", type=int, default=25)
+    parser.add_argument("--repeats", type=int, default=max(7, MINIMUM_REPEATS))
+    parser.add_argument("--only", default="", help="rows whose name has this")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "vision.json")
+    arguments = parser.parse_args()
+    check_repeats(arguments.repeats)
+    torch.set_num_threads(1)
+    paths = sorted(path for path in arguments.images.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    files = [path.read_bytes() for path in paths[:: arguments.every]]
+    large = [path.read_bytes() for path in sorted(paths, key=pixels)[-LARGEST:]]
+    measured, lines = {}, []
+    measured, lines = {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, works in jobs(files, large, Path(folder)):
+            if arguments.only in name:
+                clock = time.perf_counter if "clock" in name else time.process_time
+                measured[name] = turns(works, arguments.repeats, clock)
+                lines += rows_of(name, measured[name])
+    print(" ".join(f"{name}: {value};" for name, value in facts().items()))
+    print(f"{len(files)} pictures\n")
+    print(table(["job", "way", "ms a picture", "times PIL", "times torchvision", "times 1 thread"], lines))
+    given = {name: str(value) for name, value in vars(arguments).items()}
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    body = {"benchmark": "vision", **provenance(), "arguments": given, "seconds": measured}
+    arguments.output.write_text(json.dumps(body, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
