@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastload.machine.threads import ForkSafeLock
-from fastload.sample.layout import VALID
+from fastload.sample.layout import PACK_OFFSETS, VALID
 
 _OF_ONE_CACHE_USER = ("hits", "misses", "stored", "damaged", "failed")
 
@@ -72,6 +72,8 @@ def batch_length(batch: Any, default: int) -> int:
     last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
     if isinstance(batch, dict):
         last = next((batch[name] for name in _LONG_AS_BATCH if name in batch), None)
+        if PACK_OFFSETS in batch and "documents" in batch:  # rows are packs: their samples are counted
+            last = getattr(batch["documents"], "values", last)
     if isinstance(last, list) and all(isinstance(target, dict) for target in last):
         return len(last)
     try:

@@ -26,6 +26,7 @@ from fastload.diagnose.sampling import Profile
 from fastload.diagnose.step import OptimizerSteps, StepFacts, is_in_use
 from fastload.diagnose.usage import Meter, Usage
 from fastload.errors import StateError
+from fastload.loader.view import view_of
 from fastload.machine.cpu import cgroup_quota
 
 if TYPE_CHECKING:
@@ -245,7 +246,10 @@ class Record:
 
     @property
     def batch_size(self) -> int:
-        """Samples per batch."""
+        """Samples per batch; of packs, about how many."""
+        view = view_of(self.loader)
+        if view is not None and view.order.in_packs:
+            return int(view.order.samples_of(view.options.batch_size))
         known = getattr(self.loader, "batch_size", None)
         known = known or getattr(getattr(self.loader, "batch_sampler", None), "batch_size", None)
         return int(known) if isinstance(known, int) else length_of(self.batch)

@@ -151,6 +151,16 @@ def test_our_loader_is_watched(packed: PackedDataset) -> None:
     loader.close()
 
 
+def test_packs_are_counted_in_samples(packed: PackedDataset) -> None:
+    packs = fastload.PackingSampler([1] * len(packed), 5)  # five samples each
+    loader = fastload.DataLoader(packed, 2, sampler=packs, transform=T.RandomResizedCrop(32), seed=0)
+    with fastload.diagnose(loader) as d:
+        samples = [len(batch["valid"]) for _ in range(2) for batch in loader]
+    assert d.loop.batch_size == 10
+    assert max(samples) == 10
+    loader.close()
+
+
 def test_batches_and_errors_are_the_same() -> None:
     clock = FakeClock()
     loader = TorchDataLoader(Slow(16, clock), batch_size=4)

@@ -140,6 +140,7 @@ def test_packs(folder: Path, layout: str) -> None:
             assert_has_its_pictures(batch, chat)
             assert all(len(SAMPLES[one]["images"] or ()) <= 5 for one in numbers)
             seen += numbers
+        assert loader.stats()["samples"] == len(seen)
     assert len(seen) == len(set(seen)) == COUNT - packs.skipped
     assert all(lengths.tokens[number] <= TOKENS for number in seen)
 
