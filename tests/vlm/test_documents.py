@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from torch.utils.data import Subset
 
 import fastload
 from fastload import Chat, Device, PackedDataset, PackingSampler, Qwen2VL, Ranks, Tokenizers
-from fastload.errors import SampleError
+from fastload.errors import SampleError, StateError
 from fastload.vlm import lengths as kept
 from fastload.vlm.packed import Placed, packed_batch, padded_batch
 
@@ -62,32 +63,19 @@ def chat() -> Chat:
     return Chat(Qwen2VLProcessor())
 
 
-def grids_of(number: int) -> list[tuple[int, int]]:
-    """By each picture's decoded size."""
-    dataset = PackedDataset(written_once())
-    grids = []
-    for picture in dataset[number]["images"] or ():
-        height, width = picture.shape[-2:] if picture.shape[0] == 3 else picture.shape[:2]
-        grid = RULE.sizes(int(height), int(width))
-        grids.append((grid.rows, grid.columns))
-    return grids
+def grid_of(picture: Any) -> tuple[int, int]:
+    """By a decoded picture's size."""
+    grid = RULE.sizes(*picture.shape[-2:])
+    return grid.rows, grid.columns
 
 
-_made: list[Path] = []
+def grids_of(folder: Path, number: int) -> list[tuple[int, int]]:
+    return [grid_of(picture) for picture in PackedDataset(folder)[number]["images"] or ()]
 
 
-def written_once() -> Path:
-    return _made[0]
-
-
-@pytest.fixture(autouse=True)
-def _remember(folder: Path) -> None:
-    _made[:] = [folder]
-
-
-def placed(chat: Chat, number: int, length: int | None = None) -> Placed:
+def placed(chat: Chat, folder: Path, number: int) -> Placed:
     """The slow way to a sample's document."""
-    return Placed(number, chat.document(SAMPLES[number]["texts"], grids_of(number), number), length)
+    return Placed(number, chat.document(SAMPLES[number]["texts"], grids_of(folder, number), number))
 
 
 def assert_same(batch: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -119,7 +107,7 @@ def test_padded_batches(folder: Path, chat: Chat) -> None:
     seen = []
     for batch in loader:
         numbers = numbers_of(batch)
-        assert_same(batch, padded_batch([placed(chat, number) for number in numbers], chat.pad))
+        assert_same(batch, padded_batch([placed(chat, folder, number) for number in numbers], chat.pad))
         assert_has_its_pictures(batch, chat)
         assert "texts" not in batch
         seen += numbers
@@ -135,7 +123,7 @@ def test_packs(folder: Path, layout: str) -> None:
     with fastload.DataLoader(folder, 3, sampler=packs, seed=3, transform=RULE, text=chat) as loader:
         for batch in loader:
             numbers, ends = numbers_of(batch), batch["pack_offsets"].tolist()
-            rows = [[placed(chat, one) for one in numbers[a:b]] for a, b in pairwise(ends)]
+            rows = [[placed(chat, folder, one) for one in numbers[a:b]] for a, b in pairwise(ends)]
             assert_same(batch, packed_batch(rows, TOKENS, chat.pad, layout))
             assert_has_its_pictures(batch, chat)
             assert all(len(SAMPLES[one]["images"] or ()) <= 5 for one in numbers)
@@ -147,10 +135,10 @@ def test_packs(folder: Path, layout: str) -> None:
 
 def test_lengths_are_those_of_the_documents(folder: Path, chat: Chat) -> None:
     found = chat.lengths(PackedDataset(folder), RULE)
-    assert found.tokens.tolist() == [len(placed(chat, number)) for number in range(COUNT)]
+    assert found.tokens.tolist() == [len(placed(chat, folder, number)) for number in range(COUNT)]
     assert found.pictures.tolist() == [len(row["images"] or ()) for row in SAMPLES]
     assert found.images.tolist() == [
-        sum(chat.picture_lengths(grids_of(number))) for number in range(COUNT)
+        sum(chat.picture_lengths(grids_of(folder, number))) for number in range(COUNT)
     ]  # fmt: skip
     chosen = Subset(PackedDataset(folder), [5, 3, 3, 9])
     assert chat.lengths(chosen, RULE).tokens.tolist() == found.tokens[[5, 3, 3, 9]].tolist()
@@ -227,13 +215,13 @@ def test_texts_alone(tmp_path: Path, chat: Chat) -> None:
 
 
 def test_ranks_share_the_packs_and_go_on_on_others(folder: Path, chat: Chat) -> None:
-    """Each step's documents over all ranks are the same for 1, 2 and 4 ranks, also after a stop."""
+    """Each step's documents and pixels over all ranks are the same for 1 to 8 ranks, also after a stop."""
     lengths = chat.lengths(PackedDataset(folder), RULE)
 
     def loader(rank: int, ranks: int) -> Any:
-        packs = PackingSampler(lengths.tokens, TOKENS, costs=lengths.images, long="skip")
+        packs = PackingSampler(lengths.tokens, 120, costs=lengths.images, long="skip")
         return fastload.DataLoader(
-            folder, 4 // ranks, sampler=packs, seed=8, transform=RULE, text=chat, ranks=Ranks(rank, ranks)
+            folder, 8 // ranks, sampler=packs, seed=8, transform=RULE, text=chat, ranks=Ranks(rank, ranks)
         )
 
     def facts(batch: Any) -> list[tuple[list[int], bytes]]:
@@ -245,25 +233,29 @@ def test_ranks_share_the_packs_and_go_on_on_others(folder: Path, chat: Chat) -> 
         ]
 
     def step(batches: list[Any]) -> list[Any]:
-        pixels = sorted(
-            row.numpy().tobytes() for batch in batches for row in batch["pixel_values"]
-        )  # fmt: skip
+        pixels = sorted(row.numpy().tobytes() for batch in batches for row in batch["pixel_values"])
         return [sorted(one for batch in batches for one in facts(batch)), pixels]
 
     whole = [step([batch]) for batch in loader(0, 1)]
-    for ranks in (2, 4):
+    assert len(whole) > 2
+    for ranks in (2, 4, 8):
         shared = zip(*(loader(rank, ranks) for rank in range(ranks)), strict=True)
         assert [step(list(batches)) for batches in shared] == whole
-    first = loader(0, 2)
-    reading = iter(first)
-    next(reading)
-    next(reading)
-    state = first.state_dict()
-    for ranks in (1, 4):
-        resumed = [loader(rank, ranks) for rank in range(ranks)]
-        for one in resumed:
-            one.load_state_dict(state)
-        assert [step(list(batches)) for batches in zip(*resumed, strict=True)] == whole[2:]
+    for stop in range(1, len(whole)):
+        first = loader(0, 2)
+        reading = iter(first)
+        for _ in range(stop):
+            next(reading)
+        state = first.state_dict()
+        assert len(json.dumps(state)) < 1000
+        for ranks in (1, 4, 8):
+            resumed = [loader(rank, ranks) for rank in range(ranks)]
+            for one in resumed:
+                one.load_state_dict(state)
+            assert [step(list(batches)) for batches in zip(*resumed, strict=True)] == whole[stop:]
+    other = loader(0, 3)
+    with pytest.raises(StateError, match="the number of ranks must divide 8"):
+        other.load_state_dict(state)
 
 
 def test_padding_is_rows_without_documents(folder: Path, chat: Chat) -> None:
@@ -279,6 +271,56 @@ def test_padding_is_rows_without_documents(folder: Path, chat: Chat) -> None:
                 assert (batch["input_ids"][row] == chat.pad).all()
             assert_has_its_pictures(batch, chat)
     assert padded
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_picture_a_sample_and_mixtures(tmp_path: Path, chat: Chat, packed: bool) -> None:
+    """Sets with a picture for each sample, and mixes of sets: ids go on from one set to the next."""
+    texts = [{"user": f"what is {number}?", "assistant": f"it is {number}"} for number in range(9)]
+    for name, numbers in (("one", range(5)), ("two", range(5, 9))):
+        rows = [{"image": photo(number), "texts": [texts[number]]} for number in numbers]
+        fastload.pack(rows, tmp_path / name, schema={"image": "image", "texts": "json"}, num_proc=1)
+    mixed = fastload.mix([tmp_path / "one", tmp_path / "two"])
+    lengths = chat.lengths(mixed, RULE)
+    assert lengths.pictures.tolist() == [1] * 9
+    assert len(list(tmp_path.glob("*/.chat/*.npz"))) == 2
+    packs = PackingSampler(lengths.tokens, 150) if packed else None
+    loader = fastload.DataLoader(mixed, 3, sampler=packs, transform=RULE, text=chat, seed=3)
+    seen = []
+    for batch in loader:
+        assert_has_its_pictures(batch, chat)
+        begins = [0, *batch["cu_seqlens"].tolist()] if packed else None
+        for row, ids in enumerate(batch["documents"].to_list()):
+            for sample in ids.tolist():
+                own = chat.document([texts[sample]], [grid_of(mixed[sample]["image"])])
+                assert len(own) == lengths.tokens[sample]
+                whole = batch["input_ids"][row].tolist()
+                first = next(at for at in range(150) if whole[at : at + len(own)] == own.input_ids.tolist())
+                assert begins is None or row * 150 + first in begins
+                seen.append(sample)
+    assert sorted(seen) == list(range(9))
+
+
+def test_a_replaced_sample_brings_its_own_document(tmp_path: Path, chat: Chat) -> None:
+    rows = [
+        {"images": [photo(number)], "texts": [{"user": "what?", "assistant": f"it is {number}"}]}
+        for number in range(6)
+    ]
+    data = PackedDataset(written(tmp_path / "set", rows))
+    (shard,) = (tmp_path / "set").glob("*.arrow")
+    damaged = bytearray(shard.read_bytes())
+    damaged[int(data.parts[0].list_records("images", 2)[0]["offset"]) + 40] ^= 255
+    shard.write_bytes(damaged)
+    loader = fastload.DataLoader(
+        tmp_path / "set", 6, transform=RULE, text=chat, on_error="replace", seed=1
+    )  # fmt: skip
+    (batch,) = loader
+    found = [ids.tolist() for ids in batch["documents"].to_list()]
+    other = loader.errors[0].substitute
+    assert found == [[0], [1], [other], [3], [4], [5]]
+    learnt = batch["labels"][2][batch["labels"][2] != -100].tolist()
+    assert chat.processor.tokenizer.text(learnt) == f"it is {other}<|im_end|>\n"
+    assert_has_its_pictures(batch, chat)
 
 
 def test_on_a_device(folder: Path, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
