@@ -15,6 +15,8 @@ from fastload.vlm.rules import Rule
 class VisionBatch:
     """A collate of batches whose pictures are rows of patches or tiles.
 
+    Where a batch has no picture, None stands under the processor's names.
+
     Args:
         rule: that made the rows.
         field: the field of pictures.
@@ -27,7 +29,10 @@ class VisionBatch:
         rows, facts = delivered.batch[self.field], delivered.host[sizes_name(self.field)]
         counts, numbers = facts.offsets.diff(), facts.values
         grids, sizes = numbers[:, 1:3].contiguous(), numbers[:, 4:6].contiguous()
+        made: dict[str, Any]
         made = delivered.device.run(lambda: batch_of(self.rule, rows.values, grids, counts, sizes))
+        if not len(numbers):  # models of transformers take None for no picture, and fail on empty tensors
+            made = dict.fromkeys(made)
         own = (self.field, sizes_name(self.field))
         rest = {
             name: value

@@ -138,6 +138,19 @@ def test_ranks_and_packs(folder: Path) -> None:
     assert sorted(seen) == list(range(COUNT))
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_a_batch_without_pictures_has_none(name: str, folder: Path) -> None:
+    loader = fastload.DataLoader(folder, 2, transform=RULES[name])  # the first two have none
+    batch = next(iter(loader))
+    keys = set(wanted(RULES[name], list(range(COUNT))))
+    assert "pixel_values" in keys
+    assert {key: batch[key] for key in keys} == dict.fromkeys(keys)
+    assert batch["picture_offsets"].tolist() == [0, 0, 0]
+    whole = fastload.valid(batch)
+    assert whole["text"] == ["0", "1"]
+    loader.close()
+
+
 def test_on_a_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = SimulatedGpu(0)
     for place in ("fastload.backends.choice", "fastload.transfer.cuda"):
