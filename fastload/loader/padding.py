@@ -45,7 +45,11 @@ def valid(batch: Batch) -> Batch:
     if bool(kept.all()):
         return batch
     if by_field:
-        rows = {name: _field_rows(value, kept) for name, value in batch.items()}  # type: ignore
+        whole = getattr(batch, "of_pictures", ())  # see fastload.vlm.batches.PictureBatch
+        rows = {
+            name: value if name in whole else _field_rows(value, kept)
+            for name, value in batch.items()  # type: ignore[attr-defined]
+        }
         if PACK_OFFSETS in rows:
             rows[PACK_OFFSETS] = _moved_up(batch[PACK_OFFSETS], kept)  # type: ignore[index]
         return rows  # type: ignore[return-value]

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fastload.collate.planned import Collated
 from fastload.sample.layout import sizes_name
 from fastload.vlm.layouts import batch_of
-from fastload.vlm.rules import Rule
+from fastload.vlm.rules import Idefics3, Rule
+
+
+class PictureBatch(dict[str, Any]):
+    """A batch of which some values are of its pictures, however many a sample has: what has no sample has
+    none. :func:`fastload.valid` keeps these values whole, also where there are as many as samples."""
+
+    of_pictures: ClassVar[frozenset[str]] = frozenset((
+        "pixel_values", "pixel_attention_mask", "image_grid_thw", "spatial_shapes", "image_sizes",
+        "batch_num_images", "num_patches", "num_crops",
+    ))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,4 +44,5 @@ class VisionBatch:
             for name, value in delivered.batch.items()
             if name not in own and not name.startswith(".")
         }
-        return {**made, **rest}
+        # Idefics3's have the tiles of a sample's pictures side by side.
+        return {**made, **rest} if isinstance(self.rule, Idefics3) else PictureBatch(**made, **rest)
