@@ -199,6 +199,17 @@ def test_a_damaged_table_is_the_sample_s_error(tmp_path: Path) -> None:
         list(fastload.DataLoader(folder, 2, transform=RULES[1], num_workers=1))
 
 
+def test_blocks_are_of_the_bytes_of_lists(tmp_path: Path) -> None:
+    """Of the index there are none: a block would be the whole set."""
+    folder = packed(tmp_path / "set", "arrow", "lists", {n: [photo(n)] * 64 for n in range(60)})
+    manifest = PackedFiles(folder).manifest
+    assert manifest.read_bytes == sum(shard.size for shard in manifest.shards) > 60 * 64 * 300
+    loader = fastload.DataLoader(folder, 4, shuffle="block", seed=0, transform=RULES[1])
+    assert sorted(int(text) for batch in loader for text in batch["text"]) == [*range(60)]
+    single = PackedFiles(packed(tmp_path / "one", "arrow", "single", {n: [photo(n)] for n in range(4)}))
+    assert single.manifest.read_bytes == single.manifest.data_bytes
+
+
 # ---- What caches are told of lists ------------------------------------------------------------------
 
 
