@@ -280,6 +280,18 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<2>> records(Column& column) {
   return {data, {count, sizeof(Record)}, owner};
 }
 
+nb::object lengths(Column& column) {
+  std::vector<int64_t> all;
+  {
+    const GilRelease release;
+    all.reserve(column.size());
+    for (uint64_t id = 0; id < column.size(); ++id) {
+      all.push_back(static_cast<int64_t>(column.length(id)));
+    }
+  }
+  return array(std::move(all));
+}
+
 uint64_t longest(Column& column) {
   const GilRelease release;
   uint64_t most = 0;
@@ -314,6 +326,7 @@ void register_column(nb::module_& m) {
            "view as fastload.shard.index.RECORD.")
       .def("records_of", &Column::records_of, nb::arg("sample"),
            "Of a column of lists of records: which of records() are the sample's, [first, second).")
+      .def("lengths", &lengths, "Bytes of each value, (n,) int64; every length is looked at.")
       .def("longest", &longest, "Bytes of the longest value; every length is looked at.")
       .def("value", &value, nb::arg("sample"), "The value's bytes, checked.")
       .def("gather", &gather, nb::arg("ids"),

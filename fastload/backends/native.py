@@ -90,13 +90,15 @@ class Reading:
         dataset: what to read.
         options: the loader's, which choose the caches.
         streams: the records that are read.
+        why_records: why records are kept as they are, whatever pays off; "": nothing says so.
 
     Raises:
         CacheError: an explicit ``cache`` cannot be provided.
     """
 
-    def __init__(self, dataset: Packed, options: Options, streams: Streams) -> None:
+    def __init__(self, dataset: Packed, options: Options, streams: Streams, why_records: str = "") -> None:
         self._own = dataset
+        self._why_records = why_records
         #: The dataset, read through caches of records.
         self.dataset = dataset
         #: Files of decoded pictures or of coefficients, one for each part of the dataset; empty if records
@@ -134,7 +136,7 @@ class Reading:
         from fastload.cache.record_format import Choice, choose
         from fastload.cache.tiers import COEFFICIENTS
 
-        parts, why_not = self._own.parts, ""
+        parts, why_not = self._own.parts, self._why_records
         if options.dali is not None:
             why_not = "DALI decodes JPEGs"
         elif None not in streams:
@@ -246,7 +248,8 @@ class NativeBackend:
         self._mosaics = plan.mosaic is not None
         self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
         form = memory.form
-        self._reading = Reading(dataset, options, form.streams)
+        why_records = "" if plan.vision is None else f"{plan.vision!r} decodes whole pictures"
+        self._reading = Reading(dataset, options, form.streams, why_records)
         ahead = plan_read_ahead(self._reading.dataset, sampler)
         self.delivery = form.delivery
         self._engine = make_engine(

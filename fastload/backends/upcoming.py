@@ -54,8 +54,8 @@ def disk_plan(
 
 class _Part(NamedTuple):
     first: int  # its first sample id
-    samples: int
-    tiers: tuple[_C.DiskTier, ...]
+    dataset: PackedFiles
+    tiers: dict[str | None, _C.DiskTier]  # by stream
 
 
 class Upcoming:
@@ -83,7 +83,7 @@ class Upcoming:
         self._parts: list[_Part] = []
         self._samples = 0
         for part, tiers in zip(parts, disk.of(parts), strict=True):
-            self._parts.append(_Part(self._samples, len(part), tuple(tiers.values())))
+            self._parts.append(_Part(self._samples, part, tiers))
             self._samples += len(part)
         nodes = -(-size // max(1, len(ranks)))
         self._epochs = min(_MOST_EPOCHS, max(_LEAST_EPOCHS, 2 * nodes))
@@ -102,7 +102,7 @@ class Upcoming:
         epoch, position = key.epoch, self._sampler.consumed(*key)
         total = self._sampler.total(epoch)
         for part in self._parts:
-            for tier in part.tiers:
+            for tier in part.tiers.values():
                 tier.move(epoch, level_of(position, total), position + self._ahead > total)
         if epoch != self._wanted:
             self._begin(epoch)
@@ -155,6 +155,7 @@ class Upcoming:
 
     def _tell(self, epoch: int, levels: Levels) -> None:
         for part in self._parts:
-            own = slice(part.first, part.first + part.samples)
-            for tier in part.tiers:
-                tier.set_order(epoch, self._masks[own], levels[own])
+            own = slice(part.first, part.first + len(part.dataset))
+            for stream, tier in part.tiers.items():
+                spread = (part.dataset.spread(stream, each[own]) for each in (self._masks, levels))
+                tier.set_order(epoch, *spread)

@@ -89,7 +89,9 @@ class DiskUse:
         rooms = ("room_records", "room_bytes")
         counts = [{**tier.counts(), **{name: getattr(tier, name) for name in rooms}} for tier in tiers]
         names = counts[0] if counts else ()
-        room = sum(tier.room_records for tier in tiers) / max(1, sum(len(of) for of, _ in self.kept))
+        room = sum(tier.room_records for tier in tiers) / max(
+            1, sum(of.record_count(stream) for of, stream in self.kept)
+        )
         return {
             **{name: sum(count[name] for count in counts) for name in names},
             "expected_hits": round(expected_hits(room, self._node_share), 3),

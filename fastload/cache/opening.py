@@ -487,7 +487,7 @@ def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
     """Return the size in bytes of a file with all records, at most."""
     manifest = dataset.manifest
     entries = dataset.folder / ENTRIES_NAME
-    tables = [manifest.num_records * ENTRY.itemsize]
+    tables = [dataset.record_count(tier.field) * ENTRY.itemsize]
     if tier.name == ENCODED.name:  # this one copies the tables
         tables += [manifest.index_size, entries.stat().st_size if dataset.entries is not None else 0]
     pages = sum(-(-size // PAGE) * PAGE for size in tables)

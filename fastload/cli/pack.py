@@ -155,6 +155,10 @@ def add(verbs: Any) -> None:
         "bytes, json, scalar(float32), array(float32, (None, 5)), boxes(xywh), polygons(rle), keypoints(17), "
         "or none to leave it out; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--root", metavar="DIR",
+        help="folder that a table's paths start from, and do not leave (default: that of the table)",
+    )  # fmt: skip
     parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="layout of SOURCE (default: detected)")
     parser.add_argument(
         "--annotations", action="append", default=[], metavar="FILE",
@@ -228,6 +232,7 @@ def run(arguments: argparse.Namespace) -> int:
         layout=arguments.layout,
         annotations=tuple(arguments.annotations),
         masks=arguments.masks,
+        root=arguments.root,
         exif=arguments.exif,
         storage_options=options_for(arguments, arguments.source) or options_for(arguments, arguments.output),
     )

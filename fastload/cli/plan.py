@@ -197,7 +197,7 @@ def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, i
     if arguments.shuffle != "block":
         return None
     try:
-        return default_blocks(len(dataset), dataset.manifest.data_bytes, arguments.block, arguments.window)
+        return default_blocks(len(dataset), dataset.manifest.read_bytes, arguments.block, arguments.window)
     except ValueError as error:
         raise SystemExit(f"fastload plan: {error}") from None
 

@@ -219,7 +219,7 @@ def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.ND
 def _sampler(dataset: PackedFiles, partition: Partition, arguments: argparse.Namespace) -> Sampler:
     n = len(dataset)
     if arguments.shuffle == "block":
-        block, window = default_blocks(n, dataset.manifest.data_bytes, None, None)
+        block, window = default_blocks(n, dataset.manifest.read_bytes, None, None)
         return BlockSampler(BlockOrder(n, arguments.seed, block, window), partition)
     return make_sampler(n, partition, shuffle=arguments.shuffle == "exact", seed=arguments.seed)
 

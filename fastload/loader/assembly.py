@@ -377,8 +377,8 @@ class LoaderPlan:
         padding = order.padding if self.packed or order.padding == "drop" else "repeat"
         partition = Partition(self.batch_size, world.rank, world.size, order.drop_last, padding)
         if order.block is not None:
-            n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
-            shape = default_blocks(n, data_bytes, order.block.size, order.block.window)
+            n, read_bytes = len(self.dataset), self.dataset.manifest.read_bytes
+            shape = default_blocks(n, read_bytes, order.block.size, order.block.window)
             return BlockSampler(BlockOrder(n, seed, *shape), partition)
         grows = self.kind is SourceKind.MAPPED
         return make_sampler(

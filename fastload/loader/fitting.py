@@ -116,6 +116,23 @@ def _check_mosaic(plan: Plan, options: Options) -> None:
         raise ValueError("backend='dali' decodes pictures one by one; Mosaic needs backend='native'.")
 
 
+def _check_vision(plan: Plan, options: Options) -> None:
+    """Refuse what keeps or decodes pictures in a way that a vision-language model's rows are not made of."""
+    if plan.vision is None:
+        return
+    kept = {
+        f"Cache(decoded={options.cache.decoded!r})": options.cache.decoded is not None,
+        'Cache(format="coefficients")': options.cache.format == "coefficients",
+        "backend='dali'": options.dali is not None,
+    }
+    for given, is_given in kept.items():
+        if is_given:
+            raise ValueError(
+                f"{given} and transform={plan.vision!r} exclude each other: its pictures are decoded from "
+                "records, each as its rule resizes it. Leave one out."
+            )
+
+
 def _beyond_dali(plan: Plan) -> list[str]:
     """Return the names of the steps for which DALI has no operation."""
     # A centre crop's border is black, as DALI's windows beyond a picture are.
@@ -156,6 +173,7 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
     native = kind is SourceKind.PACKED and not runs_python(plan, options)
     _check_mosaic(plan, options)
+    _check_vision(plan, options)
     if options.dali is not None:
         if not native:
             raise ValueError(

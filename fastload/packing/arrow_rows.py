@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -298,6 +298,10 @@ class ArrowRows:
     def path(self) -> Path | None:
         """The file, if there is only one, on this machine."""
         return Path(self.files[0].path) if len(self.files) == 1 and self.is_local else None
+
+    def at(self, root: bytes) -> ArrowRows:
+        """Return the same rows with another root."""
+        return replace(self, root=root)
 
     @property
     def is_local(self) -> bool:

@@ -120,7 +120,7 @@ def _opened(path: Source, options: PackOptions) -> list[FileRows]:
         return [_stored_table(path)] if is_table else _in_store(path, options)
     place = Path(path)
     if is_file(place):
-        return [_table(place.absolute())]
+        return [_table(place.absolute(), options.root_folder())]
     if not is_dir(place):
         raise PackError(f"{place} does not exist; give a folder of images or a .csv or .jsonl file.")
     root = os.fsencode(place.absolute())
@@ -209,14 +209,15 @@ def _relabelled(source: FileRows, classes: tuple[str, ...], layout: str | None) 
     )
 
 
-def _table(path: Path) -> FileRows:
-    root = os.fsencode(path.parent)
+def _table(path: Path, given: bytes | None = None) -> FileRows:
+    """Return the images that a table lists; ``given``: the folder that its paths start from and stay in."""
+    root = given or os.fsencode(path.parent)
 
     def is_there(text: str) -> bool:
         return "\0" not in text and is_file(Path(os.fsdecode(os.path.join(root, os.fsencode(text)))))
 
     labels = Labels.of_table(path, is_there)
-    scan: Scan = lambda _: _listed(path, root, labels)  # noqa: E731
+    scan: Scan = lambda _: _listed(path, root, labels, given is not None)  # noqa: E731
     return FileRows("", root, "table", labels.classes, scan)
 
 
@@ -234,10 +235,12 @@ def _stored_table(place: StorePlace) -> FileRows:
     return replace(table, root=str(place.folder).rstrip("/").encode(), scan=scan, files=place.files)
 
 
-def _listed(path: Path, root: bytes, labels: Labels) -> Iterator[Row]:
+def _listed(path: Path, root: bytes, labels: Labels, is_confined: bool) -> Iterator[Row]:
     hashes = array("q")  # 8 bytes per file, where a set of names would need a hundred
     for text, label in read_table(path):
         name = table_path(root, text)
+        if is_confined and os.path.isabs(name):
+            raise PackError(f"{path}: {text!r} leads out of {os.fsdecode(root)}, the root.")
         hashes.append(hash(name))
         try:
             status = os.stat(os.path.join(root, name))

@@ -217,14 +217,14 @@ class IndexJob:
         skipped += [(f"{path.name}: {name}", reason) for name, reason in foreign.left_out]
         entries["label"] = self._labels(path, foreign, keys)
         entries["flags"][[escaped for _, escaped in own]] |= ESCAPED
-        good = entries["length"] > 0
+        good = np.array([number not in failures for number in range(len(entries))], np.bool_)
         names = [key for (key, _), is_good in zip(own, good.tolist(), strict=True) if is_good]
-        picture = Field(foreign.name, foreign.kind or Image())
+        picture = None if foreign.in_lists else Field(foreign.name, foreign.kind or Image()).to_json()
         facts = {
             "ns": ns,
             "classes": list(foreign.classes),
             "labelled": foreign.labels is not None,
-            "picture": picture.to_json(),
+            "picture": picture,
             "fields": [values.field.to_json() for values in foreign.fields.values()],
         }
         return ShardPart(
@@ -370,15 +370,17 @@ def _changed_file(folder: Path, manifest: Manifest) -> str | None:
 
 
 def _same_records(folder: Path, number: int, file: str) -> bool:
-    records = PackedFiles(folder, entries=False).records
-    for start in range(0, len(records), _CHUNK):
-        part = records[start : start + _CHUNK]
-        part = np.ascontiguousarray(part[part["shard"] == number])
-        try:
-            if len(part) and _C.verify_file(os.fsencode(file), as_rows(part)):
+    dataset = PackedFiles(folder, entries=False)
+    lists = [] if dataset.is_plain else [f.name for f in dataset.schema if f.storage == "records"]
+    for records in (dataset.records, *map(dataset.field_records, lists)):
+        for start in range(0, len(records), _CHUNK):
+            part = records[start : start + _CHUNK]
+            part = np.ascontiguousarray(part[(part["shard"] == number) & (part["length"] > 0)])
+            try:
+                if len(part) and _C.verify_file(os.fsencode(file), as_rows(part)):
+                    return False
+            except ShardTruncated:
                 return False
-        except ShardTruncated:
-            return False
     return True
 
 
@@ -598,7 +600,8 @@ class _Indexer:
         self._counts.append((part.shard_bytes, len(part.records)))
         self._hashes.extend(map(hash, part.keys))
         fields = [field_of(entry) for entry in facts["fields"]]
-        self._fields.add(path, field_of(facts["picture"]), fields, len(part.records))
+        picture = None if facts["picture"] is None else field_of(facts["picture"])
+        self._fields.add(path, picture, fields, len(part.records))
 
     def _records(self, summary: Summary) -> Iterator[npt.NDArray[np.void]]:
         for number in range(len(self._job.shards)):

@@ -23,11 +23,12 @@ from fastload.packing.pictures import HEAD, is_any, unfit
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.table_columns import picture_kind
 from fastload.packing.tables import Labels, read_table
-from fastload.sample.fields import Image, Kind, Label, Mask
+from fastload.sample.fields import Image, Images, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema
 from fastload.sample.values import absent
 from fastload.shard.codecs import RAW
 from fastload.shard.columns import Chunk, write_column
+from fastload.shard.foreign_lists import lists_kept, owner_of
 from fastload.shard.formats import Foreign
 from fastload.shard.index import RECORD, as_rows
 from fastload.shard.manifest import ColumnFile, column_name
@@ -56,14 +57,16 @@ class ForeignFields:
 
     def __init__(self, part: Callable[[int], Path], asked: Mapping[str, Kind | None], loose: bool) -> None:
         self._part, self._asked, self._loose = part, asked, loose
-        self._picture: tuple[str, Kind] | None = None
+        self._picture: tuple[str, Kind] | None = None  # of each sample; None: there are lists alone
+        self._first: object = None  # the file that says so
         self._fields: dict[str, Field] = {}
         self._places: list[dict[str, int]] = []  # per file: its fields' chunks
         self._counts: list[int] = []
         self._paths: list[object] = []
 
-    def add(self, path: object, first: Field, further: Sequence[Field], count: int) -> None:
+    def add(self, path: object, first: Field | None, further: Sequence[Field], count: int) -> None:
         """Add the next file, with ``count`` good records; its part has a chunk of each further field.
+        ``first``: of the pictures of each sample.
 
         Raises:
             FormatError: its fields differ from those of the files before.
@@ -73,13 +76,13 @@ class ForeignFields:
         self._paths.append(path)
         if not count:
             return
-        picture = (first.name, self._kind(first.name, first.kind))
-        if self._picture not in (None, picture):
+        picture = None if first is None else (first.name, self._kind(first.name, first.kind))
+        if self._first is not None and self._picture != picture:
             raise FormatError(
-                f"{path} has its pictures in {picture[0]!r}, the files before it in {self._picture[0]!r}; "
-                "index them apart."
+                f"{path} has its pictures in {_place(picture)}, the files before it in "
+                f"{_place(self._picture)}; index them apart."
             )
-        self._picture = picture
+        self._picture, self._first = picture, path
         for each in further:
             field = replace(each, kind=self._kind(each.name, each.kind))
             if self._fields.setdefault(field.name, field) != field:
@@ -91,8 +94,8 @@ class ForeignFields:
         Raises:
             FormatError: files lack fields that others have, or the fields are not legal.
         """
-        name, kind = self._picture or ("image", Image())
-        if not self._fields and (name, kind) == ("image", Image()):
+        picture = self._picture or (None if self._first is not None else ("image", Image()))
+        if not self._fields and picture == ("image", Image()):
             return None
         for number, places in enumerate(self._places):
             missing = [name for name in self._fields if name not in places and not self._may_lack(name)]
@@ -102,7 +105,8 @@ class ForeignFields:
                     f"index them apart, or leave it out: --field {missing[0]}=none."
                 )
         try:
-            fields = [Field(name, kind), *([Field("label", label)] if label is not None else [])]
+            fields = [] if picture is None else [Field(*picture)]
+            fields += [Field("label", label)] if label is not None else []
             return Schema((*fields, *self._fields.values()))
         except ValueError as error:
             raise FormatError(f"these files' fields make no samples: {error}") from None
@@ -126,7 +130,7 @@ class ForeignFields:
 
         def records(number: int, chunk: Chunk) -> Any:
             assert chunk.records is not None
-            chunk.records["shard"] = number
+            chunk.records["shard"] = np.where(chunk.records["length"] > 0, number, 0)
             return chunk.records
 
         def values(_: int, chunk: Chunk) -> Any:
@@ -136,6 +140,11 @@ class ForeignFields:
             return {"fixed": _Each(self._chunks, field.name, records)}
         if field.storage == "fixed":
             return {"fixed": _Each(self._chunks, field.name, values)}
+        if field.storage == "records":
+            return {
+                "lengths": _Each(self._chunks, field.name, lambda _, chunk: chunk.entry_bytes),
+                "chunks": _Each(self._chunks, field.name, lambda *part: records(*part).tobytes()),
+            }
         return {
             "lengths": _Each(self._chunks, field.name, lambda _, chunk: chunk.lengths),
             "chunks": _Each(self._chunks, field.name, lambda _, chunk: chunk.data.tobytes()),
@@ -149,6 +158,10 @@ class ForeignFields:
                 yield number, ShardPart.read_column(self._part(number), places[name])
             else:
                 yield number, Chunk.of([absent(self._fields[name].kind)] * self._counts[number])
+
+
+def _place(picture: tuple[str, Kind] | None) -> str:
+    return "lists alone" if picture is None else repr(picture[0])
 
 
 class _Each:
@@ -202,13 +215,13 @@ def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[
         records["width"], records["height"] = foreign.picture
         records["codec"], records["channels"] = RAW, 3
     failures = dict(foreign.bad)
-    for number, reason in _describe(file, records, located.lengths).items():
-        failures.setdefault(number, reason)
+    if not foreign.in_lists:
+        records["length"] = np.minimum(located.lengths, np.uint64(_MOST))
+        for number, reason in _describe(file, records).items():
+            failures.setdefault(number, reason)
     for name, values in foreign.fields.items():
-        if values.chunk.records is not None:
-            problems = _describe(file, values.chunk.records, values.chunk.lengths)
-            for number, reason in problems.items():
-                failures.setdefault(number, f"field {name!r}: {reason}")
+        for number, reason in _describe_further(file, values.chunk).items():
+            failures.setdefault(number, f"field {name!r}: {reason}")
     for number in failures:
         records["length"][number] = 0
     return records, failures
@@ -233,15 +246,34 @@ def refuse_unfit(
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
             kind = kind_in_set(name, values.field.kind, asked)
-            for number, reason in _unfit(file, values.chunk.records, kind):
-                misfits.setdefault(number, f"field {name!r}: {reason}")
+            kind = kind.each if isinstance(kind, Images) else kind
+            for entry, reason in _unfit(file, values.chunk.records, kind):
+                number, which = owner_of(values.chunk, entry)
+                misfits.setdefault(number, f"field {name!r}: {which}{reason}")
     for number, reason in misfits.items():
         failures.setdefault(number, reason)
         records["length"][number] = 0
 
 
-def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np.uint64]) -> dict[int, str]:
-    records["length"] = np.minimum(lengths, np.uint64(_MOST))
+def _describe_further(file: Path, chunk: Chunk) -> dict[int, str]:
+    """Fill in the entries of further pictures; return the samples that have some which are none."""
+    records, failures = chunk.records, dict[int, str]()
+    if records is None:
+        return failures
+    if chunk.counts is None:
+        records["length"] = np.minimum(chunk.lengths, np.uint64(_MOST))
+        return _describe(file, records)
+    there = np.flatnonzero(records["length"] > 0)
+    made = records[there]
+    for number, reason in _describe(file, made).items():
+        sample, which = owner_of(chunk, int(there[number]))
+        failures.setdefault(sample, which + reason)
+    records[there] = made
+    return failures
+
+
+def _describe(file: Path, records: npt.NDArray[np.void]) -> dict[int, str]:
+    """Fill in the entries of byte ranges; return those that are no pictures."""
     failures = {}
     for start in range(0, len(records), _CHUNK):
         problems = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
@@ -266,6 +298,8 @@ def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> Iterator[tu
 
 def kept(chunk: Chunk, good: npt.NDArray[np.bool_]) -> Chunk:
     """Return the values of the records for which ``good`` is true."""
+    if chunk.counts is not None:
+        return lists_kept(chunk, good)
     lengths = chunk.lengths[good]
     if chunk.records is not None:
         return Chunk(chunk.data, lengths, chunk.records[good])

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from fastload.errors import FormatError
 from fastload.packing.arrow_rows import OBJECTS, ArrowRows
 from fastload.packing.rows import FailedSample, PartialSample
 from fastload.packing.stored import TableFile
 from fastload.packing.table_samples import open_table, told_by
 from fastload.sample.fields import Label
 from fastload.sample.schema import Field
+from fastload.shard.arrow import are_lists_alone, read_lists
 from fastload.shard.columns import Chunk
 from fastload.shard.formats import Foreign, Located, Readable, Values, damage_reported
 from fastload.shard.index import RECORD
@@ -31,27 +33,25 @@ def foreign_table(
     Raises:
         PackError: no field can hold a column, or the files have different columns.
     """
-    if not fields and not _has_objects(shards[0]):
+    schema = _schema_of(shards[0])
+    if not fields and OBJECTS not in schema.names and not are_lists_alone(schema, column):
         return None
     files = [TableFile(str(path), path.stat().st_size, str(path)) for path in shards]
     rows = ArrowRows(files, str(shards[0].parent), b"")
     with damage_reported(shards[0], "table"):
-        return _opened(rows, fields, column)
+        if column is not None and column in rows.names() and column not in rows.pictures():
+            kind = "images" if are_lists_alone(schema, column) else "image"
+            fields = {column: kind, **fields}
+        return ForeignTable(rows, fields)
 
 
-def _opened(rows: ArrowRows, fields: Mapping[str, str], column: str | None) -> ForeignTable:
-    if column is not None and column in rows.names() and column not in rows.pictures():
-        fields = {column: "image", **fields}
-    return ForeignTable(rows, fields)
-
-
-def _has_objects(path: Path) -> bool:
-    """Whether an Arrow file has a column of objects; reads only its schema."""
+def _schema_of(path: Path) -> pa.Schema:
+    """Return the schema of an Arrow file, without reading more."""
     with damage_reported(path, "Arrow IPC stream or file"), pa.memory_map(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         opened = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
-        return OBJECTS in opened.schema.names
+        return opened.schema
 
 
 class ForeignTable:
@@ -74,13 +74,48 @@ class ForeignTable:
             return self._completed(path, foreign, column, module)
 
     def _completed(self, path: Path, foreign: Foreign, column: str | None, module: Readable) -> Foreign:
-        schema = self._table.schema
+        schema, fields = self._table.schema, dict[str, Values]()
         pictures = [field for field in schema if field.storage == "record"]
         first = next((field for field in pictures if field.name == column), schema.index_field)
+        if foreign.in_lists and first is not None:
+            raise FormatError(
+                f"{path}: {column!r} has lists of pictures, and {first.name!r} is a picture of each sample. "
+                f"Leave --column out, or leave that out: --field {first.name}=none."
+            )
+        assert foreign.in_lists or first is not None  # a file of others is indexed for its pictures
+        values, bad, lessened = self._encoded(len(foreign.located.offsets))
+        bad = {**bad, **foreign.bad}
+        for field in schema:
+            if field in (first, schema.label_field):
+                continue
+            if field.storage == "records":
+                chunk, wrong = read_lists(path, field.name)
+                bad = {**bad, **{at: f"field {field.name!r}: {reason}" for at, reason in wrong.items()}}
+                fields[field.name] = Values(field, chunk)
+            elif field in pictures:
+                fields[field.name] = _pictures(field, module.read_foreign(path, field.name, {}).located)
+            else:
+                fields[field.name] = Values(field, Chunk.of(values[field.name]))
+        done = replace(foreign, fields=fields, bad=bad, lessened=lessened)
+        if first is not None:
+            name = first.name if "image" in fields or first.name == "image" else "image"
+            done = replace(done, name=name, kind=first.kind)
         label = schema.label_field
-        count = len(foreign.located.offsets)
-        values: dict[str, list[bytes]] = {f.name: [] for f in schema if f not in pictures}
-        bad, lessened = dict(foreign.bad), {}
+        if label is None or not isinstance(label.kind, Label):
+            return replace(done, labels=None, classes=())
+        numbers = np.frombuffer(b"".join(values[label.name]), "<i4").astype(np.int64)
+        return replace(done, labels=numbers, classes=label.kind.classes)
+
+    def _encoded(
+        self, count: int
+    ) -> tuple[dict[str, list[bytes]], dict[int, str], dict[int, Sequence[tuple[str, str]]]]:
+        """Return the values of the next samples, by field, which of these are wrong, and what was left out
+        of others."""
+        schema = self._table.schema
+        values: dict[str, list[bytes]] = {
+            field.name: [] for field in schema if field.storage not in ("record", "records")
+        }
+        bad, lessened = dict[int, str](), dict[int, Sequence[tuple[str, str]]]()
         for number, sample in enumerate(self._table.samples(self._start, self._start + count)):
             try:
                 if isinstance(sample, FailedSample):
@@ -96,21 +131,7 @@ class ForeignTable:
             for name, data in encoded.items():
                 values[name].append(data)
         self._start += count
-        assert first is not None  # a file of others is indexed for its pictures
-        fields = {}
-        for field in schema:
-            if field in (first, label):
-                continue
-            if field in pictures:
-                fields[field.name] = _pictures(field, module.read_foreign(path, field.name, {}).located)
-            else:
-                fields[field.name] = Values(field, Chunk.of(values[field.name]))
-        name = first.name if "image" in fields or first.name == "image" else "image"
-        done = replace(foreign, fields=fields, bad=bad, lessened=lessened, name=name, kind=first.kind)
-        if label is None or not isinstance(label.kind, Label):
-            return replace(done, labels=None, classes=())
-        numbers = np.frombuffer(b"".join(values[label.name]), "<i4").astype(np.int64)
-        return replace(done, labels=numbers, classes=label.kind.classes)
+        return values, bad, lessened
 
 
 def _blank(field: Field) -> bytes:

@@ -62,6 +62,7 @@ def pack(
     as_: str | None = None,
     annotations: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     masks: str | os.PathLike[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
     exif: str = "refuse",
     storage_options: Mapping[str, Any] | None = None,
     dry_run: bool = False,
@@ -111,6 +112,7 @@ def pack(
             "classes" or "splits".
         annotations: the annotation files of a folder of images.
         masks: the folder of masks of a folder of images.
+        root: for a table, the folder that its paths start from and do not leave; None: its own folder.
         exif: what to do with images that EXIF turns if annotations are in pixels: "refuse", or "ignore"
             if the annotations are of the pixels as stored.
         storage_options: options of the stores that URLs name, such as credentials and endpoint.
@@ -139,7 +141,7 @@ def pack(
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
         coefficients=coefficients, layout=as_, storage_options=storage_options,
         annotations=tuple(os.fspath(file) for file in files), exif=exif,
-        masks=None if masks is None else os.fspath(masks),
+        masks=None if masks is None else os.fspath(masks), root=None if root is None else os.fspath(root),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
     steps = {"dry_run": dry_run, "plan_only": plan_only, "shards": shards is not None, "publish": publish}
@@ -175,6 +177,8 @@ def pack(
 
 
 def _rows(samples: Any, options: PackOptions, schema: Schema | None) -> IterableRows | SequenceRows:
+    if options.root is not None:
+        raise PackError(f"root is for a table. Found: {type(samples).__name__}.")
     if options.says_what:
         raise PackError(f"{options.says_what} is for a folder of images. Found: {type(samples).__name__}.")
     rows = rows_of(samples, os.fsencode(Path.cwd()), options.limit)

@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from fastload.errors import PackError
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.cut import Plan
-from fastload.packing.file_rows import open_files, planned_files
+from fastload.packing.file_rows import FileRows, open_files, planned_files
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import Rows
 from fastload.packing.set_rows import open_foreign, open_sets
 from fastload.packing.stored import Source, StorePlace
-from fastload.packing.table_samples import open_tables
+from fastload.packing.table_samples import TableRows, open_tables
 from fastload.remote.location import is_url
 from fastload.shard.manifest import Manifest
 
@@ -58,4 +59,12 @@ def opened(
     found: Sequence[tuple[str, Rows]] = []
     for find in SOURCES:
         found = found or find(place, options)
+    if options.root is not None and not all(_is_table(rows) for _, rows in found):
+        raise PackError(
+            f"root says where the paths of a table start. Found: {source}, which is no table of paths."
+        )
     return [Split(name, rows) for name, rows in found]
+
+
+def _is_table(rows: Rows) -> bool:
+    return isinstance(rows, TableRows) or (isinstance(rows, FileRows) and rows.kind == "table")

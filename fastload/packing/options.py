@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.paths import is_dir
 from fastload.machine.sizes import parse_size
 from fastload.packing.coefficients import FORMS
 from fastload.packing.entries import DEFAULT_SPACING
@@ -74,6 +77,8 @@ class PackOptions:
             what the folders of a folder of images are, where their names do not.
         annotations: annotation files for a source that is a folder of pictures; (): detected.
         masks: the folder of masks that go with a folder of pictures.
+        root: for a table on this machine, the folder that its paths start from and do not leave; None: that
+            of the table, which they may leave.
         exif: what to do with pictures that EXIF turns, where annotations may be of the turned ones:
             "refuse", or "ignore" if the annotations are of the pictures as stored.
     """
@@ -97,6 +102,7 @@ class PackOptions:
     layout: str | None = None
     annotations: tuple[str, ...] = ()
     masks: str | None = None
+    root: str | None = None
     exif: str = "refuse"
 
     def __post_init__(self) -> None:
@@ -142,6 +148,20 @@ class PackOptions:
         if self.coefficients is not None:  # left out for the same reason
             facts["coefficients"] = self.coefficients
         return facts
+
+    def root_folder(self) -> bytes | None:
+        """Return the absolute path of ``root``.
+
+        Raises:
+            PackError: it is no folder.
+        """
+        if self.root is None:
+            return None
+        if not is_dir(Path(self.root)):
+            raise PackError(
+                f"root: {self.root} is no folder. Give the one that the table's paths start from."
+            )
+        return os.path.abspath(os.fsencode(self.root))
 
     @property
     def says_what(self) -> str:

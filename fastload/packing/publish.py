@@ -23,9 +23,9 @@ from fastload.packing.progress import Place
 from fastload.packing.shard_writer import ShardPart, classes_of
 from fastload.remote.location import Location
 from fastload.sample.schema import Field, Schema
-from fastload.shard.columns import Chunk, write_column
+from fastload.shard.columns import write_column
 from fastload.shard.formats import format_of
-from fastload.shard.index import RECORD, write_index
+from fastload.shard.index import write_index
 from fastload.shard.manifest import (
     INDEX_NAME,
     SECOND_INDEX,
@@ -184,7 +184,7 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
     if field.storage == "record":
         return {"fixed": Each(records, parts)}
     if field.storage == "records":
-        counts = Each(lambda _, path: _count_bytes(ShardPart.read_column(path, at)), parts)
+        counts = Each(lambda _, path: ShardPart.read_column(path, at).entry_bytes, parts)
         return {"lengths": counts, "chunks": (part.tobytes() for part in Each(listed, parts))}
     if field.storage == "fixed":
         values = (np.frombuffer(data, field.item_dtype) for data in pieces(field.item_bytes))
@@ -193,12 +193,6 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
         "lengths": Each(lambda _, path: ShardPart.read_lengths(path, at), parts),
         "chunks": pieces(),
     }
-
-
-def _count_bytes(chunk: Chunk) -> npt.NDArray[np.int64]:
-    """Return the bytes of the entries of each sample's list."""
-    assert chunk.counts is not None
-    return chunk.counts * RECORD.itemsize
 
 
 def publish_index(

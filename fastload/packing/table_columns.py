@@ -110,7 +110,8 @@ def refuse_lost_pictures(name: str, texts: Sequence[str], where: str, root: str)
     if lost is not None:
         raise PackError(
             f"{where}: {name!r} names image files, and {lost!r} is none below {root}. Give the folder "
-            f"that paths begin at, or take them for texts: --field {name}=text, or schema={{...}} in Python."
+            f"that paths begin at, --root, or take them for texts: --field {name}=text, or schema={{...}} in "
+            "Python."
         )
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,6 +62,9 @@ class TableReader(Protocol):
     @property
     def root(self) -> bytes:
         """The folder that relative paths in it start from."""
+
+    def at(self, root: bytes) -> TableReader:
+        """Return the same table with another ``root``."""
 
     @property
     def is_local(self) -> bool:
@@ -127,6 +130,7 @@ class _OneFile:
     """The common part of CSV, JSONL and JSON."""
 
     path: Path
+    given_root: bytes
     is_local = True
     containers: tuple[Path, ...] = ()
 
@@ -136,7 +140,10 @@ class _OneFile:
 
     @property
     def root(self) -> bytes:
-        return os.fsencode(self.path.parent)
+        return self.given_root or os.fsencode(self.path.parent)
+
+    def at(self, root: bytes) -> Any:
+        return replace(self, given_root=root)  # type: ignore[type-var]
 
     def classes(self) -> dict[str, list[str]]:
         return {}
@@ -227,6 +234,7 @@ class _Csv(_OneFile):
     path: Path
     texts: bool = True
     json_texts: bool = True
+    given_root: bytes = b""
     _places: dict[int, int] = field(default_factory=dict)  # offset of every 1024th row walked so far
 
     def names(self) -> list[str]:
@@ -283,6 +291,7 @@ class _Jsonl(_OneFile):
     path: Path
     texts: bool = False
     json_texts: bool = False
+    given_root: bytes = b""
     _places: dict[int, int] = field(default_factory=dict)
     _names: dict[str, None] = field(default_factory=dict)
 

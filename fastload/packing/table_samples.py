@@ -31,7 +31,7 @@ from fastload.packing.table_columns import (
 )
 from fastload.packing.table_files import Row as TableRow
 from fastload.packing.table_files import TableReader, open_rows, table_sets, table_suffix
-from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
+from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels, table_path
 from fastload.sample.fields import Image, Images, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
 from fastload.shard.suffixes import TABLES
@@ -49,15 +49,26 @@ def open_tables(source: Source, options: PackOptions) -> Sequence[tuple[str, Row
     """
     named = told_by(dict(options.fields))
     sets = table_sets(source)
+    settings = named, options.limit, options.schema
     if sets:
-        tables = [open_table(reader, named, options.limit, options.schema) for _, reader in sets]
+        _refuse_root(source, options)
+        tables = [open_table(reader, *settings, options.root_folder()) for _, reader in sets]
         return list(zip((split for split, _ in sets), of_same_classes(tables), strict=True))
     if isinstance(source, StorePlace):
+        _refuse_root(source, options)
         return _stored_table(source, named, options) if source.kind == "table" else []
     path = Path(source).absolute()
     if not is_file(path) or not _wants_fields(path, options):
         return []
-    return [("", open_table(path, named, options.limit, options.schema))]
+    return [("", open_table(path, *settings, options.root_folder()))]
+
+
+def _refuse_root(source: Source, options: PackOptions) -> None:
+    if options.root is not None and isinstance(source, StorePlace):
+        raise PackError(
+            f"root is for a table on this machine, whose pictures are here, too. Found: {source}. Copy the "
+            "table, or leave root out: paths start from the folder of the table."
+        )
 
 
 def _wants_fields(path: Path, options: PackOptions) -> bool:
@@ -141,15 +152,17 @@ class TableRows(SampleRows):
         columns: each field's column.
         count: the number of samples.
         notes: what became of columns that no field has as they were.
+        is_confined: paths do not leave the root.
     """
 
     walks = False
 
     def __init__(
         self, reader: TableReader, schema: Schema, columns: tuple[str, ...], count: int,
-        notes: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (), is_confined: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(reader.root, schema)
+        self._is_confined = is_confined
         self.reader, self.columns, self.notes, self._count = reader, columns, notes, count
         self.containers = reader.containers
 
@@ -169,11 +182,21 @@ class TableRows(SampleRows):
             is_picture = isinstance(field.kind, (Image, Images, Mask))
             if not reader.is_local and is_picture and any(map(_is_a_path, _flat([value]))):
                 return FailedSample(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
+            lost = self._outside(value) if is_picture and self._is_confined else None
+            if lost is not None:
+                where = f"field {field.name!r}, row {number}: {lost!r}"
+                return FailedSample(ValueError(f"{where} leads out of {os.fsdecode(self.root)}, the root"))
             try:
                 values[field.name] = value_of(field.kind, value, reader.texts, reader.json_texts)
             except ValueError as error:
                 return FailedSample(ValueError(f"field {field.name!r}, row {number}: {error}"))
         return without_bad(values, self.schema) if reader.objects() else values
+
+    def _outside(self, value: Any) -> str | None:
+        """Return the first path that leads out of the root."""
+        paths = map(path_of, filter(_is_a_path, _flat([value])))
+        texts = (os.fsdecode(path) for path in paths if path is not None)
+        return next((text for text in texts if os.path.isabs(table_path(self.root, text))), None)
 
     def settings(self) -> dict[str, Any]:
         return {"table": self.reader.digest()}
@@ -208,6 +231,7 @@ def open_table(
     named: Mapping[str, ColumnSpec | None],
     limit: int | None = None,
     wanted: Schema | None = None,
+    root: bytes | None = None,
 ) -> TableRows:
     """Walk a table once to tell what its columns hold, and open it.
 
@@ -216,11 +240,13 @@ def open_table(
         named: columns that are not guessed (None: leave the column out).
         limit: only the first this many rows are samples.
         wanted: the fields, each from the column of its name; all other columns are left out.
+        root: the folder that paths start from and do not leave; None: the table's own, which they may leave.
 
     Raises:
         PackError: a damaged table, columns that no field can hold, or no column of pictures.
     """
     rows = open_rows(path) if isinstance(path, Path) else path
+    rows = rows if root is None else rows.at(root)
     declared = _said_by(rows)
     fields_of = _columns_of(wanted, rows) if wanted is not None else {}
     unsure = rows.unsure() if wanted is None else ""
@@ -269,7 +295,7 @@ def open_table(
     if wanted is None and not any(named.values()):
         refuse_numbers_alone(schema, rows.where)
     notes = (columns[name].note(kind) for name, kind in kinds.items())
-    return TableRows(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
+    return TableRows(rows, schema, tuple(kinds), count, tuple(filter(None, notes)), root is not None)
 
 
 def _type_of(typed: Typed | None, kind: Kind) -> Any:

@@ -20,6 +20,7 @@ from fastload.sample.schema import Field
 from fastload.sample.values import NO_TEXT, mixed_parts
 from fastload.shard.codecs import NO_LIST_FLAG
 from fastload.shard.columns import Chunk
+from fastload.shard.foreign_lists import lists_of
 from fastload.shard.formats import NOTHING_LOCATED, Foreign, Kinds, Located, ShardSpec, damage_reported
 
 # ---- Messages of Arrow IPC files, checked before pyarrow reads them ----
@@ -318,10 +319,84 @@ def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
 
 def _read_foreign(mapped: _Mapped, column: str | None) -> Foreign:
     features = _features(mapped.schema)
+    if are_lists_alone(mapped.schema, column):
+        labels, classes = _labels(mapped, features)
+        none = np.zeros(sum(map(len, mapped.batches)), np.uint64)
+        return Foreign(Located(none, none), labels, None, classes, in_lists=True)
     image = _image_column(mapped.path, mapped.schema, column)
     labels, classes = _labels(mapped, features)
     keys = _path_keys([batch.column(image) for batch in mapped.batches])
     return Foreign(_locate(mapped, image), labels, keys, classes)
+
+
+def are_lists_alone(schema: pa.Schema, column: str | None) -> bool:
+    """Return whether a file's samples have lists of pictures and no picture each: ``column`` is one of
+    lists; None: there are such columns, and none of pictures."""
+    lists = [field.name for field in schema if _holds_lists(field.type)]
+    if column is not None:
+        return column in lists
+    return bool(lists) and not any(_holds_bytes(field.type) for field in schema)
+
+
+def _holds_lists(kind: pa.DataType) -> bool:
+    views = [getattr(pa.types, name, None) for name in ("is_list_view", "is_large_list_view")]
+    is_view = any(is_one is not None and is_one(kind) for is_one in views)
+    is_list = is_view or _is_plain_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(is_list) and _holds_bytes(kind.value_type)
+
+
+def _is_plain_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def read_lists(path: Path, column: str) -> tuple[Chunk, dict[int, str]]:
+    """Read the byte ranges of a column's lists of pictures; see :mod:`fastload.shard.foreign_lists`.
+
+    Raises:
+        FormatError: lists whose pictures are not stored as they are, or are somewhere else.
+    """
+    with damage_reported(path, "Arrow IPC stream or file"):
+        mapped = _Mapped(path)
+        parts = [_lists_in(mapped, batch.column(column)) for batch in mapped.batches]
+    whole = [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else []
+    return lists_of(*(whole or [np.zeros(0, np.int64)] * 5))
+
+
+def _lists_in(mapped: _Mapped, lists: pa.Array) -> tuple[npt.NDArray[Any], ...]:
+    """Return what ``lists_of`` takes, of one record batch."""
+    if not _is_plain_list(lists.type) or not _holds_bytes(lists.type.value_type):
+        raise FormatError(
+            f"{mapped.path} cannot be indexed: of lists of pictures, list<struct<bytes, path>> and "
+            f"list<binary> are read in place, not {lists.type}; 'fastload pack {mapped.path} OUTPUT' packs "
+            "it."
+        )
+    values, ends = lists.values, lists.offsets.to_numpy().astype(np.int64)
+    binary = _binary(values)
+    offsets, lengths = mapped.ranges(binary)
+    there = _is_there(values) & _is_there(binary)
+    gone = ~_is_there(lists)
+    counts = np.where(gone, 0, np.diff(ends))
+    used = np.zeros(len(values) + 1, np.int64)  # by lists that there are
+    np.add.at(used, ends[:-1][~gone], 1)
+    np.add.at(used, ends[1:][~gone], -1)
+    inside = np.cumsum(used)[:-1] > 0
+    if pa.types.is_struct(values.type) and _has_path(values.type):
+        elsewhere = inside & ~there & _is_there(values) & _has_text(values.field("path"))
+        if elsewhere.any():
+            raise FormatError(
+                f"{mapped.path} cannot be indexed: {int(elsewhere.sum())} pictures have a path and no bytes; "
+                f"'fastload pack {mapped.path} OUTPUT' packs them from their files."
+            )
+    return offsets[inside], lengths[inside], there[inside], counts, gone
+
+
+def _is_there(array: pa.Array) -> npt.NDArray[np.bool_]:
+    there: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def _has_text(array: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.array([bool(text) for text in array.to_pylist()], np.bool_)
 
 
 def _path_keys(columns: Sequence[pa.Array]) -> list[str] | None:

@@ -257,6 +257,12 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def entry_bytes(self) -> npt.NDArray[np.int64]:
+        """Of lists of pictures: the bytes of each sample's entries."""
+        assert self.counts is not None
+        return self.counts * RECORD.itemsize
+
     def slice(self, start: int, stop: int) -> Chunk:
         """Return the samples ``[start, stop)``; the bytes are shared."""
         begin = int(self.lengths[:start].sum())

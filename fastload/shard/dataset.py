@@ -506,6 +506,17 @@ class PackedFiles:
         """Return the records of a field of lists of pictures."""
         return _C.ListedRecords(self.columns[field])
 
+    def record_count(self, field: str | None) -> int:
+        """Return how many records a field has, places without a picture among them; None: the index's."""
+        return len(self) if field is None else len(self._table(field))
+
+    def spread(self, field: str | None, of_samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return for each record of a field what is given for its sample."""
+        if field is None or self.schema[field].storage != "records":
+            return of_samples
+        lengths: Any = self.columns[field].lengths()
+        return np.repeat(of_samples, lengths // RECORD.itemsize)
+
     def record_ids(
         self, field: str | None, samples: npt.NDArray[np.int64] | None
     ) -> npt.NDArray[np.int64] | None:

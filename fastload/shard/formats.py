@@ -79,6 +79,7 @@ class Values:
 
     field: Field
     chunk: Chunk  # one value per record; for pictures lengths, and entries with known offset and label
+    # (for lists of them, see foreign_lists.py, known length, too)
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Foreign:
     # by record: the annotations dropped from it, and why
     name: str = "image"  # of the pictures' field
     kind: Kind | None = None  # of the pictures' field; None: Image()
+    in_lists: bool = False  # samples have no picture each, only lists of them: ``located`` is empty
 
 
 class Writer(Protocol):

@@ -246,6 +246,15 @@ class Manifest:
         return bool(self.shards) and "://" in self.shards[0].file
 
     @property
+    def read_bytes(self) -> int:
+        """About how many bytes an epoch reads: of the index's pictures; where pictures are in lists, or
+        there are none, of the shards."""
+        in_lists = any(field.get("kind") == "images" for field in self.fields)
+        return (
+            sum(shard.size for shard in self.shards) if in_lists or not self.data_bytes else self.data_bytes
+        )
+
+    @property
     def is_plain(self) -> bool:
         """Whether samples are an image and a label; derived from the entries, without making a schema."""
         return not self.fields or self.schema.is_plain

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError
 from fastload.machine.paths import read_at
-from fastload.sample.fields import MAX_VALUE_BYTES, Bytes, Image, Json, Kind, Label, Mask, Text
+from fastload.sample.fields import MAX_VALUE_BYTES, Bytes, Image, Images, Json, Kind, Label, Mask, Text
 from fastload.sample.schema import MAX_FIELDS, Field
 from fastload.sample.values import absent
 from fastload.shard.columns import Chunk
+from fastload.shard.foreign_lists import lists_of
 from fastload.shard.formats import Foreign, Kinds, Located, Values
 from fastload.shard.index import RECORD
 
@@ -262,7 +263,7 @@ def _checksums(head: bytes) -> tuple[int, int]:
 # ---- WebDataset's rules: which members form a sample, and what their suffixes mean ----
 
 #: The kinds that a member can have.
-TAKEN = (Image, Mask, Label, Text, Json, Bytes)
+TAKEN = (Image, Images, Mask, Label, Text, Json, Bytes)
 IMAGE, LABEL = "image", "label"  # names of the fields that all samples have in one form only
 
 _PARTS = re.compile(rb"^((?:.*/|)[^.]+)[.]([^/]*)$", re.DOTALL)
@@ -313,6 +314,19 @@ def grouped(members: Iterable[tuple[bytes, T]], other: Callable[[bytes, str], No
         yield sample
 
 
+def check_kinds(kinds: Kinds) -> tuple[str, str] | None:
+    """Return the name of a field whose kind no member can have, and what it can be; None: all are legal."""
+    for name, kind in kinds.items():
+        if kind is not None and not isinstance(kind, TAKEN):
+            return name, "a member of a tar can be image, images, mask, label, text, json, bytes or none"
+        if kind is not None and "*" in name and not isinstance(kind, Images):
+            return name, (
+                f"--field {name}: a name with * stands for several members of a sample, which are images or "
+                "none"
+            )
+    return None
+
+
 class Suffixes:
     """The fields that suffixes stand for.
 
@@ -326,11 +340,19 @@ class Suffixes:
 
     def field(self, suffix: str) -> Field | None:
         """Return the field of a suffix; None: it has none. A picture is an Image unless users said more."""
-        if suffix not in self._known:
-            if len(self._known) >= _MOST_SUFFIXES:
-                return None
-            self._known[suffix] = self._field(suffix)
-        return self._known[suffix]
+        if suffix in self._known:
+            return self._known[suffix]
+        field = self._field(suffix)
+        if len(self._known) < _MOST_SUFFIXES:
+            self._known[suffix] = field
+            return field
+        return field if field is not None and field.storage == "records" else None
+
+    def lists(self) -> Iterator[Field]:
+        """Yield the fields of lists of pictures, which every sample has."""
+        for name, kind in self.asked.items():
+            if isinstance(kind, Images):
+                yield Field(kind.name if "*" in name else name, kind)
 
     def is_unknown(self, suffix: str) -> bool:
         """Return whether a suffix has no field although nobody excluded it."""
@@ -403,12 +425,10 @@ def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
     """
     if column is not None:
         raise FormatError(f"{path}: a tar has suffixes, not columns; name their fields: --field SUFFIX=KIND.")
-    for suffix, kind in kinds.items():
-        if kind is not None and not isinstance(kind, TAKEN):
-            raise FormatError(
-                f"{path}: a member of a tar can be image, mask, label, text, json, bytes or none. Found: "
-                f"{suffix}={kind.name}."
-            )
+    wrong = check_kinds(kinds)
+    if wrong is not None:
+        name, legal = wrong
+        raise FormatError(f"{path}: {legal}. Found: {name}={getattr(kinds[name], 'name', 'none')}.")
     return _Reader(path, Suffixes(kinds)).read()
 
 
@@ -421,11 +441,15 @@ class _Reader:
         self._fields: dict[str, Field] = {}
         self._keys: list[str] = []
         self._pictures: dict[str, dict[int, Member]] = {}  # by field, of samples
+        self._lists: dict[str, dict[int, list[Member]]] = {}  # likewise, in the tar's order
         self._values: dict[str, dict[int, bytes]] = {}
         self._labels: dict[int, int] = {}
         self._bad: dict[int, str] = {}
 
     def read(self) -> Foreign:
+        for field in self._suffixes.lists():
+            self._know(field)
+            self._lists[field.name] = {}
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for sample in grouped(((m.name, m) for m in self._files()), self._leave_out):
@@ -460,6 +484,9 @@ class _Reader:
                     self._unknown[suffix] += 1
                 continue
             self._know(field)
+            if field.storage == "records":
+                self._lists[field.name].setdefault(number, []).append(member)
+                continue
             if field.storage == "record":
                 self._picture(sample, number, field, member)
                 name = name if name and field.name != IMAGE else sample.names[suffix]
@@ -505,7 +532,7 @@ class _Reader:
         for name, found in self._pictures.items():
             for number in set(range(count)) - found.keys():
                 self._bad.setdefault(number, f"has no picture {name!r}")
-        if first is None:
+        if first is None and not self._lists:
             self._bad = dict.fromkeys(range(count), "has no picture") | self._bad
         located = _located(self._pictures.get(first.name, {}) if first else {}, count)
         fields = {}
@@ -514,6 +541,10 @@ class _Reader:
                 continue
             if field.storage == "record":
                 chunk = _records(self._pictures[name], count)
+            elif field.storage == "records":
+                chunk, bad = _member_lists(self._lists[name], count)
+                for number, reason in bad.items():
+                    self._bad.setdefault(number, f"field {name!r}: {reason}")
             else:
                 values, none = self._values.get(name, {}), absent(field.kind)
                 chunk = Chunk.of([values.get(number, none) for number in range(count)])
@@ -526,6 +557,7 @@ class _Reader:
         return Foreign(
             located, labels, self._keys, classes, fields=fields, bad=self._bad, left_out=self._left_out,
             name=first.name if first is not None else IMAGE, kind=first.kind if first is not None else None,
+            in_lists=first is None and bool(self._lists),
         )  # fmt: skip
 
     def _first(self) -> Field | None:
@@ -544,6 +576,17 @@ def _located(members: Mapping[int, Member], count: int) -> Located:
     for number, member in members.items():
         offsets[number], lengths[number] = member.offset, member.size
     return Located(offsets, lengths)
+
+
+def _member_lists(members: Mapping[int, Sequence[Member]], count: int) -> tuple[Chunk, dict[int, str]]:
+    """Return the samples' lists of pictures, all of which have one, and the wrong ones."""
+    lists = [members.get(number, ()) for number in range(count)]
+    flat = [member for each in lists for member in each]
+    offsets, lengths = (
+        np.array([getattr(member, name) for member in flat], np.int64) for name in ("offset", "size")
+    )
+    counts = np.array([len(each) for each in lists], np.int64)
+    return lists_of(offsets, lengths, np.ones(len(flat), np.bool_), counts, np.zeros(count, np.bool_))
 
 
 def _records(members: Mapping[int, Member], count: int) -> Chunk:

@@ -135,6 +135,40 @@ TEST(what_is_in_memory_takes_no_buffer_and_one_thread) {
   CHECK_EQ(file_system.preads.load(), 0u);
 }
 
+TEST(records_of_samples_that_have_any_number_are_found_by_sample) {
+  const Reset reset;
+  file_system.cold = true;
+  MadeSet set(1000, 3000, 10);
+  ReadAhead ahead({1 << 20, 1}, find_in(set));
+  const std::vector<std::vector<int64_t>> samples{{500, 501, 900}, {}, {17}, {500}};
+  const auto group = ahead.announce({500, 501, 900, 17, 500}, {0, 3, 3, 4, 5});
+  const auto find = [&](uint32_t sample, int64_t record) {
+    return ReadAhead::find(group.get(), sample, record).value_or(99);
+  };
+  CHECK_EQ(find(0, 500), 0u);
+  CHECK_EQ(find(0, 900), 2u);
+  CHECK_EQ(find(0, 17), 99u);
+  CHECK_EQ(find(0, 1000), 99u);
+  CHECK_EQ(find(1, 17), 99u);
+  CHECK_EQ(find(2, 17), 3u);
+  CHECK_EQ(find(3, 500), 4u);
+  CHECK(!ReadAhead::find(nullptr, 3, 500).has_value());
+  size_t wrong = 0;
+  for (uint32_t sample = 0; sample < samples.size(); ++sample) {
+    for (const int64_t record : samples[sample]) {
+      std::vector<uint8_t> scratch;
+      std::shared_ptr<const void> held;
+      const auto id = static_cast<uint64_t>(record);
+      const Bytes bytes =
+          ahead.read(group.get(), find(sample, record), find_in(set)(id), scratch, held);
+      if (!set.equals(id, bytes)) ++wrong;
+    }
+  }
+  CHECK_EQ(wrong, 0u);
+  const ReadAhead::Counts counts = ahead.counts();
+  CHECK_EQ(counts.ahead + counts.late, 5u);
+}
+
 TEST(without_a_budget_nothing_is_announced) {
   const Reset reset;
   file_system.cold = true;

@@ -230,7 +230,7 @@ def test_compressed_tars_are_refused_with_what_to_do(tmp_path: Path, name: str) 
 def test_fields_that_cannot_be(tmp_path: Path) -> None:
     tar = write_tar(tmp_path / "a.tar", captioned(1))
     for fields, words in (
-        ((("txt", "boxes"),), "can be image, mask, label, text, json, bytes or none"),
+        ((("txt", "boxes"),), "can be image, images, mask, label, text, json, bytes or none"),
         ((("txt", "what"),), "--field"),
     ):
         with pytest.raises((FormatError, PackError), match=words):

@@ -11,6 +11,7 @@
 #include "engine/composed_rows.h"
 #include "engine/needs.h"
 #include "engine/views.h"
+#include "engine/vision_rows.h"
 
 namespace fastload {
 namespace {
@@ -115,6 +116,7 @@ std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids, const std::vect
                 "A batch has a draw for each id, or none. Found: " + std::to_string(ids.size()) +
                     " ids, " + std::to_string(draws.size()) + " draws.");
   }
+  if (plan_.fields.has_vision()) return announce_lists(ids);
   if (plan_.mosaic) {
     const uint32_t each = 1 + partners_each(partners.size(), ids.size());
     return ahead_.announce(records_of_mosaics(ids, draws, epoch, partners),
@@ -140,7 +142,20 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
   return records;
 }
 
-// Likewise, of each sample and its partners, as Tile::number counts them: those of pictures that
+// The records of all pictures of samples, by their numbers among those of all lists.
+std::shared_ptr<void> Engine::announce_lists(const std::vector<int64_t>& ids) {
+  std::vector<int64_t> records;
+  std::vector<uint32_t> starts{0};
+  for (const int64_t id : ids) {
+    if (id >= 0) {
+      add_vision_records(sources_.find(static_cast<uint64_t>(id)), plan_.fields, records);
+    }
+    starts.push_back(static_cast<uint32_t>(records.size()));
+  }
+  return ahead_.announce(std::move(records), std::move(starts));
+}
+
+// As records_of(), of each sample and its partners, as Tile::number counts them: those of pictures that
 // are not seen, or will have been kept, are left out, where the index knows the sizes.
 std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
                                                 const std::vector<uint32_t>& draws, uint64_t epoch,
@@ -187,6 +202,10 @@ std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
 // The other way round. Numbers behind the last record are given to the first stream, whose reader
 // refuses them.
 ReadAhead::Origin Engine::origin_of_record(uint64_t record) const {
+  if (plan_.fields.has_vision()) {
+    const auto [list, number] = sources_.find_listed(record);
+    return {list->reader, nullptr, number};
+  }
   const uint64_t samples = sources_.size();
   const uint64_t stream = samples == 0 ? 0 : record / samples;
   const std::vector<FieldsPlan::Stream>& streams = plan_.fields.streams();

@@ -18,7 +18,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       plan_(plan),
       stats_(stats),
       pictures_(sources, plan, fallback, stats, scratch, ahead, kept, transcoder),
-      vision_(scratch, stats),
+      vision_(scratch, stats, ahead),
       samples_(plan.fields.views().size()) {}
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {

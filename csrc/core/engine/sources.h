@@ -19,6 +19,7 @@ namespace fastload {
 struct ListSource {
   Reader* reader = nullptr;          // borrowed; of all pictures
   ListedRecords* records = nullptr;  // borrowed; nullptr: each sample has one, its own
+  uint64_t first = 0;                // number of its first record among those of all lists
 };
 
 struct Source {
@@ -49,7 +50,7 @@ struct Source {
 // Safe to use from many threads.
 class Sources {
  public:
-  // `first` is set here. Throws Error(kValue) if there is no source, Error(kFormat) where a
+  // Each `first` is set here. Throws Error(kValue) if there is no source, Error(kFormat) where a
   // source's parts are not of equally many samples.
   explicit Sources(std::vector<Source> sources) : sources_(std::move(sources)) {
     if (sources_.empty()) throw Error(ErrorKind::kValue, "A loader needs a dataset. Found: none.");
@@ -58,6 +59,10 @@ class Sources {
       total_ += source.reader->index().size();
       for (const Reader* reader : source.further) check(source, reader->index());
       for (const Column* column : source.columns) check(source, *column);
+      for (ListSource& list : source.lists) {
+        list.first = listed_;
+        listed_ += list.reader->index().size();
+      }
     }
   }
 
@@ -75,6 +80,22 @@ class Sources {
     return {&sources_[i], id - sources_[i].first};
   }
 
+  // A record of a list of pictures.
+  struct Listed {
+    const ListSource* list = nullptr;
+    uint64_t number = 0;  // in the list's reader
+  };
+  // By its number among those of all lists, of which there must be one.
+  [[nodiscard]] Listed find_listed(uint64_t record) const {
+    const ListSource* found = nullptr;
+    for (const Source& source : sources_) {
+      for (const ListSource& list : source.lists) {
+        if (list.first <= record) found = &list;
+      }
+    }
+    return {found, record - found->first};
+  }
+
  private:
   static void check(const Source& source, const auto& part) {
     const RecordTable& index = source.reader->index();
@@ -86,6 +107,7 @@ class Sources {
 
   std::vector<Source> sources_;
   uint64_t total_ = 0;
+  uint64_t listed_ = 0;
 };
 
 }  // namespace fastload

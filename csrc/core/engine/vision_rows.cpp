@@ -1,5 +1,6 @@
 #include "engine/vision_rows.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -77,6 +78,26 @@ void check_measured(const ListSource& list, const FieldPlan& field,
 
 }  // namespace
 
+void add_vision_records(const Sources::Home& home, const FieldsPlan& plan,
+                        std::vector<int64_t>& records) {
+  const size_t before = records.size();
+  const std::vector<ListSource>& lists = home.source->lists;
+  try {
+    for (uint32_t part = 0; part < lists.size(); ++part) {
+      const auto reads = [part](const FieldPlan& field) {
+        return field.form == FieldPlan::Form::kVision && field.part == part;
+      };
+      const auto field = std::ranges::find_if(plan.fields(), reads);
+      if (field == plan.fields().end()) continue;
+      for (const Listed& one : pictures_of(home, *field)) {
+        records.push_back(static_cast<int64_t>(lists[part].first + one.number));
+      }
+    }
+  } catch (const Error&) {
+    records.resize(before);
+  }
+}
+
 VisionCount count_vision(const Sources::Home& home, const FieldPlan& field, Decoder& decoder,
                          std::vector<uint8_t>& scratch) {
   const std::vector<Listed> pictures = pictures_of(home, field);
@@ -94,16 +115,30 @@ void VisionRows::produce(const FieldsPlan& plan, const Job& job) {
     if (!field.is_vision()) continue;
     const std::span<uint8_t> room = job.batch.place(number).rows(job.position, field.width);
     if (field.form == FieldPlan::Form::kVision) {
-      cut(field, job.home, room);
+      cut(field, job, room);
     } else {
       describe(field, job.home, room);
     }
   }
 }
 
-void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::span<uint8_t> room) {
-  const std::vector<Listed> pictures = pictures_of(home, field);
-  Reader& reader = *home.source->lists[field.part].reader;
+// The record's bytes, which may have been read ahead: then `held` owns them.
+Bytes VisionRows::read(const Job& job, const ListSource& list, uint64_t number,
+                       std::shared_ptr<const void>& held) {
+  const uint64_t start = now_ns();
+  void* const group = job.batch.ahead().get();
+  const auto position =
+      ReadAhead::find(group, job.position, static_cast<int64_t>(list.first + number));
+  const Bytes bytes = ahead_.read(position ? group : nullptr, position.value_or(0),
+                                  {list.reader, nullptr, number}, scratch_.record, held);
+  stats_.add_time(Stage::kShard, now_ns() - start);
+  ThreadStats::add(stats_.bytes, bytes.size());
+  return bytes;
+}
+
+void VisionRows::cut(const FieldPlan& field, const Job& job, std::span<uint8_t> room) {
+  const std::vector<Listed> pictures = pictures_of(job.home, field);
+  const ListSource& list = job.home.source->lists[field.part];
   Decoder& decoder = scratch_.decoder;
   if (room.empty()) {
     check_measured(home.source->lists[field.part], field, pictures, decoder, scratch_.record);
@@ -112,10 +147,8 @@ void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::spa
   for (size_t place = 0; place < pictures.size(); ++place) {
     with_place(place, [&] {
       const uint64_t number = pictures[place].number;
-      const uint64_t start = now_ns();
-      const Bytes bytes = reader.read(number, scratch_.record);
-      stats_.add_time(Stage::kShard, now_ns() - start);
-      ThreadStats::add(stats_.bytes, bytes.size());
+      std::shared_ptr<const void> held;
+      const Bytes bytes = read(job, list, number, held);
       const ImageInfo info = open_record(decoder, bytes, pictures[place].record);
       const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
       const size_t size = static_cast<size_t>(sizes.rows) * field.width;
@@ -125,7 +158,9 @@ void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::spa
       scratch_.vision.begin(*field.vision, sizes, room.data() + at);
       decoder.decode(scratch_.vision.source(), scratch_.vision);
       scratch_.vision.end();
-      static_cast<void>(reader.is_there(number, bytes, scratch_.record));
+      if (held == nullptr) {
+        static_cast<void>(list.reader->is_there(number, bytes, scratch_.record));
+      }
       at += size;
     });
   }

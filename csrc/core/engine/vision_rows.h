@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "decode/decode.h"
@@ -10,6 +12,7 @@
 #include "engine/sources.h"
 #include "engine/stats.h"
 #include "engine/tiles.h"
+#include "read_ahead/read_ahead.h"
 #include "sample/field_plan.h"
 
 namespace fastload {
@@ -32,21 +35,30 @@ struct VisionCount {
 VisionCount count_vision(const Sources::Home& home, const FieldPlan& field, Decoder& decoder,
                          std::vector<uint8_t>& scratch);
 
+// Appends the records of all of a sample's pictures, by their numbers among those of all lists,
+// ascending. None where that cannot be told: producing the sample says why.
+void add_vision_records(const Sources::Home& home, const FieldsPlan& plan,
+                        std::vector<int64_t>& records);
+
 // Not thread-safe.
 class VisionRows {
  public:
-  // Both must outlive it, and are used by nobody else meanwhile.
-  VisionRows(Scratch& scratch, ThreadStats& stats) : scratch_(scratch), stats_(stats) {}
+  // All must outlive it; scratch and stats are used by nobody else meanwhile.
+  VisionRows(Scratch& scratch, ThreadStats& stats, ReadAhead& ahead)
+      : scratch_(scratch), stats_(stats), ahead_(ahead) {}
 
   // Fills the sample's fields of pictures as rows.
   void produce(const FieldsPlan& plan, const Job& job);
 
  private:
-  void cut(const FieldPlan& field, const Sources::Home& home, std::span<uint8_t> room);
+  void cut(const FieldPlan& field, const Job& job, std::span<uint8_t> room);
+  Bytes read(const Job& job, const ListSource& list, uint64_t number,
+             std::shared_ptr<const void>& held);
   void describe(const FieldPlan& field, const Sources::Home& home, std::span<uint8_t> room);
 
   Scratch& scratch_;
   ThreadStats& stats_;
+  ReadAhead& ahead_;
 };
 
 }  // namespace fastload

@@ -78,9 +78,9 @@ bool ReadAhead::next(Jobs& jobs) {
 void ReadAhead::add_together(Jobs& jobs) noexcept try {
   const std::shared_ptr<Group>& group = groups_.front();
   const bool leads = leads_ && group == leader_;
-  const uint32_t step = leads ? std::max(kLeaders, group->together) : group->together;
-  const uint32_t end =
-      std::min(position_ - position_ % step + step, static_cast<uint32_t>(group->ids.size()));
+  uint32_t end = group->end_of_sample(position_);
+  if (leads) end = std::max(end, position_ - position_ % kLeaders + kLeaders);
+  end = std::min(end, static_cast<uint32_t>(group->ids.size()));
   for (uint32_t position = position_ + 1; position < end; ++position) {
     const int64_t id = group->ids[position];
     if (id < 0 || group->requests[position].state.load() != kQueued) continue;
@@ -271,6 +271,8 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     id += static_cast<uint64_t>(static_cast<int64_t>(step));
     const auto found = queued_.find(sample);
     if (found == queued_.end() || !may_join(*found->second)) {
+      // A place of a list without a picture has no bytes.
+      if (job.origin.reader->index().record(id).length == 0) continue;
       if (joins.others == 0) return;
       // Read along if somebody behind it can be joined.
       const Record other = job.origin.reader->locate(id);

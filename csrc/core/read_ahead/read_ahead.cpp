@@ -62,7 +62,15 @@ void ReadAhead::start_thread() {
 std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids, uint32_t together,
                                           Needs needs) {
   if (plan_.budget == 0 || ids.empty()) return nullptr;
-  auto group = std::make_shared<Group>(std::move(ids), together, std::move(needs));
+  return add(std::make_shared<Group>(std::move(ids), together, std::move(needs)));
+}
+
+std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids, std::vector<uint32_t> starts) {
+  if (plan_.budget == 0 || ids.empty()) return nullptr;
+  return add(std::make_shared<Group>(std::move(ids), 1, nullptr, std::move(starts)));
+}
+
+std::shared_ptr<void> ReadAhead::add(std::shared_ptr<Group> group) {
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -74,6 +82,17 @@ std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids, uint32_t tog
   if (first) start_thread();
   work_.notify_one();
   return group;
+}
+
+std::optional<uint32_t> ReadAhead::find(const void* group, uint32_t sample,
+                                        int64_t record) noexcept {
+  if (group == nullptr) return {};
+  const Group& of = *static_cast<const Group*>(group);
+  const auto begin = of.ids.begin() + of.starts[sample];
+  const auto end = of.ids.begin() + of.starts[sample + 1];
+  const auto found = std::lower_bound(begin, end, record);
+  if (found == end || *found != record) return {};
+  return static_cast<uint32_t>(found - of.ids.begin());
 }
 
 void ReadAhead::drop(const std::shared_ptr<void>& dropped) noexcept {

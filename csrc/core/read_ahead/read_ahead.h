@@ -104,6 +104,11 @@ class ReadAhead {
                                                          const Record& record, size_t gap)>;
   std::shared_ptr<void> announce(std::vector<int64_t> ids, uint32_t together = 1,
                                  Needs needs = nullptr);
+  // The same where samples have any number of records: those of sample i are ids[starts[i]] up to
+  // ids[starts[i + 1]], ascending.
+  std::shared_ptr<void> announce(std::vector<int64_t> ids, std::vector<uint32_t> starts);
+  // The position of such a sample's record in its group; nothing: it was not announced.
+  static std::optional<uint32_t> find(const void* group, uint32_t sample, int64_t record) noexcept;
   // They will not be needed.
   void drop(const std::shared_ptr<void>& group) noexcept;
   // The record at `position` of the group, as Reader::read. The bytes are valid as long as
@@ -151,6 +156,7 @@ class ReadAhead {
 
   enum class Claim { kDone, kNoSpace, kLost };
 
+  std::shared_ptr<void> add(std::shared_ptr<Group> group);
   void run() noexcept;
   using Jobs = std::vector<Job>;
   bool plan(Jobs& jobs);

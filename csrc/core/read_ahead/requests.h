@@ -33,9 +33,11 @@ struct ReadAhead::Request {
 };
 
 struct ReadAhead::Group {
-  Group(std::vector<int64_t> record_ids, uint32_t records_a_sample, Needs record_needs)
+  Group(std::vector<int64_t> record_ids, uint32_t records_a_sample, Needs record_needs,
+        std::vector<uint32_t> first_records = {})
       : ids(std::move(record_ids)),
         together(records_a_sample),
+        starts(std::move(first_records)),
         needs(std::move(record_needs)),
         requests(std::make_unique<Request[]>(ids.size())) {
     for (size_t i = 0; i < ids.size(); ++i) requests[i].dropped = &dropped;
@@ -49,8 +51,15 @@ struct ReadAhead::Group {
                        [](const Request& request) { return request.state == kLoading; });
   }
 
+  // Behind the last record of the sample that has the one at `position`.
+  [[nodiscard]] uint32_t end_of_sample(uint32_t position) const {
+    if (starts.empty()) return position - position % together + together;
+    return *std::ranges::upper_bound(starts, position);
+  }
+
   std::vector<int64_t> ids;
-  uint32_t together;  // ids of a sample, beside each other
+  uint32_t together;             // ids of a sample, beside each other
+  std::vector<uint32_t> starts;  // where samples have any number of ids: see announce()
   Needs needs;        // empty: all records are needed whole
   std::unique_ptr<Request[]> requests;
   std::atomic<bool> dropped{false};

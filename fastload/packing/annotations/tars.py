@@ -25,11 +25,11 @@ from fastload.packing.sample_rows import SampleRows
 from fastload.packing.stored import StorePlace
 from fastload.packing.table_columns import picture_kind
 from fastload.remote.location import Location
-from fastload.sample.fields import Image, Images, kind_of
+from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
 from fastload.shard.suffixes import COMPRESSED_TARS
-from fastload.shard.tar import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
+from fastload.shard.tar import IMAGE, LABEL, Grouped, Suffixes, check_kinds, grouped, value_of
 
 Tar = Path | StoredTar
 _SUFFIXES = (".tar", *COMPRESSED_TARS)
@@ -53,20 +53,9 @@ def wds_sources(source: str | StorePlace, options: PackOptions) -> list[tuple[st
         kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
     except (ValueError, TypeError) as error:
         raise PackError(f"--field: {error}") from None
-    taken = (*TAKEN, Images)
-    wrong = next((name for name, kind in kinds.items() if kind and not isinstance(kind, taken)), None)
+    wrong = check_kinds(kinds)
     if wrong is not None:
-        raise PackError(
-            f"a member of a tar can be image, images, mask, label, text, json, bytes or none. Found: {wrong}="
-            f"{dict(options.fields)[wrong]}."
-        )
-    alone = (name for name, kind in kinds.items() if "*" in name and kind and not isinstance(kind, Images))
-    wrong = next(alone, None)
-    if wrong is not None:
-        raise PackError(
-            f"--field {wrong}: a name with * stands for several members of a sample, which are images or "
-            f"none. Found: {dict(options.fields)[wrong]}."
-        )
+        raise PackError(f"{wrong[1]}. Found: {wrong[0]}={dict(options.fields)[wrong[0]]}.")
     return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in by_name.items()]
 
 
