@@ -49,7 +49,8 @@ Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
                std::vector<uint8_t>& scratch) {
   const Record& record = picture.record;
   if (record.width != 0 && record.height != 0) return {record.width, record.height};
-  const ImageInfo info = decoder.open(list.reader->read(picture.number, scratch));
+  const Bytes bytes = list.reader->read(picture.number, scratch);
+  const ImageInfo info = decoder.open(bytes, {}, list.reader->shown());
   return {info.width, info.height};
 }
 
@@ -98,7 +99,7 @@ void VisionRows::cut(const FieldPlan& field, const Sources::Home& home, std::spa
       const Bytes bytes = reader.read(number, scratch_.record);
       stats_.add_time(Stage::kShard, now_ns() - start);
       ThreadStats::add(stats_.bytes, bytes.size());
-      const ImageInfo info = open_record(decoder, bytes, pictures[place].record);
+      const ImageInfo info = open_record(decoder, bytes, pictures[place].record, reader.shown());
       const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
       const size_t size = static_cast<size_t>(sizes.rows) * field.width;
       if (size > room.size() - at) {
