@@ -19,7 +19,7 @@ from fastload.machine.paths import read_at
 from fastload.machine.sizes import counted
 from fastload.packing.cut import MAX_LISTED
 from fastload.packing.files import encode_key
-from fastload.packing.pictures import HEAD, is_any, unfit
+from fastload.packing.pictures import AS_STORED, HEAD, is_any, shown_kind, unfit
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.table_columns import picture_kind
 from fastload.packing.tables import Labels, read_table
@@ -40,9 +40,10 @@ def field_of(entry: Mapping[str, Any]) -> Field:
     return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
 
 
-def kind_in_set(name: str, kind: Kind, asked: Container[str]) -> Kind:
-    """Return what a field becomes; pictures of which users said nothing are what their name says."""
-    return picture_kind(name, ()) if kind == Image() and name not in asked else kind
+def kind_in_set(name: str, kind: Kind, asked: Container[str], shown: tuple[str, str]) -> Kind:
+    """Return what a field becomes; pictures of which users said nothing are what their name says. ``shown``:
+    ``--exif`` and ``--alpha``."""
+    return shown_kind(picture_kind(name, ()) if kind == Image() and name not in asked else kind, *shown)
 
 
 class ForeignFields:
@@ -52,10 +53,17 @@ class ForeignFields:
         part: returns the path of a file's part, by its number.
         asked: kinds that users gave.
         loose: whether text, JSON or bytes may be missing in a whole file.
+        shown: ``--exif`` and ``--alpha``.
     """
 
-    def __init__(self, part: Callable[[int], Path], asked: Mapping[str, Kind | None], loose: bool) -> None:
-        self._part, self._asked, self._loose = part, asked, loose
+    def __init__(
+        self,
+        part: Callable[[int], Path],
+        asked: Mapping[str, Kind | None],
+        loose: bool,
+        shown: tuple[str, str],
+    ) -> None:
+        self._part, self._asked, self._loose, self._shown = part, asked, loose, shown
         self._picture: tuple[str, Kind] | None = None
         self._fields: dict[str, Field] = {}
         self._places: list[dict[str, int]] = []  # per file: its fields' chunks
@@ -91,9 +99,11 @@ class ForeignFields:
         Raises:
             FormatError: files lack fields that others have, or the fields are not legal.
         """
-        name, kind = self._picture or ("image", Image())
+        name, kind = self._picture or ("image", self._kind("image", Image()))
         if not self._fields and (name, kind) == ("image", Image()):
             return None
+        if not self._fields and name == "image":
+            label = label or Label()  # as of the same pictures, shown as they are stored
         for number, places in enumerate(self._places):
             missing = [name for name in self._fields if name not in places and not self._may_lack(name)]
             if missing and self._counts[number]:
@@ -116,7 +126,7 @@ class ForeignFields:
         }
 
     def _kind(self, name: str, kind: Kind) -> Kind:
-        return kind_in_set(name, kind, self._asked)
+        return kind_in_set(name, kind, self._asked, self._shown)
 
     def _may_lack(self, name: str) -> bool:
         return self._loose and self._fields[name].kind.name in ("text", "json", "bytes")
@@ -192,9 +202,11 @@ class LabelTable:
             raise PackError(f"{self.path} has no label for the record {key!r} of {file}.") from None
 
 
-def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[int, str]]:
+def described(
+    file: Path, foreign: Foreign, asked: Container[str], shown: tuple[str, str]
+) -> tuple[npt.NDArray[np.void], dict[int, str]]:
     """Return index entries of all records, and reasons for those that are no pictures (length 0). The
-    entries of further pictures are filled in likewise."""
+    entries of further pictures are filled in likewise. ``asked``, ``shown``: as :class:`ForeignFields`'."""
     located = foreign.located
     records = np.zeros(len(located.offsets), RECORD)
     records["offset"] = located.offsets
@@ -202,11 +214,13 @@ def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[
         records["width"], records["height"] = foreign.picture
         records["codec"], records["channels"] = RAW, 3
     failures = dict(foreign.bad)
-    for number, reason in _describe(file, records, located.lengths).items():
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked, shown)
+    for number, reason in _describe(file, records, located.lengths, kind).items():
         failures.setdefault(number, reason)
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
-            problems = _describe(file, values.chunk.records, values.chunk.lengths)
+            kind = kind_in_set(name, values.field.kind, asked, shown)
+            problems = _describe(file, values.chunk.records, values.chunk.lengths, kind)
             for number, reason in problems.items():
                 failures.setdefault(number, f"field {name!r}: {reason}")
     for number in failures:
@@ -228,11 +242,11 @@ def refuse_unfit(
         records, failures: as :func:`described` returns them.
         asked: the fields whose kinds users gave.
     """
-    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked, AS_STORED)
     misfits = dict(_unfit(file, records, kind))
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
-            kind = kind_in_set(name, values.field.kind, asked)
+            kind = kind_in_set(name, values.field.kind, asked, AS_STORED)
             for number, reason in _unfit(file, values.chunk.records, kind):
                 misfits.setdefault(number, f"field {name!r}: {reason}")
     for number, reason in misfits.items():
@@ -240,11 +254,14 @@ def refuse_unfit(
         records["length"][number] = 0
 
 
-def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np.uint64]) -> dict[int, str]:
+def _describe(
+    file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np.uint64], kind: Kind
+) -> dict[int, str]:
     records["length"] = np.minimum(lengths, np.uint64(_MOST))
     failures = {}
     for start in range(0, len(records), _CHUNK):
-        problems = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
+        some = as_rows(records[start : start + _CHUNK])
+        problems = _C.describe_file(os.fsencode(file), some, kind.shown)
         for number, reason in problems:
             failures[start + number] = reason.decode("utf-8", "backslashreplace")
     return failures

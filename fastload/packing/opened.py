@@ -54,8 +54,8 @@ def opened(
     place = StorePlace(str(source), options.storage_options) if is_url(source) else source
     planned = planned_files(place, known) if known is not None else None
     if planned is not None:
-        return [Split("", planned)]
+        return [Split("", planned.show(options))]
     found: Sequence[tuple[str, Rows]] = []
     for find in SOURCES:
         found = found or find(place, options)
-    return [Split(name, rows) for name, rows in found]
+    return [Split(name, rows.show(options)) for name, rows in found]
