@@ -102,7 +102,16 @@ CORE_ROOMS: dict[str, CoreRoom] = {
     "base": CoreRoom(("base", "exit_gate", "memory_instrument"), ("_native",)),
     "io": CoreRoom(("buffer_pool", "byte_source", "file_bytes", "guarded_range", "memory_shard"), ("shard",)),
     "decode": CoreRoom(
-        ("decode", "entropy", "coefficients", "jpeg", "jpeg_damage", "jpeg_kernels", "memory_decode"),
+        (
+            "decode",
+            "orientation",
+            "entropy",
+            "coefficients",
+            "jpeg",
+            "jpeg_damage",
+            "jpeg_kernels",
+            "memory_decode",
+        ),
         ("dataset",),
     ),
     "transform": CoreRoom(

@@ -30,14 +30,19 @@ inline PixelFormat to_format(const FormatArg& format) {
   return {std::get<0>(format), std::get<1>(format), std::get<2>(format)};
 }
 
+// (turned, on_white), as Shown.
+using ShownArg = std::tuple<bool, bool>;
+
+inline Shown to_shown(const ShownArg& shown) { return {std::get<0>(shown), std::get<1>(shown)}; }
+
 inline Bytes as_bytes(const BytesArg& array) { return {array.data(), array.size()}; }
 
 // (width, height, channels, bits) of raw pixels.
 using RawArg = std::optional<std::tuple<uint32_t, uint32_t, int, int>>;
 
 inline ImageInfo open_picture(Decoder& decoder, const BytesArg& data, const FormatArg& format,
-                              const RawArg& raw) {
-  if (!raw) return decoder.open(as_bytes(data), to_format(format));
+                              const RawArg& raw, const ShownArg& shown = {}) {
+  if (!raw) return decoder.open(as_bytes(data), to_format(format), to_shown(shown));
   const auto [width, height, channels, bits] = *raw;
   return decoder.open_raw(as_bytes(data), width, height, {channels, bits, false},
                           to_format(format));

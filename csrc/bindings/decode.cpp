@@ -19,6 +19,7 @@
 #include "decode/codecs/codec.h"
 #include "decode/jpeg/decoder.h"
 #include "decode/jpeg/turbo.h"
+#include "decode/orientation.h"
 #include "fallback.h"
 #include "gil.h"
 #include "pack/baseline.h"
@@ -65,20 +66,20 @@ class PyDecoder {
   PyDecoder(const DecodeLimits& limits, nb::object fallback)
       : decoder_(limits, make_fallback(std::move(fallback))) {}
 
-  RgbArray decode_rgb(const BytesArg& data, const RoiArg& roi) {
-    const Pixels found = decode_pixels(data, {3, 8, false}, std::nullopt, roi);
+  RgbArray decode_rgb(const BytesArg& data, const RoiArg& roi, const ShownArg& shown = {}) {
+    const Pixels found = decode_pixels(data, {3, 8, false}, std::nullopt, roi, shown);
     return {found.data, {found.height, found.width, 3}, found.owner};
   }
 
   RgbArray decode_raw(const BytesArg& data, uint32_t width, uint32_t height, const RoiArg& roi) {
-    const Pixels found = decode_pixels(data, {3, 8, false}, std::tuple{width, height, 3, 8}, roi);
+    const Pixels found = decode_pixels(data, {3, 8, false}, std::tuple{width, height, 3, 8}, roi, {});
     return {found.data, {found.height, found.width, 3}, found.owner};
   }
 
   nb::ndarray<nb::numpy> decode(const BytesArg& data, const FormatArg& wanted, const RawArg& raw,
-                                const RoiArg& roi) {
+                                const RoiArg& roi, const ShownArg& shown) {
     const PixelFormat format = to_format(wanted);
-    const Pixels found = decode_pixels(data, wanted, raw, roi);
+    const Pixels found = decode_pixels(data, wanted, raw, roi, shown);
     const size_t shape[] = {found.height, found.width, static_cast<size_t>(format.channels)};
     const nb::dlpack::dtype dtype =
         format.bits == 16 ? nb::dtype<uint16_t>() : nb::dtype<uint8_t>();
@@ -96,13 +97,13 @@ class PyDecoder {
   };
 
   Pixels decode_pixels(const BytesArg& data, const FormatArg& format, const RawArg& raw,
-                       const RoiArg& wanted) {
+                       const RoiArg& wanted, const ShownArg& shown) {
     Rect roi;
     uint8_t* pixels = nullptr;
     {
       const GilRelease release;
       const std::lock_guard lock(mutex_);
-      const ImageInfo info = open_picture(decoder_, data, format, raw);
+      const ImageInfo info = open_picture(decoder_, data, format, raw, shown);
       roi = {0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
       if (wanted) std::tie(roi.x, roi.y, roi.width, roi.height) = *wanted;
       // A wrong ROI is refused by the decoder before it gives the first row.
@@ -121,11 +122,11 @@ class PyDecoder {
   Decoder decoder_;
 };
 
-nb::tuple probe_tuple(const BytesArg& data) {
+nb::tuple probe_tuple(const BytesArg& data, const ShownArg& shown) {
   ImageInfo info;
   {
     const GilRelease release;
-    info = probe(as_bytes(data));
+    info = shown_info(as_bytes(data), probe(as_bytes(data)), to_shown(shown));
   }
   return nb::make_tuple(std::string(codec_name(info.codec)), info.width, info.height, info.channels,
                         info.flags);
@@ -148,10 +149,15 @@ void register_decode(nb::module_& m) {
   m.def(
       "sniff", [](const BytesArg& data) { return std::string(codec_name(sniff(as_bytes(data)))); },
       nb::arg("data"), "The codec's name by the leading bytes of a uint8 array, or \"unknown\".");
-  m.def("probe", probe_tuple, nb::arg("data"),
+  m.def(
+      "orientation", [](const BytesArg& data) { return orientation_of(as_bytes(data)).number(); },
+      nb::arg("data"), nb::call_guard<GilRelease>(),
+      "EXIF's number, 1 to 8, of which way a picture's file (uint8 array) is to be turned; 1 where it "
+      "says nothing.");
+  m.def("probe", probe_tuple, nb::arg("data"), nb::arg("shown") = ShownArg{},
         "(codec, width, height, channels, flags) of an encoded picture (uint8 array) by its "
         "header; sizes in "
-        "pixels, 0 where only Pillow knows. Raises DecodeError.");
+        "pixels, 0 where only Pillow knows, and as they are shown. Raises DecodeError.");
   m.attr("FLAG_PROGRESSIVE") = static_cast<int>(ImageInfo::kProgressive);
   m.attr("FLAG_SIXTEEN_BIT") = static_cast<int>(ImageInfo::kSixteenBit);
   m.attr("FLAG_ANIMATED") = static_cast<int>(ImageInfo::kAnimated);
@@ -170,16 +176,17 @@ void register_decode(nb::module_& m) {
           nb::arg("max_pixels") = defaults.max_pixels, nb::arg("max_side") = defaults.max_side,
           nb::arg("max_scans") = defaults.max_scans, nb::arg("fallback") = nb::none())
       .def("decode_rgb", &PyDecoder::decode_rgb, nb::arg("data"), nb::arg("roi") = nb::none(),
+           nb::arg("shown") = ShownArg{},
            "(height, width, 3) uint8 of an encoded picture; roi is (x, y, width, height).")
       .def("decode_raw", &PyDecoder::decode_raw, nb::arg("data"), nb::arg("width"),
            nb::arg("height"), nb::arg("roi") = nb::none(),
            "The same for raw RGB pixels of a known size.")
       .def("decode", &PyDecoder::decode, nb::arg("data"),
            nb::arg("format") = FormatArg{3, 8, false}, nb::arg("raw") = nb::none(),
-           nb::arg("roi") = nb::none(),
+           nb::arg("roi") = nb::none(), nb::arg("shown") = ShownArg{},
            "An encoded picture, or raw pixels of (width, height, channels, bits), in a format "
            "(channels, bits, ids): (height, width, channels), of ids (height, width), uint8 or "
-           "uint16. Raises DecodeError where it cannot be had so.")
+           "uint16; shown as Reader.show() takes it. Raises DecodeError where it cannot be had so.")
       .def("counts", &PyDecoder::counts,
            "Pictures decoded by each codec, and how many gave a warning.");
 

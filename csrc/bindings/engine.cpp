@@ -246,25 +246,30 @@ void register_filler(nb::module_& m) {
       .def(
           "__init__",
           [](PixelTarget* self, CacheFile& cache, uint32_t decoded_side, uint64_t max_pixels,
-             nb::object fallback) {
+             nb::object fallback, const ShownArg& shown) {
             DecodeLimits limits;
             limits.max_pixels = max_pixels;
-            new (self) PixelTarget(cache, decoded_side, limits, make_fallback(std::move(fallback)));
+            new (self) PixelTarget(cache, decoded_side, limits, make_fallback(std::move(fallback)),
+                                   to_shown(shown));
           },
           nb::arg("cache"), nb::arg("decoded_side"), nb::arg("max_pixels"),
-          nb::arg("fallback").none(), nb::keep_alive<1, 2>(),
-          "Decodes and scales each record; decoded_side, max_pixels and fallback as Engine's.");
+          nb::arg("fallback").none(), nb::arg("shown") = ShownArg{}, nb::keep_alive<1, 2>(),
+          "Decodes and scales each record; decoded_side, max_pixels and fallback as Engine's, shown "
+          "as Reader's.");
   nb::class_<CoefficientTarget, FillTarget>(m, "CoefficientTarget",
                                             "A node cache of coefficient records.")
       .def(
           "__init__",
-          [](CoefficientTarget* self, CacheFile& cache, uint64_t max_pixels) {
+          [](CoefficientTarget* self, CacheFile& cache, uint64_t max_pixels,
+             const ShownArg& shown) {
             DecodeLimits limits;
             limits.max_pixels = max_pixels;
-            new (self) CoefficientTarget(cache, limits);
+            new (self) CoefficientTarget(cache, limits, to_shown(shown));
           },
-          nb::arg("cache"), nb::arg("max_pixels"), nb::keep_alive<1, 2>(),
-          "Transcodes each JPEG of at most max_pixels; other records stay as they are.");
+          nb::arg("cache"), nb::arg("max_pixels"), nb::arg("shown") = ShownArg{},
+          nb::keep_alive<1, 2>(),
+          "Transcodes each JPEG of at most max_pixels; other records stay as they are, and with "
+          "shown as Reader's those that are turned.");
   nb::class_<Filler>(m, "Filler", "Threads that fill a cache; see csrc/core/cache/filler.h.")
       .def(
           "__init__",

@@ -46,17 +46,23 @@ inline std::string describe(const nanobind::python_error& error) {
 
 }  // namespace fallback_detail
 
-// `callable` takes the record (bytes) and returns a uint8 array of shape (height, width, 3); None
-// gives no fallback. To be made with the GIL held; the result may be called, copied and destroyed
+// `callable` takes the record (bytes), where it is to be shown otherwise than stored also whether it
+// is turned, and whether what is transparent lies on white; it returns a uint8 array of shape
+// (height, width, 3). None gives no fallback. To be made with the GIL held; the result may be called, copied and destroyed
 // on any thread, without the GIL. Exceptions of the callable become Error(kDecode) with their text.
 inline FallbackDecode make_fallback(nanobind::object callable) {
   if (callable.is_none()) return nullptr;
   const std::shared_ptr<PyObject> owner = shared_owner(std::move(callable));
-  return [owner](Bytes bytes) -> RgbImage {
+  return [owner](Bytes bytes, const Shown& shown) -> RgbImage {
     const GilAcquire gil("A decoder written in Python");
+    using namespace nanobind::literals;
     try {
       const nanobind::bytes record(bytes.data(), bytes.size());
-      return fallback_detail::copy_picture(nanobind::borrow(owner.get())(record));
+      const nanobind::object decode = nanobind::borrow(owner.get());
+      const bool stored = shown == Shown{};
+      return fallback_detail::copy_picture(
+          stored ? decode(record)
+                 : decode(record, "turned"_a = shown.turned, "on_white"_a = shown.on_white));
     } catch (const nanobind::python_error& error) {
       // KeyboardInterrupt and SystemExit are not about this picture.
       if (!error.matches(PyExc_Exception)) throw;

@@ -44,43 +44,48 @@ void register_pack(nb::module_& m) {
   m.def(
       "ingest",
       [](const nb::bytes& root, const BytesArg& names, const Ends& ends, const BytesOut& buffer,
-         const Rows& records) {
+         const Rows& records, const ShownArg& shown) {
         IngestResult result;
         const std::string folder = path_of(root);
         {
           GilRelease release;
           result = ingest(folder, as_bytes(names), {ends.data(), ends.size()},
-                          {buffer.data(), buffer.size()}, as_records(records), DecodeLimits{});
+                          {buffer.data(), buffer.size()}, as_records(records), DecodeLimits{},
+                          to_shown(shown));
         }
         return std::make_tuple(result.done, result.used, result.needed, as_list(result.failures));
       },
       nb::arg("root"), nb::arg("names"), nb::arg("ends"), nb::arg("buffer"), nb::arg("records"),
+      nb::arg("shown") = ShownArg{},
       "Reads files back to back into `buffer`; returns (files taken, bytes used, bytes needed, "
-      "[(file, reason)]). `records` is a (n, 32) uint8 view of index entries.");
+      "[(file, reason)]). `records` is a (n, 32) uint8 view of index entries; sizes are those of "
+      "pictures as they are shown.");
   m.def(
       "describe",
-      [](const BytesArg& data, const Rows& records) {
+      [](const BytesArg& data, const Rows& records, const ShownArg& shown) {
         Failures failures;
         {
           GilRelease release;
-          failures = describe(as_bytes(data), as_records(records), DecodeLimits{});
+          failures = describe(as_bytes(data), as_records(records), DecodeLimits{}, to_shown(shown));
         }
         return as_list(failures);
       },
-      nb::arg("data"), nb::arg("records"),
+      nb::arg("data"), nb::arg("records"), nb::arg("shown") = ShownArg{},
       "Fills CRC, codec and size of records whose offset and length in `data` are set.");
   m.def(
       "describe_file",
-      [](const nb::bytes& path, const Rows& records) {
+      [](const nb::bytes& path, const Rows& records, const ShownArg& shown) {
         const std::string name = path_of(path);
         Failures failures;
         {
           GilRelease release;
-          failures = describe_file(name, as_records(records), DecodeLimits{});
+          failures =
+              describe_file(name, as_records(records), DecodeLimits{}, to_shown(shown));
         }
         return as_list(failures);
       },
-      nb::arg("path"), nb::arg("records"), "The same for byte ranges of a file.");
+      nb::arg("path"), nb::arg("records"), nb::arg("shown") = ShownArg{},
+      "The same for byte ranges of a file.");
   m.def(
       "verify_file",
       [](const nb::bytes& path, const RowsIn& records) {

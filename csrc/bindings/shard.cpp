@@ -156,7 +156,12 @@ void register_reader(nb::module_& m) {
             }
           },
           nb::arg("sample"), "A copy of the record's bytes.")
-      .def("shard_path", &Reader::shard_path, nb::arg("sample"));
+      .def("shard_path", &Reader::shard_path, nb::arg("sample"))
+      .def(
+          "show", [](Reader& reader, const ShownArg& shown) { reader.show(to_shown(shown)); },
+          nb::arg("shown"),
+          "Before the first picture is decoded: (whether pictures are turned as EXIF says, whether "
+          "what is transparent lies on white). Readers made of this one for caches take it over.");
   m.def("loss_count", &loss_count,
         "How often mapped files have lost bytes; 0 while nothing was lost.");
   m.def("lost_files", &lost_files, "The paths of mapped files that have lost bytes.");

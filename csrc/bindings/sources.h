@@ -49,7 +49,8 @@ inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequ
     const RecordTable& index = sources[i].reader->index();
     if (side == 0) {
       sources[i].coefficients =
-          std::make_shared<CoefficientCache>(*file, index.size(), index.digest());
+          std::make_shared<CoefficientCache>(*file, index.size(), index.digest(),
+                                             sources[i].reader->shown());
     } else {
       sources[i].pixels = std::make_shared<PixelCache>(*file, decoded_tier(side), index.size());
     }

@@ -111,12 +111,21 @@ def tier_of(side: Side) -> Tier:
     )
 
 
-def fill_target(file: _C.CacheFile, side: Side, max_pixels: int = _C.MAX_PIXELS) -> _C.FillTarget:
-    """Return what ``_C.Filler`` fills: the records of ``file``, decoded unless ``side`` is None."""
+def fill_target(
+    file: _C.CacheFile, side: Side, max_pixels: int = _C.MAX_PIXELS, shown: tuple[bool, bool] = (False, False)
+) -> _C.FillTarget:
+    """Return what ``_C.Filler`` fills: the records of ``file``, decoded unless ``side`` is None.
+
+    Args:
+        file: the cache file.
+        side: ``Cache.decoded``.
+        max_pixels: of a picture.
+        shown: the set's; see :attr:`PackedFiles.shown`.
+    """
     if side is None:
         return _C.CacheTarget(file)
     fallback = partial(decode_with_pil, max_pixels=max_pixels)
-    return _C.PixelTarget(file, decoded_side(side), max_pixels, fallback)
+    return _C.PixelTarget(file, decoded_side(side), max_pixels, fallback, shown)
 
 
 # ---- Cache files of coefficient records ----
@@ -155,6 +164,9 @@ def _most_bytes(dataset: PackedFiles) -> int:
 COEFFICIENTS = Tier("coefficients", _contents, _most_bytes)
 
 
-def coefficient_target(file: _C.CacheFile, max_pixels: int = _C.MAX_PIXELS) -> _C.FillTarget:
-    """Return what ``_C.Filler`` fills: JPEGs of at most ``max_pixels`` become coefficients."""
-    return _C.CoefficientTarget(file, max_pixels)
+def coefficient_target(
+    file: _C.CacheFile, max_pixels: int = _C.MAX_PIXELS, shown: tuple[bool, bool] = (False, False)
+) -> _C.FillTarget:
+    """Return what ``_C.Filler`` fills: JPEGs of at most ``max_pixels`` become coefficients, but not those
+    that are turned; ``shown`` as in :func:`fill_target`."""
+    return _C.CoefficientTarget(file, max_pixels, shown)

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastload.cli.arguments import add_storage_options, at_least_one, field_argument, options_for
 from fastload.cli.output import (
+    ALPHA_HELP,
     ENTRIES_HELP,
     contents_json,
     contents_rows,
@@ -26,6 +27,8 @@ from fastload.packing.entries import DEFAULT_SPACING, Maker, index_stored_entrie
 from fastload.packing.facts import entry_facts
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
 from fastload.packing.ray import ray_entries
+from fastload.sample.fields import ALPHA
+from fastload.sample.fields import EXIF as KIND_EXIF
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 
@@ -66,6 +69,12 @@ def add(verbs: Any) -> None:
         help="kind of a column, or of tar members by suffix: seg.png=mask, txt=none; may be repeated",
     )  # fmt: skip
     parser.add_argument(
+        "--exif", choices=KIND_EXIF, default="ignore",
+        help="turn: decode images as EXIF turns them, and other fields are of the turned ones (default: "
+        "%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--alpha", choices=ALPHA, default="drop", help=ALPHA_HELP)
+    parser.add_argument(
         "--on-error",
         choices=("raise", "skip"),
         default="raise",
@@ -102,6 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             options = IndexOptions(
                 arguments.column, arguments.labels, tuple(map(field_argument, arguments.field)),
                 arguments.on_error, arguments.restart, spacing, storage, arguments.num_proc,
+                arguments.exif, arguments.alpha,
             )  # fmt: skip
             index_files(arguments.paths, folder, options, progress, maker)
     _print(PackedFiles(folder, storage_options=storage), str(folder), arguments.json)

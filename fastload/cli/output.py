@@ -122,6 +122,7 @@ def sides_row(sides: dict[str, Any]) -> str:
 
 # ---- Entry points -----------------------------------------------------------------------------------
 
+ALPHA_HELP = "drop the alpha of images that become RGB or gray (default), or put them on white"
 ENTRIES_HELP = (
     "spacing of the JPEGs' entry points in pixels (8 to 65535), 'row' for one per row of blocks, or "
     f"'none' (default: {DEFAULT_SPACING})"

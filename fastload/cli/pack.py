@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from fastload.cli.arguments import add_storage_options, field_argument, options_for
 from fastload.cli.output import (
+    ALPHA_HELP,
     ENTRIES_HELP,
     classes_row,
     contents_json,
@@ -41,6 +42,7 @@ from fastload.packing.packer import (
 from fastload.packing.publish import SKIPPED_NAME, PackResult
 from fastload.packing.ray import RayCluster
 from fastload.packing.shares import ShardRanges, ranges
+from fastload.sample.fields import ALPHA
 from fastload.shard.formats import FORMATS
 
 # ---- Ray in commands --------------------------------------------------------------------------------
@@ -167,8 +169,10 @@ def add(verbs: Any) -> None:
     parser.add_argument("--masks", metavar="FOLDER", help="folder of masks for a folder of images")
     parser.add_argument(
         "--exif", choices=EXIF, default="refuse",
-        help="refuse and list annotated images with a non-default EXIF orientation, or ignore orientation",
+        help="turn: decode images as EXIF turns them, and annotations are of the turned ones. ignore: as "
+        "they are stored. refuse (default): likewise, and refuse annotated images that EXIF turns",
     )  # fmt: skip
+    parser.add_argument("--alpha", choices=ALPHA, default="drop", help=ALPHA_HELP)
     parser.add_argument("--limit", type=int, metavar="N", help="pack only the first N images of each split")
     _add_changes(parser)
     parser.add_argument(
@@ -234,6 +238,7 @@ def run(arguments: argparse.Namespace) -> int:
         masks=arguments.masks,
         root=arguments.root,
         exif=arguments.exif,
+        alpha=arguments.alpha,
         storage_options=options_for(arguments, arguments.source) or options_for(arguments, arguments.output),
     )
     if arguments.dry_run:

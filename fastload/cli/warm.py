@@ -166,8 +166,12 @@ def run(arguments: argparse.Namespace) -> int:
     with WarmProgress(quiet=arguments.json) as progress:
         for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier, streams):
             if makes and job.cache is not None and job.field is None:
-                coefficients = arguments.coefficients
-                job.target = coefficient_target(job.cache) if coefficients else fill_target(job.cache, side)
+                shown = job.dataset.shown
+                job.target = (
+                    coefficient_target(job.cache, shown=shown)
+                    if arguments.coefficients
+                    else fill_target(job.cache, side, shown=shown)
+                )
             line = f"{_name(job)} into {job.place or 'nothing'} ({job.reason})"
             progress.started(_short_name(job), job.data_bytes, line)
             results.append((job, run_job(job, threads, progress.advanced)))

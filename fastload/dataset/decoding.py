@@ -48,13 +48,17 @@ def require_pil(who: str) -> None:
         )
 
 
-def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.uint8]:
-    """Decode one picture to RGB, the first frame of an animated one; EXIF orientation is ignored.
+def decode_with_pil(
+    data: bytes, max_pixels: int | None = None, *, turned: bool = False, on_white: bool = False
+) -> NDArray[np.uint8]:
+    """Decode one picture to RGB, the first frame of an animated one.
 
     Args:
         data: the encoded picture.
         max_pixels: largest width times height; default: Pillow's ``Image.MAX_IMAGE_PIXELS``, above which
             Pillow itself only warns.
+        turned: turn it as EXIF says.
+        on_white: put what is transparent on white; else alpha is dropped.
 
     Returns:
         A C-contiguous uint8 array of shape (height, width, 3).
@@ -75,7 +79,7 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
             if limit is not None and pixels > limit:
                 size = f"{image.width}x{image.height}"
                 raise LimitError(f"{image.format} of {size} = {pixels} pixels: at most {limit} are allowed")
-            return np.asarray(image.convert("RGB"))
+            return np.asarray(shown_by_pil(image, turned=turned, on_white=on_white).convert("RGB"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise LimitError(str(error)) from error
     except LimitError:
@@ -84,6 +88,21 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
         raise DecodeError("Pillow cannot identify the picture, or its beginning is damaged") from error
     except Exception as error:  # Pillow raises SyntaxError, struct.error, OSError and others on bad files
         raise DecodeError(f"Pillow: {pillow_words(error)}") from error
+
+
+def shown_by_pil(image: Any, *, turned: bool, on_white: bool) -> Any:
+    """Return a Pillow picture turned as EXIF says, and what is transparent on white."""
+    from PIL import Image, ImageOps
+
+    if turned:
+        try:
+            image = ImageOps.exif_transpose(image)
+        except Exception:  # damaged EXIF, of which Pillow raises SyntaxError, struct.error and others
+            image.load()  # if the pixels are what is damaged, this says so
+    if on_white and (image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info):
+        over = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", over.size, (255, 255, 255, 255)), over)
+    return image
 
 
 def pillow_words(error: BaseException) -> str:
@@ -154,7 +173,7 @@ def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXEL
     if record["codec"] == RAW:
         pixels: npt.NDArray[np.uint8] = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
     else:
-        pixels = decoder.decode_rgb(data)
+        pixels = decoder.decode_rgb(data, shown=part.shown)
     return pixels
 
 
@@ -182,7 +201,7 @@ def decode_field(
         raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
     data, record = np.frombuffer(part.stored(sample, field), np.uint8), part.record(sample, field)
     decoder = thread_decoder(max_pixels)
-    pixels: npt.NDArray[Any] = decoder.decode(data, wanted_format(kind), raw_format(record))
+    pixels: npt.NDArray[Any] = decoder.decode(data, wanted_format(kind), raw_format(record), shown=kind.shown)
     return pixels
 
 
@@ -200,12 +219,14 @@ def decode_list(
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
     stored = part.stored_list(field, sample)
-    wanted = wanted_format(part.schema[field].kind.each)  # type: ignore[attr-defined]
+    each: Image = part.schema[field].kind.each  # type: ignore[attr-defined]
+    wanted = wanted_format(each)
     pixels: list[npt.NDArray[np.uint8] | None] = []
     for place, data in enumerate(stored or ()):
         try:
             decoder = thread_decoder(max_pixels)
-            pixels.append(None if data is None else decoder.decode(np.frombuffer(data, np.uint8), wanted))
+            given = None if data is None else np.frombuffer(data, np.uint8)
+            pixels.append(None if given is None else decoder.decode(given, wanted, shown=each.shown))
         except DecodeError as error:
             raise type(error)(f"field {field!r}, picture {place}: {error}") from error
     return None if stored is None else pixels

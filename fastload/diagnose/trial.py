@@ -509,6 +509,7 @@ def _read_from(part: PackedFiles, paths: Sequence[Path]) -> PackedFiles:
     other.__dict__ |= part.__dict__
     shards = zip(paths, part.manifest.shards, strict=True)
     other.reader = _C.Reader(part.index, [(str(path), shard.size) for path, shard in shards])
+    other.reader.show(part.shown)
     return other
 
 

@@ -39,7 +39,7 @@ def check_fit(
     """
     if order.in_packs:
         _check_packs(dataset, kind, plan)
-    _check_placement(kind, plan, options)
+    _check_placement(dataset, kind, plan, options)
     _check_fields(dataset if kind is SourceKind.PACKED else None, plan, options)
     if options.device.memory != "fresh":
         _check_reused(dataset, plan, options, order)
@@ -168,7 +168,7 @@ def _check_kept(kind: SourceKind, options: Options) -> None:
         )
 
 
-def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
+def _check_placement(dataset: Any, kind: SourceKind, plan: Plan, options: Options) -> None:
     if kind is SourceKind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
     native = kind is SourceKind.PACKED and not runs_python(plan, options)
@@ -180,6 +180,11 @@ def _check_placement(kind: SourceKind, plan: Plan, options: Options) -> None:
                 "backend='dali' is for a packed dataset, without callables in transform and without a "
                 "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
                 "backend='native'."
+            )
+        if any(any(part.shown) for part in dataset.parts):
+            raise ValueError(
+                "backend='dali' decodes pictures as they are stored. Found: a set whose pictures are turned "
+                "as EXIF says, or put on white. Use backend='native'."
             )
         operations = _beyond_dali(plan)
         if operations:

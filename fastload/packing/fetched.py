@@ -223,6 +223,7 @@ def _fetched(dataset: PackedFiles, ids: range, pool: ThreadPoolExecutor) -> tupl
     part.location, part._readers = None, {}
     part.manifest = replace(dataset.manifest, shards=tuple(shards))
     part.reader = _C.Reader(dataset.index, [(shard.file, shard.size) for shard in shards])
+    part.reader.show(dataset.shown)
     return part, kept
 
 

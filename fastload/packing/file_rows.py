@@ -29,6 +29,7 @@ from fastload.packing.folders import (
 )
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
+from fastload.packing.pictures import AS_STORED, shown_schema
 from fastload.packing.rows import Batch, Notes, Rows, plain_fields
 from fastload.packing.shard_writer import GROUP_BYTES, GROUP_RECORDS
 from fastload.packing.stored import Names, Source, StoreFiles, StorePlace
@@ -58,18 +59,23 @@ class FileRows(Rows):
     scan: Scan | None
     files: StoreFiles | None = None  # type: ignore[misc]  # where the files are, if not on disk
     beside: Ignored = field(default_factory=Ignored)  # what was left out before the walk
+    shown: tuple[str, str] = AS_STORED  # ``--exif``, ``--alpha``
     unit = "file"
 
     @property
     def schema(self) -> Schema:  # type: ignore[override]
         """The fields: an image and a label."""
-        return Schema.plain(self.classes)
+        return shown_schema(Schema.plain(self.classes), *self.shown)
+
+    def show(self, options: PackOptions) -> FileRows:
+        return replace(self, shown=(options.exif, options.alpha))
 
     def __len__(self) -> int:
         raise TypeError("only a walk tells how many files there are")
 
     def __reduce__(self) -> Any:
-        return FileRows, (self.split, self.root, self.kind, self.classes, None, self.files)
+        known = self.split, self.root, self.kind, self.classes, None, self.files, Ignored(), self.shown
+        return FileRows, known
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         assert self.scan is not None
@@ -86,12 +92,13 @@ class FileRows(Rows):
         assert listing is not None
         room = GROUP_BYTES // 8 if options.raw else GROUP_BYTES  # pixels are about 8 times the file
         stop = len(listing) if stop is None else stop
-        batches = _read_batches(self.root, listing, start, stop, room)
+        schema = self.schema
+        batches = _read_batches(self.root, listing, start, stop, room, schema.fields[0].kind.shown)
         if not options.transcodes:
             return batches
         from fastload.packing.recoding import file_transcoder
 
-        return map(file_transcoder(options), batches)
+        return map(file_transcoder(schema, options), batches)
 
     def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
         assert totals is not None
@@ -401,7 +408,9 @@ class _Buffer:
         self.data = np.empty(needed, np.uint8)
 
 
-def _read_batches(root: bytes, listing: Listing, start: int, stop: int, room: int) -> Iterator[Batch]:
+def _read_batches(
+    root: bytes, listing: Listing, start: int, stop: int, room: int, shown: tuple[bool, bool]
+) -> Iterator[Batch]:
     """Yield the files ``[start, stop)`` of a listing in batches of at most ``room`` bytes (or of one file);
     the next one reuses a batch's memory."""
     buffer = _Buffer(room)
@@ -409,7 +418,7 @@ def _read_batches(root: bytes, listing: Listing, start: int, stop: int, room: in
         names, entries = listing.read(start, min(start + _SPAN, stop))
         done = 0
         while done < len(entries):
-            batch = _read_batch(root, names, entries, start, done, buffer)
+            batch = _read_batch(root, names, entries, start, done, buffer, shown)
             done = batch.stop - start
             yield batch
         start += len(entries)
@@ -417,7 +426,7 @@ def _read_batches(root: bytes, listing: Listing, start: int, stop: int, room: in
 
 def _read_batch(
     root: bytes, names: npt.NDArray[np.uint8], entries: npt.NDArray[np.void], start: int, done: int,
-    buffer: _Buffer,
+    buffer: _Buffer, shown: tuple[bool, bool],
 ) -> Batch:  # fmt: skip
     rows = entries[done : done + GROUP_RECORDS]
     begin = int(entries["end"][done - 1]) if done else 0
@@ -425,7 +434,7 @@ def _read_batch(
     blob = names[begin : begin + int(ends[-1])]
     records = np.zeros(len(rows), RECORD)
     while True:
-        taken, used, needed, failures = _C.ingest(root, blob, ends, buffer.data, as_rows(records))
+        taken, used, needed, failures = _C.ingest(root, blob, ends, buffer.data, as_rows(records), shown)
         if taken:
             break
         buffer.grow(needed)

@@ -55,6 +55,7 @@ from fastload.packing.foreign_files import (
     format_of_file,
     tars_at,
 )
+from fastload.packing.pictures import AS_STORED
 from fastload.packing.progress import Observer, Work, entries_work
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.shard_writer import ShardPart
@@ -93,6 +94,7 @@ class IndexOptions:
         entries: pixels between the JPEGs' entry points; 0: one per row of MCUs; None: make none.
         storage_options: options of URLs' stores, such as credentials and endpoint.
         num_proc: processes that read files; None: one per CPU, fewer for small files, one for tables.
+        exif, alpha: as ``PackOptions``', but EXIF is never a reason to refuse.
     """
 
     column: str | None = None
@@ -103,6 +105,13 @@ class IndexOptions:
     entries: int | None = DEFAULT_SPACING
     storage_options: Mapping[str, Any] | None = None
     num_proc: int | None = None
+    exif: str = "ignore"
+    alpha: str = "drop"
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """``exif`` and ``alpha``."""
+        return self.exif, self.alpha
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,7 @@ class IndexJob:
     def _part(self, path: FileOrTar, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
         """Return the part of a file in that state whose records are in ``file``."""
         size, ns = state
-        entries, failures = described(file, foreign)
+        entries, failures = described(file, foreign, self.kinds, self.options.shown)
         refuse_unfit(file, foreign, entries, failures, self.kinds)
         own = _own_keys(path, foreign)
         keys = [key.decode() for key, _ in own]
@@ -271,11 +280,12 @@ def index_identity(
     labels: Path | None,
     fields: Sequence[tuple[str, str]] = (),
     contents: str = "",
+    shown: tuple[str, str] = AS_STORED,
 ) -> dict[str, Any]:
     """Return what decides an index besides the files' bytes, as JSON values.
 
     Args:
-        paths: the files' paths. column, labels, fields: see ``IndexOptions``.
+        paths: the files' paths. column, labels, fields, shown: see ``IndexOptions``.
         contents: for files in a store, a text that changes when their bytes do.
 
     Raises:
@@ -288,6 +298,8 @@ def index_identity(
         facts["fields"] = [list(field) for field in fields]
     if contents:
         facts["contents"] = contents
+    if shown != AS_STORED:
+        facts["shown"] = list(shown)
     return facts
 
 
@@ -343,7 +355,7 @@ def _begun(work: Path, identity: Mapping[str, Any]) -> str | None:
 
 def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -> None:
     """Raise PackError unless the manifest is of this index, over files as they are now."""
-    names = ("indexed", "column", "labels", "fields")
+    names = ("indexed", "column", "labels", "fields", "shown")
     different = [name for name in names if manifest.options.get(name) != identity.get(name)]
     changed = "it indexes other files or has other options" if different else None
     if manifest.in_store and manifest.options.get("contents") != identity.get("contents"):
@@ -449,7 +461,7 @@ def _index_into(
     kinds = _kinds(format_name, options.fields)
     stored = contents_of([shard for shard in shards if isinstance(shard, StoredTar)])
     contents = stored if isinstance(shards[0], StoredTar) else ""
-    identity = index_identity(shards, options.column, options.labels, options.fields, contents)
+    identity = index_identity(shards, options.column, options.labels, options.fields, contents, options.shown)
     manifest = earlier_index(folder, identity, options.on_error, options.restart)
     if manifest is None:
         job = IndexJob(format_name, shards, folder / WORK_NAME, options, kinds)
@@ -543,7 +555,7 @@ class _Indexer:
         self._failures: list[tuple[str, str]] = []
         self._left_out: list[tuple[str, str, str]] = []  # of records that stay: key, annotation, reason
         self._counts: list[tuple[int, int]] = []  # bytes and records of each file
-        self._fields = ForeignFields(job.part_path, job.kinds, loose=job.format_name == "tar")
+        self._fields = ForeignFields(job.part_path, job.kinds, job.format_name == "tar", job.options.shown)
 
     def run(self, output: Path, options: dict[str, Any]) -> Manifest:
         shards = self._job.shards

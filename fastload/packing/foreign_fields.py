@@ -19,7 +19,7 @@ from fastload.machine.paths import read_at
 from fastload.machine.sizes import counted
 from fastload.packing.cut import MAX_LISTED
 from fastload.packing.files import encode_key
-from fastload.packing.pictures import HEAD, is_any, unfit
+from fastload.packing.pictures import AS_STORED, HEAD, is_any, shown_kind, unfit
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.table_columns import picture_kind
 from fastload.packing.tables import Labels, read_table
@@ -41,9 +41,10 @@ def field_of(entry: Mapping[str, Any]) -> Field:
     return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
 
 
-def kind_in_set(name: str, kind: Kind, asked: Container[str]) -> Kind:
-    """Return what a field becomes; pictures of which users said nothing are what their name says."""
-    return picture_kind(name, ()) if kind == Image() and name not in asked else kind
+def kind_in_set(name: str, kind: Kind, asked: Container[str], shown: tuple[str, str]) -> Kind:
+    """Return what a field becomes; pictures of which users said nothing are what their name says. ``shown``:
+    ``--exif`` and ``--alpha``."""
+    return shown_kind(picture_kind(name, ()) if kind == Image() and name not in asked else kind, *shown)
 
 
 class ForeignFields:
@@ -53,10 +54,17 @@ class ForeignFields:
         part: returns the path of a file's part, by its number.
         asked: kinds that users gave.
         loose: whether text, JSON or bytes may be missing in a whole file.
+        shown: ``--exif`` and ``--alpha``.
     """
 
-    def __init__(self, part: Callable[[int], Path], asked: Mapping[str, Kind | None], loose: bool) -> None:
-        self._part, self._asked, self._loose = part, asked, loose
+    def __init__(
+        self,
+        part: Callable[[int], Path],
+        asked: Mapping[str, Kind | None],
+        loose: bool,
+        shown: tuple[str, str],
+    ) -> None:
+        self._part, self._asked, self._loose, self._shown = part, asked, loose, shown
         self._picture: tuple[str, Kind] | None = None  # of each sample; None: there are lists alone
         self._first: object = None  # the file that says so
         self._fields: dict[str, Field] = {}
@@ -94,9 +102,12 @@ class ForeignFields:
         Raises:
             FormatError: files lack fields that others have, or the fields are not legal.
         """
-        picture = self._picture or (None if self._first is not None else ("image", Image()))
+        plain = ("image", self._kind("image", Image()))
+        picture = self._picture or (None if self._first is not None else plain)
         if not self._fields and picture == ("image", Image()):
             return None
+        if not self._fields and picture is not None and picture[0] == "image":
+            label = label or Label()  # as of the same pictures, shown as they are stored
         for number, places in enumerate(self._places):
             missing = [name for name in self._fields if name not in places and not self._may_lack(name)]
             if missing and self._counts[number]:
@@ -120,7 +131,7 @@ class ForeignFields:
         }
 
     def _kind(self, name: str, kind: Kind) -> Kind:
-        return kind_in_set(name, kind, self._asked)
+        return kind_in_set(name, kind, self._asked, self._shown)
 
     def _may_lack(self, name: str) -> bool:
         return self._loose and self._fields[name].kind.name in ("text", "json", "bytes")
@@ -205,9 +216,11 @@ class LabelTable:
             raise PackError(f"{self.path} has no label for the record {key!r} of {file}.") from None
 
 
-def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[int, str]]:
+def described(
+    file: Path, foreign: Foreign, asked: Container[str], shown: tuple[str, str]
+) -> tuple[npt.NDArray[np.void], dict[int, str]]:
     """Return index entries of all records, and reasons for those that are no pictures (length 0). The
-    entries of further pictures are filled in likewise."""
+    entries of further pictures are filled in likewise. ``asked``, ``shown``: as :class:`ForeignFields`'."""
     located = foreign.located
     records = np.zeros(len(located.offsets), RECORD)
     records["offset"] = located.offsets
@@ -215,12 +228,14 @@ def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[
         records["width"], records["height"] = foreign.picture
         records["codec"], records["channels"] = RAW, 3
     failures = dict(foreign.bad)
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked, shown)
     if not foreign.in_lists:
         records["length"] = np.minimum(located.lengths, np.uint64(_MOST))
-        for number, reason in _describe(file, records).items():
+        for number, reason in _describe(file, records, kind).items():
             failures.setdefault(number, reason)
     for name, values in foreign.fields.items():
-        for number, reason in _describe_further(file, values.chunk).items():
+        kind = kind_in_set(name, values.field.kind, asked, shown)
+        for number, reason in _describe_further(file, values.chunk, kind).items():
             failures.setdefault(number, f"field {name!r}: {reason}")
     for number in failures:
         records["length"][number] = 0
@@ -241,11 +256,11 @@ def refuse_unfit(
         records, failures: as :func:`described` returns them.
         asked: the fields whose kinds users gave.
     """
-    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked, AS_STORED)
     misfits = dict(_unfit(file, records, kind))
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
-            kind = kind_in_set(name, values.field.kind, asked)
+            kind = kind_in_set(name, values.field.kind, asked, AS_STORED)
             kind = kind.each if isinstance(kind, Images) else kind
             for entry, reason in _unfit(file, values.chunk.records, kind):
                 number, which = owner_of(values.chunk, entry)
@@ -255,28 +270,29 @@ def refuse_unfit(
         records["length"][number] = 0
 
 
-def _describe_further(file: Path, chunk: Chunk) -> dict[int, str]:
+def _describe_further(file: Path, chunk: Chunk, kind: Kind) -> dict[int, str]:
     """Fill in the entries of further pictures; return the samples that have some which are none."""
     records, failures = chunk.records, dict[int, str]()
     if records is None:
         return failures
     if chunk.counts is None:
         records["length"] = np.minimum(chunk.lengths, np.uint64(_MOST))
-        return _describe(file, records)
+        return _describe(file, records, kind)
     there = np.flatnonzero(records["length"] > 0)
     made = records[there]
-    for number, reason in _describe(file, made).items():
+    for number, reason in _describe(file, made, kind).items():
         sample, which = owner_of(chunk, int(there[number]))
         failures.setdefault(sample, which + reason)
     records[there] = made
     return failures
 
 
-def _describe(file: Path, records: npt.NDArray[np.void]) -> dict[int, str]:
+def _describe(file: Path, records: npt.NDArray[np.void], kind: Kind) -> dict[int, str]:
     """Fill in the entries of byte ranges; return those that are no pictures."""
     failures = {}
     for start in range(0, len(records), _CHUNK):
-        problems = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
+        some = as_rows(records[start : start + _CHUNK])
+        problems = _C.describe_file(os.fsencode(file), some, kind.shown)
         for number, reason in problems:
             failures[start + number] = reason.decode("utf-8", "backslashreplace")
     return failures

@@ -16,6 +16,7 @@ from fastload.packing.options import PackOptions, parse_bytes
 from fastload.packing.packer import DryRun, PackShare, pack_shares, plan_shares, publish_shares
 from fastload.packing.packer import dry_run as run_dry
 from fastload.packing.packer import pack as pack_source
+from fastload.packing.pictures import shown_schema
 from fastload.packing.progress import Observer, Place
 from fastload.packing.publish import PackResult
 from fastload.packing.sample_rows import IterableRows, SequenceRows, rows_of
@@ -64,6 +65,7 @@ def pack(
     masks: str | os.PathLike[str] | None = None,
     root: str | os.PathLike[str] | None = None,
     exif: str = "refuse",
+    alpha: str = "drop",
     storage_options: Mapping[str, Any] | None = None,
     dry_run: bool = False,
     plan_only: bool = False,
@@ -113,8 +115,11 @@ def pack(
         annotations: the annotation files of a folder of images.
         masks: the folder of masks of a folder of images.
         root: for a table, the folder that its paths start from and do not leave; None: its own folder.
-        exif: what to do with images that EXIF turns if annotations are in pixels: "refuse", or "ignore"
-            if the annotations are of the pixels as stored.
+        exif: "turn": decode images as EXIF turns them; annotations are of the turned ones. Otherwise EXIF
+            turns nothing, and images that it would turn are refused if annotations are in pixels
+            ("refuse"), or packed, as the annotations are of the pixels as stored ("ignore").
+        alpha: of images with alpha that become RGB or gray: "drop" it, or put them on "white". Both are for
+            all images and lists of images; a kind says it of one field, ``Image(exif="turn")``.
         storage_options: options of the stores that URLs name, such as credentials and endpoint.
         dry_run: only return what would be done.
         plan_only: only list the source and plan the shards, for ``shards``.
@@ -140,7 +145,7 @@ def pack(
         format=format, shard_size=most, num_proc=processes, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
         coefficients=coefficients, layout=as_, storage_options=storage_options,
-        annotations=tuple(os.fspath(file) for file in files), exif=exif,
+        annotations=tuple(os.fspath(file) for file in files), exif=exif, alpha=alpha,
         masks=None if masks is None else os.fspath(masks), root=None if root is None else os.fspath(root),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
@@ -186,5 +191,5 @@ def _rows(samples: Any, options: PackOptions, schema: Schema | None) -> Iterable
         first = rows.first()
         schema = guess_schema(first, rows.root)
         say(f"schema, guessed from {min(16, len(first))} samples: {schema}")
-    rows.schema = schema
+    rows.schema = shown_schema(schema, options.exif, options.alpha)
     return rows

@@ -55,7 +55,7 @@ def opened(
     place = StorePlace(str(source), options.storage_options) if is_url(source) else source
     planned = planned_files(place, known) if known is not None else None
     if planned is not None:
-        return [Split("", planned)]
+        return [Split("", planned.show(options))]
     found: Sequence[tuple[str, Rows]] = []
     for find in SOURCES:
         found = found or find(place, options)
@@ -63,7 +63,7 @@ def opened(
         raise PackError(
             f"root says where the paths of a table start. Found: {source}, which is no table of paths."
         )
-    return [Split(name, rows) for name, rows in found]
+    return [Split(name, rows.show(options)) for name, rows in found]
 
 
 def _is_table(rows: Rows) -> bool:

@@ -15,11 +15,12 @@ from fastload.machine.sizes import parse_size
 from fastload.packing.coefficients import FORMS
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.folders import FOLDERS_ARE
+from fastload.sample.fields import ALPHA
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
 LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # annotations/ reads all but FOLDERS_ARE
-EXIF = ("refuse", "ignore")
+EXIF = ("refuse", "ignore", "turn")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
 
@@ -79,8 +80,10 @@ class PackOptions:
         masks: the folder of masks that go with a folder of pictures.
         root: for a table on this machine, the folder that its paths start from and do not leave; None: that
             of the table, which they may leave.
-        exif: what to do with pictures that EXIF turns, where annotations may be of the turned ones:
-            "refuse", or "ignore" if the annotations are of the pictures as stored.
+        exif: what to do with pictures that EXIF turns: "turn" them when they are decoded, and annotations
+            are of the turned ones; or leave them, and where annotations may be of the turned ones "refuse"
+            them, or "ignore" EXIF if the annotations are of the pictures as stored.
+        alpha: of pictures that become RGB or gray, "drop" alpha, or put them on "white".
     """
 
     format: str = "arrow"
@@ -104,6 +107,7 @@ class PackOptions:
     masks: str | None = None
     root: str | None = None
     exif: str = "refuse"
+    alpha: str = "drop"
 
     def __post_init__(self) -> None:
         checks = [
@@ -116,6 +120,7 @@ class PackOptions:
             (self.size is None or self.raw, "size needs raw"),
             (self.layout in (None, *LAYOUTS), f"'{self.layout}' is not one of {', '.join(LAYOUTS)}"),
             (self.exif in EXIF, f"exif is '{self.exif}', must be {' or '.join(EXIF)}"),
+            (self.alpha in ALPHA, f"alpha is '{self.alpha}', must be {' or '.join(ALPHA)}"),
             (self.schema is None or not self.fields, "schema and fields exclude each other"),
             (not (self.baseline and self.raw), "baseline and raw exclude each other"),
             (
@@ -147,6 +152,10 @@ class PackOptions:
         facts["baseline"] = self.baseline or None  # None: as in packs older than the option
         if self.coefficients is not None:  # left out for the same reason
             facts["coefficients"] = self.coefficients
+        if self.exif == "turn":
+            facts["exif"] = self.exif
+        if self.alpha == "white":
+            facts["alpha"] = self.alpha
         return facts
 
     def root_folder(self) -> bytes | None:

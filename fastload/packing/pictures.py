@@ -7,7 +7,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.dataset.decoding import raw_format, thread_decoder, wanted_format
-from fastload.errors import FastloadError
+from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import open_regular
 from fastload.packing.coefficients import RecodeOutcome
-from fastload.sample.fields import MAX_VALUE_BYTES, Image, Images, Mask
+from fastload.sample.fields import MAX_VALUE_BYTES, Image, Images, Kind, Mask
+from fastload.sample.schema import Schema
 from fastload.sample.values import NO_LIST, pack_list
 from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
 
@@ -52,6 +53,35 @@ def pixels_of(record: np.void, data: bytes) -> npt.NDArray[Any]:
     """Return (height, width, channels) pixels that are stored raw, by their index entry."""
     pixels: npt.NDArray[Any] = np.frombuffer(data, "<u2" if record["flags"] & SIXTEEN_BIT else "u1")
     return pixels.reshape(int(record["height"]), int(record["width"]), int(record["channels"]))
+
+
+# ---- How pictures are shown -------------------------------------------------------------------------
+
+
+#: ``--exif`` and ``--alpha`` that change nothing.
+AS_STORED = ("ignore", "drop")
+
+
+def shown_kind(kind: Kind, exif: str, alpha: str) -> Kind:
+    """Return a field's kind under ``--exif`` and ``--alpha``; those that keep their alpha have no white."""
+    if isinstance(kind, (Image, Images)):
+        kind = replace(kind, exif="turn") if exif == "turn" else kind
+    if alpha == "white" and (isinstance(kind, Images) or (isinstance(kind, Image) and is_any(kind))):
+        kind = replace(kind, alpha="white")
+    return kind
+
+
+def shown_schema(schema: Schema, exif: str, alpha: str) -> Schema:
+    """Return a schema whose pictures are shown as ``--exif`` and ``--alpha`` say.
+
+    Raises:
+        PackError: it has a mask, which is not turned.
+    """
+    fields = [replace(field, kind=shown_kind(field.kind, exif, alpha)) for field in schema]
+    try:
+        return Schema(tuple(fields))
+    except ValueError as error:
+        raise PackError(str(error)) from None
 
 
 # ---- A sample's picture -----------------------------------------------------------------------------

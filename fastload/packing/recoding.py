@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.decoding import pillow_words, thread_decoder, wanted_format
+from fastload.dataset.decoding import pillow_words, shown_by_pil, thread_decoder, wanted_format
 from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.machine.threads import started_pool
-from fastload.packing.coefficients import to_record
+from fastload.packing.coefficients import RecodeOutcome, to_record
 from fastload.packing.files import ESCAPED
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, PictureList, Value, png_file, raw_picture
@@ -38,15 +38,16 @@ SMALLER = "making pictures smaller (--max-side)"
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
 
-def file_transcoder(options: PackOptions) -> Callable[[Batch], Batch]:
+def file_transcoder(schema: Schema, options: PackOptions) -> Callable[[Batch], Batch]:
     """Return the function that changes a batch of files as ``options`` say, some files at a time."""
-    one = Transcoder(Schema.plain(), options)
+    one = Transcoder(schema, options)
+    shown = one.file_kind.shown
     threads = threads_for(options)
 
     def changed(batch: Batch) -> Batch:
         with started_pool(threads, "fastload-records") as pool:
             pictures = pool.map(one.of_file, (data.tobytes() for data in _pieces(batch.fields[0])))
-            return _rebuilt(batch, list(pictures))
+            return _rebuilt(batch, list(pictures), shown)
 
     return changed
 
@@ -61,7 +62,7 @@ def _pieces(chunk: Chunk) -> Iterator[npt.NDArray[np.uint8]]:
     return (chunk.data[end - length : end] for end, length in zip(ends, chunk.lengths.tolist(), strict=True))
 
 
-def _rebuilt(batch: Batch, pictures: list[Picture | str]) -> Batch:
+def _rebuilt(batch: Batch, pictures: list[Picture | str], shown: tuple[bool, bool]) -> Batch:
     """Return a batch of files with these pictures, or the reasons why there are none."""
     before, good = batch.fields[0].records, [i for i, one in enumerate(pictures) if isinstance(one, Picture)]
     assert before is not None
@@ -74,7 +75,7 @@ def _rebuilt(batch: Batch, pictures: list[Picture | str]) -> Batch:
             record[name] = value | record[name] if name == "flags" else value
     records["length"] = data.lengths
     records["offset"] = np.cumsum(data.lengths) - data.lengths
-    describe_anew(data.data, records)
+    describe_anew(data.data, records, shown)
     failures = [
         (int(batch.positions[i]), batch.keys[i].decode(), one)
         for i, one in enumerate(pictures)
@@ -92,10 +93,12 @@ def _rebuilt(batch: Batch, pictures: list[Picture | str]) -> Batch:
     )  # fmt: skip
 
 
-def describe_anew(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> None:
+def describe_anew(
+    data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], shown: tuple[bool, bool] = (False, False)
+) -> None:
     """Fill in the index entries of pictures that were made here, and keep the marks of their keys."""
     marks = records["flags"] & ESCAPED
-    problems = _C.describe(data, as_rows(records))
+    problems = _C.describe(data, as_rows(records), shown)
     records["flags"] |= marks
     assert not problems, problems
 
@@ -108,7 +111,14 @@ def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
     return width, height
 
 
-def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep: bool = False) -> Pixels:
+def smaller_jpeg(
+    data: Pixels,
+    pixels: Pixels,
+    max_side: int,
+    quality: int,
+    deep: bool = False,
+    shown: tuple[bool, bool] = (False, False),
+) -> Pixels:
     """Return an encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow.
 
     Args:
@@ -116,10 +126,11 @@ def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep
         pixels: its pixels as the core decodes them, (height, width, 1 or 3), used if Pillow does not open
             the picture, as with a text of many megabytes in a PNG.
         deep: whether it has 16 bits, which Pillow would clip at 255; then ``pixels`` are used, too.
+        shown: how the field shows it; what is turned here is not turned again.
     """
     from PIL import Image
 
-    source, sampling, orientation, profile = _opened(data, pixels, deep)
+    source, sampling, orientation, profile = _opened(data, pixels, deep, shown)
     size = bounded(source.width, source.height, max_side)
     if size == source.size:
         return data
@@ -135,7 +146,7 @@ def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep
     return np.frombuffer(encoded.getvalue(), np.uint8)
 
 
-def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, Any]:
+def _opened(data: Pixels, pixels: Pixels, deep: bool, shown: tuple[bool, bool]) -> tuple[Any, int, Any, Any]:
     """Return Pillow's picture, gray or RGB, and the file's chroma sampling (-1: none), orientation, ICC."""
     from PIL import Image, JpegImagePlugin
 
@@ -143,8 +154,11 @@ def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, An
         try:
             with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
                 sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
-                orientation, profile = image.getexif().get(0x0112), image.info.get("icc_profile")
-                return image.convert("L" if image.mode == "L" else "RGB"), sampling, orientation, profile
+                turned, on_white = shown
+                orientation = None if turned else image.getexif().get(0x0112)
+                profile = image.info.get("icc_profile")
+                seen = shown_by_pil(image, turned=turned, on_white=on_white)
+                return seen.convert("L" if seen.mode == "L" else "RGB"), sampling, orientation, profile
         except Exception:  # SyntaxError, struct.error and others; the core has read the picture
             pass
     return Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]), -1, None, None
@@ -187,7 +201,7 @@ class Transcoder:
         if index is not None:
             first = values[self.schema.position(index.name)]
             assert isinstance(first, Picture)
-            size = self._guarded(index.name, _size_of, first)
+            size = self._guarded(index.name, functools.partial(_size_of, index.kind), first)
             target = self._target(size)
         changed: list[Value] = []
         for field, value in zip(self.schema, values, strict=True):
@@ -202,10 +216,16 @@ class Transcoder:
                 changed.append(value if target == size else _moved(field.kind, value, size, target))
         return changed
 
+    @property
+    def file_kind(self) -> Kind:
+        """The kind of a file without other fields."""
+        assert self.schema.index_field is not None
+        return self.schema.index_field.kind
+
     def of_file(self, data: bytes) -> Picture | str:
         """Return the record of a file without other fields, or the reason why there is none."""
         try:
-            return self._made(Image(), Picture(data))
+            return self._made(self.file_kind, Picture(data))
         except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
             return (
                 f"{'does not decode' if self.options.raw else 'cannot be re-encoded'}: {pillow_words(error)}"
@@ -225,10 +245,10 @@ class Transcoder:
 
     def _made(self, kind: Kind, picture: Picture) -> Picture:
         recoded, form = self._picture(kind, picture), self.options.coefficients
-        return recoded if form is None or isinstance(kind, Mask) else _coefficients(recoded, form)
+        return recoded if form is None or isinstance(kind, Mask) else _coefficients(kind, recoded, form)
 
     def _picture(self, kind: Kind, picture: Picture) -> Picture:
-        size = _size_of(picture)
+        size = _size_of(kind, picture)
         target = self._target(size)
         if isinstance(kind, Mask):
             return picture if target == size else Picture(png_file(_pixels(kind, picture, size, target)))
@@ -238,12 +258,13 @@ class Transcoder:
         if target == size:
             return _baseline(picture) if self.options.baseline else picture
         deep = bool(_flags_of(picture) & SIXTEEN_BIT)
-        if kind.bits == 16 or (deep and not self.schema.is_plain):  # a JPEG has 8 bits
+        if kind.bits == 16 or (deep and not self.schema.is_pair):  # a JPEG has 8 bits
             return Picture(png_file(_pixels(kind, picture, size, target)))
         # Pillow would fill the missing part of a JPEG with gray, and the result would look whole.
-        pixels = thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
-        assert self.options.max_side is not None
-        small = smaller_jpeg(_bytes_of(picture), pixels, self.options.max_side, self.options.quality, deep)
+        data, options = _bytes_of(picture), self.options
+        pixels = thread_decoder().decode(data, wanted_format(kind), shown=kind.shown)
+        assert options.max_side is not None
+        small = smaller_jpeg(data, pixels, options.max_side, options.quality, deep, kind.shown)
         return Picture(small.tobytes())
 
 
@@ -292,13 +313,13 @@ def _flags_of(picture: Picture) -> int:
     return picture.raw["flags"] if picture.raw is not None else _C.probe(_bytes_of(picture))[4]
 
 
-def _size_of(picture: Picture) -> Size:
+def _size_of(kind: Kind, picture: Picture) -> Size:
     if picture.raw is not None:
         return picture.raw["width"], picture.raw["height"]
-    _, width, height, *_ = _C.probe(_bytes_of(picture))
+    _, width, height, *_ = _C.probe(_bytes_of(picture), kind.shown)
     if width and height:
         return width, height
-    decoded = thread_decoder().decode_rgb(_bytes_of(picture))  # only Pillow knows its size
+    decoded = thread_decoder().decode_rgb(_bytes_of(picture), shown=kind.shown)  # only Pillow knows its size
     return decoded.shape[1], decoded.shape[0]
 
 
@@ -309,7 +330,7 @@ def _pixels(kind: Image | Mask, picture: Picture, size: Size, target: Size) -> n
     if picture.raw is not None:
         bits = 16 if picture.raw["flags"] & SIXTEEN_BIT else 8
         raw = (*size, picture.raw["channels"], bits)
-    pixels = np.ascontiguousarray(thread_decoder().decode(_bytes_of(picture), wanted, raw))
+    pixels = np.ascontiguousarray(thread_decoder().decode(_bytes_of(picture), wanted, raw, shown=kind.shown))
     if target != size:
         stored = (*size, wanted[0], wanted[1])
         store = _C.StoreSpec(dtype="uint8" if kind.bits == 8 else "int32")
@@ -335,9 +356,12 @@ def _baseline(picture: Picture) -> Picture:
         return picture  # its index entry says that it is progressive
 
 
-def _coefficients(picture: Picture, form: str) -> Picture:
+def _coefficients(kind: Kind, picture: Picture, form: str) -> Picture:
     """Return a JPEG as a coefficient record; one that cannot be stays, and its outcome says why."""
     if picture.raw is not None or _C.probe(_bytes_of(picture))[0] != CODECS[JPEG].name:
         return picture
+    turned, _ = kind.shown
+    if turned and _C.orientation(_bytes_of(picture)) != 1:
+        return replace(picture, outcome=RecodeOutcome(len(picture.data), 0, "EXIF turns it"))
     data, outcome = to_record(picture.data, form)
     return Picture(data, outcome=outcome)

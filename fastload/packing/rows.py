@@ -15,7 +15,7 @@ from fastload.packing.coefficients import RecodeOutcome
 from fastload.packing.folders import Ignored, Problem
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
-from fastload.packing.pictures import Value
+from fastload.packing.pictures import Value, shown_schema
 from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
 
@@ -153,6 +153,15 @@ class Rows:
             totals: those of :meth:`listed`; None: it was not walked.
         """
         raise NotImplementedError
+
+    def show(self, options: PackOptions) -> Rows:
+        """Return the rows with their pictures shown as the options say, before any are read.
+
+        Raises:
+            PackError: that cannot be.
+        """
+        self.schema = shown_schema(self.schema, options.exif, options.alpha)
+        return self
 
     def at(self, root: bytes) -> Rows:
         """Return the same rows with their files below another root: those of a store are fetched there."""

@@ -268,7 +268,7 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
     records["flags"] &= ~np.uint8(ESCAPED)
     new = [i for i, picture in enumerate(pictures) if picture.entry is None]
     made = records[new]
-    described = _C.describe(chunk.data, as_rows(made))
+    described = _C.describe(chunk.data, as_rows(made), kind.shown)
     records[new] = made
     problems = [(new[i], reason.decode("utf-8", "backslashreplace")) for i, reason in described]
     bad = {i for i, _ in problems}

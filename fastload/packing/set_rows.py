@@ -31,7 +31,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, PictureList, Value, pixels_of, png_file
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
-from fastload.packing.rows import Batch, FailedSample, Notes, StoredSample
+from fastload.packing.rows import Batch, FailedSample, Notes, Rows, StoredSample
 from fastload.packing.sample_rows import Encoder, SampleRows
 from fastload.packing.stored import Source, StorePlace
 from fastload.remote.location import is_url
@@ -173,7 +173,8 @@ class SetRows(SampleRows):
         return lengths
 
     def _entries(self, field: Field) -> npt.NDArray[np.void]:
-        is_index = field == self.dataset.schema.index_field
+        index = self.dataset.schema.index_field
+        is_index = index is not None and field.name == index.name  # its kind may be another here
         return self.dataset.records if is_index else self.dataset.field_records(field.name)
 
     def batches(
@@ -360,14 +361,14 @@ class IndexedRows(SetRows):
         return super().listed(notes)
 
 
-def _reopened(place: str, options: PackOptions, folder: str, packed_as: str) -> IndexedRows:
+def _reopened(place: str, options: PackOptions, folder: str, packed_as: str) -> Rows:
     """Return rows in another process."""
     if exists(Path(folder) / MANIFEST_NAME):
-        return IndexedRows(place, options, folder)
+        return IndexedRows(place, options, folder).show(options)
     rows = _elsewhere[packed_as] = _elsewhere.get(packed_as) or IndexedRows(place, options)
     if rows.dataset.id != packed_as:
         raise PackError(f"{place} has other contents on this machine, or has changed since the pack began.")
-    return rows
+    return rows.show(options)
 
 
 def _skipped(folder: Path) -> list[tuple[str, str]]:

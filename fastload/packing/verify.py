@@ -318,7 +318,7 @@ def _undecodable(
             pixels = np.frombuffer(data, np.uint8)
             try:
                 if kind is not None:
-                    decoder.decode(pixels, wanted_format(kind), raw_format(record))
+                    decoder.decode(pixels, wanted_format(kind), raw_format(record), shown=kind.shown)
                 elif record["codec"] == RAW:
                     decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
                 else:

@@ -44,9 +44,19 @@ class Kind:
     name: ClassVar[str]  # in FORMAT.md and _C.FIELD_KINDS
 
     @property
+    def stored_as(self) -> str:
+        """Its name in manifests and in ``_C.FIELD_KINDS``."""
+        return self.name
+
+    @property
+    def shown(self) -> tuple[bool, bool]:
+        """Whether its pictures are turned as EXIF says, and whether what is transparent lies on white."""
+        return False, False
+
+    @property
     def number(self) -> int:
         """Its number in ``_C.FIELD_KINDS``."""
-        return int(_C.FIELD_KINDS[self.name][0])
+        return int(_C.FIELD_KINDS[self.stored_as][0])
 
     @property
     def storage(self) -> Storage:
@@ -79,7 +89,7 @@ class Kind:
         their default."""
         settings = [(setting, getattr(self, setting.name)) for setting in fields(self)]
         return {
-            "kind": self.name,
+            "kind": self.stored_as,
             **{
                 setting.name: _plain(value)
                 for setting, value in settings
@@ -279,22 +289,58 @@ def _is_integer(value: Any) -> bool:
 # ---- Other kinds ------------------------------------------------------------------------------------
 
 
+#: ``Image.exif`` and ``Image.alpha``.
+EXIF, ALPHA = ("ignore", "turn"), ("drop", "white")
+
+
+class _Shown(Kind):
+    """What kinds of pictures have in common: how files are shown. Raw pixels are shown as they are."""
+
+    exif: str
+    alpha: str
+
+    @property
+    def shown(self) -> tuple[bool, bool]:
+        return self.exif == "turn", self.alpha == "white"
+
+    @property
+    def stored_as(self) -> str:
+        """Another name where pictures are shown otherwise than stored: readers that could not do it refuse
+        the name."""
+        return {"image": "picture", "images": "pictures"}[self.name] if any(self.shown) else self.name
+
+    def _check_shown(self) -> None:
+        self._check_choice("exif", EXIF)
+        self._check_choice("alpha", ALPHA)
+
+
 @dataclass(frozen=True)
-class Image(Kind):
+class Image(_Shown):
     """A picture: the bytes of an image file, or raw pixels.
 
     Args:
         channels: of a batch's pixels: 3 RGB, 1 gray, 2 and 4 for PNGs with alpha, others for raw pixels only.
         bits: 8 (uint8) or 16 (uint16) per channel.
+        exif: ``"ignore"``, or ``"turn"`` pictures as EXIF says; then sizes and coordinates are of the turned
+            ones.
+        alpha: of pictures with alpha that become RGB or gray: ``"drop"`` it, or put them on ``"white"``.
     """
 
     name: ClassVar[str] = "image"
     channels: int = 3
     bits: int = 8
+    exif: str = optional("ignore")
+    alpha: str = optional("drop")
 
     def __post_init__(self) -> None:
         self._check_integer("channels", 1, 255)
         self._check_choice("bits", (8, 16))
+        self._check_shown()
+        if self.alpha == "white" and (self.channels not in (1, 3) or self.bits != 8):
+            raise ValueError(
+                f"Image: alpha='white' is for 1 or 3 channels of 8 bits. Found: {self.channels} channels of "
+                f"{self.bits} bits."
+            )
 
     @property
     def item_dtype(self) -> np.dtype[Any]:
@@ -306,19 +352,23 @@ class Image(Kind):
 
 
 @dataclass(frozen=True)
-class Images(Kind):
+class Images(_Shown):
     """Any number of pictures, each the bytes of an image file: a list, which may be empty and may have None
     at places without a picture; or None, no list.
 
     Args:
         channels: of a batch's pixels: 3 RGB, 1 gray.
+        exif, alpha: as an Image's.
     """
 
     name: ClassVar[str] = "images"
     channels: int = 3
+    exif: str = optional("ignore")
+    alpha: str = optional("drop")
 
     def __post_init__(self) -> None:
         self._check_choice("channels", (1, 3))
+        self._check_shown()
 
     @property
     def item_shape(self) -> tuple[int, ...]:
@@ -327,7 +377,7 @@ class Images(Kind):
     @property
     def each(self) -> Image:
         """The kind of one of its pictures."""
-        return Image(self.channels)
+        return Image(self.channels, exif=self.exif, alpha=self.alpha)
 
 
 @dataclass(frozen=True)
@@ -499,6 +549,7 @@ KINDS: dict[str, type[Kind]] = {
         Images,
     )
 }
+KINDS |= {"picture": Image, "pictures": Images}  # as which sets name them that are shown otherwise
 
 
 #: Kinds whose values are positions in a picture, and move with it.

@@ -20,6 +20,7 @@ from fastload.sample.fields import (
     Kind,
     Label,
     Labels,
+    Mask,
     Polygons,
     Storage,
     Texts,
@@ -162,6 +163,17 @@ class Schema:
         for field in self.fields:
             if field.of is not None:
                 self._check_of(field)
+        self._check_turned()
+
+    def _check_turned(self) -> None:
+        turned = next((f for f in self.fields if isinstance(f.kind, Image) and f.kind.exif == "turn"), None)
+        mask = next((field for field in self.fields if isinstance(field.kind, Mask)), None)
+        if turned is not None and mask is not None:
+            raise ValueError(
+                f"Field {turned.name!r} is turned as EXIF says, and a mask is never turned, so {mask.name!r} "
+                "would no longer lie on it. Turn the pictures' pixels before they are packed (mogrify "
+                "-auto-orient FILE), or leave one of the fields out."
+            )
 
     def _check_of(self, field: Field) -> None:
         where = f"Field {field.name!r} is of {field.of!r}"
@@ -266,12 +278,20 @@ class Schema:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is an image and a label as in version 1.0: batches are (images, labels)."""
+        """Whether it is an image and a label as in version 1.0."""
+        return self.is_pair and self.fields[0].kind == Image()
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it is an RGB image, however it is shown, and a label: batches are (images, labels)."""
+        if [field.name for field in self.fields] != ["image", "label"]:
+            return False
+        image, label = (field.kind for field in self.fields)
         return (
-            [field.name for field in self.fields] == ["image", "label"]
-            and all(field.source is None for field in self.fields)
-            and self.fields[0].kind == Image()
-            and isinstance(self.fields[1].kind, Label)
+            all(field.source is None for field in self.fields)
+            and isinstance(image, Image)
+            and (image.channels, image.bits) == (3, 8)
+            and isinstance(label, Label)
         )
 
     @classmethod

@@ -195,6 +195,7 @@ class PackedFiles:
             )
         check_fields(path, fields_digest(self.manifest.fields))
         self.reader = self._new_reader(shards)
+        self.reader.show(self.shown)
         if self.manifest.fields:
             self.columns = self._columns()
         self._readers: dict[str, Any] = {}
@@ -301,6 +302,13 @@ class PackedFiles:
     def schema(self) -> Schema:
         """The fields of its samples; an image and a label if the manifest names none."""
         return self.manifest.schema
+
+    @property
+    def shown(self) -> tuple[bool, bool]:
+        """Whether the index's pictures are turned as EXIF says, and whether what is transparent lies on
+        white."""
+        field = self.schema.index_field if self.manifest.fields else None
+        return (False, False) if field is None else field.kind.shown
 
     @property
     def is_plain(self) -> bool:
@@ -495,7 +503,9 @@ class PackedFiles:
     def record_reader(self, field: str) -> Any:
         """Return the ``_C.Reader`` of a further picture's records, or of lists of them."""
         if field not in self._readers:
-            self._readers[field] = _C.Reader(self.reader, self._table(field))
+            reader = _C.Reader(self.reader, self._table(field))
+            reader.show(self.schema[field].kind.shown)
+            self._readers[field] = reader
         return self._readers[field]
 
     def _table(self, field: str) -> Any:

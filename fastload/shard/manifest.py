@@ -73,6 +73,8 @@ def minor_of(entries: Entries) -> int:
     """Return the format's lowest minor version with all of these entries; older readers would miss some."""
     if not entries:
         return 0
+    if any(entry["kind"] in ("picture", "pictures") for entry in entries):
+        return 6
     if any(entry["kind"] == "images" for entry in entries) or not any(
         entry["stored"] == "index" for entry in entries
     ):
@@ -256,8 +258,8 @@ class Manifest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether samples are an image and a label; derived from the entries, without making a schema."""
-        return not self.fields or self.schema.is_plain
+        """Whether samples are an image and a label."""
+        return not self.fields or self.schema.is_pair
 
     @property
     def version(self) -> tuple[int, int]:

@@ -61,8 +61,8 @@ def test_an_operation_on_pixels(house: HouseCopy) -> None:
 @pytest.mark.timeout(900)
 def test_a_kind_of_field(house: HouseCopy) -> None:
     kinds = "csrc/core/sample/kinds.h"
-    house.insert(kinds, "};\n\n// How the values", "  kCloud = 14,\n")
-    house.replace(kinds, "std::array<KindRow, 14>", "std::array<KindRow, 15>")
+    house.insert(kinds, "};\n\n// How the values", "  kCloud = 16,\n")
+    house.replace(kinds, "std::array<KindRow, 16>", "std::array<KindRow, 17>")
     house.insert(kinds, "}};\n", '    {"cloud", FieldKind::kCloud, Storage::kRagged},\n')
     fields = "fastload/sample/fields.py"
     house.insert(fields, "#: The kinds by name", texts.CLOUD_PY)
@@ -72,12 +72,12 @@ def test_a_kind_of_field(house: HouseCopy) -> None:
     house.insert(top, "        Image,\n", "        Cloud,\n")
     house.insert(top, '    "DataLoader",\n', '    "Cloud",\n')
     house.insert(top, '    "DataLoader": ', '    "Cloud": "fastload.sample.fields",\n')
-    house.insert("FORMAT.md", "\n`dtype` is `bool`", "| 14 | `cloud` | | ragged: rows of x, y and z, f32 |\n")
+    house.insert("FORMAT.md", "\n`dtype` is `bool`", "| 16 | `cloud` | | ragged: rows of x, y and z, f32 |\n")
     assert house.touched == steps_of("A kind of field", "cloud")
 
     program = house.compile(texts.KINDS_MAIN, [])
     table = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
-    assert "cloud 14 ragged\n" in table
+    assert "cloud 16 ragged\n" in table
     found = json.loads(house.python(texts.CLOUD_USED, table, str(house.folder / "set")))
     assert found["rows"] == [[], [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [[7.0, 8.0, 9.0]]]
     assert found["schema"] == "cloud=cloud"

@@ -151,7 +151,7 @@ void check_regions(Decoder& decoder, const Buffer& file, const std::vector<Rect>
   }
 }
 
-RgbImage fallback_picture(Bytes) {
+RgbImage fallback_picture(Bytes, const Shown&) {
   RgbImage image;
   image.width = kWidth;
   image.height = kHeight;
@@ -250,7 +250,7 @@ TEST(decode_needs_an_open_picture) {
 }
 
 TEST(a_fallback_without_a_picture_is_refused) {
-  Decoder decoder({}, [](Bytes) { return RgbImage{}; });
+  Decoder decoder({}, [](Bytes, const Shown&) { return RgbImage{}; });
   const Buffer gif = {'G', 'I', 'F', '8', '9', 'a', 1, 0, 1, 0};
   CHECK_THROWS(kDecode, "no whole picture", decoder.open(gif));
 }

@@ -8,7 +8,6 @@ from annotated_trees import voc_objects, voc_xml
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from fastload.packing.annotations.annotated_files import orientation_of
 from fastload.packing.annotations.voc import object_of, objects_of, parse_voc, rest_of, to_xml
 from fastload.packing.annotations.yolo import LabelRules, _parsed, label_path, parse_labels
 
@@ -60,13 +59,6 @@ def test_yaml(lines: list[str]) -> None:
     except ValueError as error:  # no other
         words = str(error)
     assert words
-
-
-@given(HEADS, some.binary(max_size=80))
-@settings(max_examples=300, deadline=None)
-def test_pictures(head: bytes, rest: bytes) -> None:
-    assert 1 <= orientation_of(head + rest) <= 8
-    assert 1 <= orientation_of(head + b"\xff\xe1\0\x40Exif\0\0II*\0" + rest) <= 8
 
 
 @given(some.binary(min_size=1, max_size=40))

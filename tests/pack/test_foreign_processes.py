@@ -145,8 +145,8 @@ def test_a_file_that_is_written_meanwhile_is_not_indexed(
     options = IndexOptions(on_error="skip", num_proc=1)
     changed = tars[2].read_bytes()
 
-    def written_meanwhile(file: Path, foreign: Any) -> Any:
-        found = described(file, foreign)
+    def written_meanwhile(file: Path, foreign: Any, *how: Any) -> Any:
+        found = described(file, foreign, *how)
         if Path(file).name == tars[2].name:
             tars[2].write_bytes(changed)  # of the same size
         return found

@@ -12,12 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from annotated_trees import write_lines, write_photo, write_yolo, yolo_lines
-from PIL import Image as pillow
 
 import fastload
 from fastload import Boxes, Image, Labels, Polygons
 from fastload.errors import LibraryMissing, PackError
-from fastload.packing.annotations.annotated_files import orientation_of
 from fastload.packing.annotations.yolo import LabelRules, label_path, parse_labels, read_data_yaml
 from fastload.packing.verify import verify
 from fastload.sample.fields import Keypoints
@@ -188,18 +186,6 @@ def test_pictures_that_exif_turns(tmp_path: Path, suffix: str) -> None:
         fastload.pack(tmp_path / "in", tmp_path / "set")
     fastload.pack(tmp_path / "in", tmp_path / "set", exif="ignore", restart=True)
     assert len(PackedFiles(tmp_path / "set")) == 1
-
-
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
-def test_orientation_is_pillows(tmp_path: Path, suffix: str) -> None:
-    for orientation in range(1, 9):
-        write_photo(tmp_path / f"a.{suffix}", 1, orientation=orientation)
-        data = (tmp_path / f"a.{suffix}").read_bytes()
-        assert orientation_of(data) == orientation
-        with pillow.open(tmp_path / f"a.{suffix}") as picture:
-            assert picture.getexif().get(0x0112, 1) == orientation
-        for end in range(0, len(data), 7):
-            assert orientation_of(data[:end]) in (1, orientation)  # cut off anywhere, it raises nothing
 
 
 def test_paths_of_labels() -> None:

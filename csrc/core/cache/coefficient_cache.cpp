@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "decode/orientation.h"
 #include "transcode/coefficients.h"
 
 namespace fastload {
@@ -36,8 +37,9 @@ class Claim {
 
 }  // namespace
 
-CoefficientCache::CoefficientCache(CacheFile& file, uint64_t records, uint32_t index_digest)
-    : file_(file) {
+CoefficientCache::CoefficientCache(CacheFile& file, uint64_t records, uint32_t index_digest,
+                                   const Shown& shown)
+    : file_(file), shown_(shown) {
   if (!file.has_shorter() || file.size() != records || file.index_digest() != index_digest) {
     throw Error(ErrorKind::kValue,
                 file.path() + " must be a cache of the tier " + kCoefficientTier +
@@ -86,7 +88,8 @@ void CoefficientCache::put_claimed(uint64_t id, const Record& record, Bytes byte
   if (!file_.wants(id)) return;
   const uint64_t start = now_ns();
   std::vector<uint8_t> made;
-  if (static_cast<Codec>(record.codec) == Codec::kJpeg) {
+  const bool is_jpeg = static_cast<Codec>(record.codec) == Codec::kJpeg;
+  if (is_jpeg && !(shown_.turned && orientation_of(bytes).turns())) {
     try {
       // The set has the file.
       made = to_coefficients(bytes, CoefficientForm::kFast, limits, CoefficientProof::kPixels);

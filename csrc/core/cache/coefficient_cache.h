@@ -2,8 +2,8 @@
 //
 // DESIGN. A file of its own (tier "coefficients"), so that records of both forms never mix in one
 // that a loader takes for the other's. A record there is what its first bytes say: a coefficient
-// record, or the set's own record as it is, where that is no JPEG, cannot be kept as coefficients,
-// or would not fit. Places are laid out before anybody knows how long the coefficients will be, so
+// record, or the set's own record as it is, where that is no JPEG, is to be turned, cannot be kept
+// as coefficients, or would not fit. Places are laid out before anybody knows how long the coefficients will be, so
 // they are an eighth longer than the JPEG (fastload/cache/tiers.py), and the entry says how
 // much is used. The index does not say what the coefficients are, so the entry's own CRC-32C counts,
 // of bytes and of the record's CRC-32C, by which another record's bytes are not taken for it. The
@@ -26,7 +26,8 @@ class CoefficientCache {
  public:
   // `file` must outlive it. Throws Error(kValue) where it is of another tier or another index than
   // this, of so many records and with that digest.
-  CoefficientCache(CacheFile& file, uint64_t records, uint32_t index_digest);
+  CoefficientCache(CacheFile& file, uint64_t records, uint32_t index_digest,
+                   const Shown& shown = {});
 
   // What is kept of the record, a view of the mapping; empty if it is not there. On this object's
   // first look its CRC-32C is checked; what is not what was stored is rejected, and so not there.
@@ -50,6 +51,7 @@ class CoefficientCache {
 
  private:
   CacheFile& file_;
+  const Shown shown_;
   std::unique_ptr<std::atomic<uint64_t>[]> checked_, taken_;  // one bit a record
 };
 

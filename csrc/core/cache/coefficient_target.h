@@ -10,8 +10,8 @@ namespace fastload {
 class CoefficientTarget final : public FillTarget {
  public:
   // `file` must outlive it. Throws Error(kValue) if it is of another tier.
-  CoefficientTarget(CacheFile& file, const DecodeLimits& limits)
-      : file_(file), cache_(file, file.size(), file.index_digest()), limits_(limits) {}
+  CoefficientTarget(CacheFile& file, const DecodeLimits& limits, const Shown& shown = {})
+      : file_(file), cache_(file, file.size(), file.index_digest(), shown), limits_(limits) {}
 
   [[nodiscard]] bool has_room(uint64_t id) const override { return file_.has_room(id); }
   bool has(uint64_t id) override { return file_.is_ready(id); }

@@ -16,12 +16,13 @@ std::string text(Extent size) {
 }  // namespace
 
 PixelTarget::PixelTarget(CacheFile& file, uint32_t decoded_side, const DecodeLimits& limits,
-                         FallbackDecode fallback)
+                         FallbackDecode fallback, const Shown& shown)
     : file_(file),
       cache_(file, decoded_tier(decoded_side), file.size()),
       side_(decoded_side),
       limits_(limits),
-      fallback_(std::move(fallback)) {}
+      fallback_(std::move(fallback)),
+      shown_(shown) {}
 
 void PixelTarget::put(uint64_t id, const Record& record, Bytes bytes) {
   std::unique_ptr<Tools> tools;
@@ -42,8 +43,8 @@ void PixelTarget::decode(uint64_t id, const Record& record, Bytes bytes, Tools& 
   Decoder& decoder = tools.decoder;
   decoder.configure(limits_, fallback_);
   const bool is_raw = static_cast<Codec>(record.codec) == Codec::kRaw;
-  const ImageInfo info =
-      is_raw ? decoder.open_raw(bytes, record.width, record.height) : decoder.open(bytes);
+  const ImageInfo info = is_raw ? decoder.open_raw(bytes, record.width, record.height)
+                                : decoder.open(bytes, {}, shown_);
   const Extent size{info.width, info.height};
   const Extent expected{record.width, record.height};
   if (size != expected) {

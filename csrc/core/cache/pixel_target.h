@@ -18,7 +18,7 @@ class PixelTarget final : public FillTarget {
  public:
   // `file` must outlive it. Throws Error(kValue) if it is not of that side's tier.
   PixelTarget(CacheFile& file, uint32_t decoded_side, const DecodeLimits& limits,
-              FallbackDecode fallback);
+              FallbackDecode fallback, const Shown& shown = {});
 
   [[nodiscard]] bool has_room(uint64_t id) const override { return file_.has_room(id); }
   bool has(uint64_t id) override { return file_.is_ready(id); }
@@ -39,6 +39,7 @@ class PixelTarget final : public FillTarget {
   const uint32_t side_;
   const DecodeLimits limits_;
   const FallbackDecode fallback_;
+  const Shown shown_;
   std::mutex mutex_;  // guards the following
   std::vector<std::unique_ptr<Tools>> idle_;
 };

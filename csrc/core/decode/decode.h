@@ -14,6 +14,7 @@
 #include "base/loaded_bytes.h"
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
+#include "base/shown.h"
 #include "decode/codecs/registry.h"
 
 namespace fastload {
@@ -57,9 +58,13 @@ struct RgbImage {
   std::vector<uint8_t> pixels;  // height * width * 3, and RowSink::kSlack bytes more
 };
 
-// Decodes what the core cannot (GIF, BMP, TIFF, 12-bit JPEG): the binding layer gives Pillow here.
-// May be called from any thread, one call at a time per Decoder. Throws Error(kDecode).
-using FallbackDecode = std::function<RgbImage(Bytes)>;
+// Decodes what the core cannot (GIF, BMP, TIFF, 12-bit JPEG), as it is to be shown: the binding
+// layer gives Pillow here. May be called from any thread, one call at a time per Decoder. Throws
+// Error(kDecode).
+using FallbackDecode = std::function<RgbImage(Bytes, const Shown&)>;
+
+// Of a picture of which probe() says `info`: width and height as they are shown.
+ImageInfo shown_info(Bytes bytes, ImageInfo info, const Shown& shown);
 
 // How many pictures each path decoded: a codec's own at the codec's number, then these.
 enum Path : size_t {
@@ -93,12 +98,15 @@ class Decoder {
   // Width and height in pixels, from the header or, for PIL's codecs, from the decoded picture.
   // Throws Error(kDecode) or Error(kLimit) (sizes are checked here, before anything is allocated),
   // Error(kDecode) also where the picture cannot be had in `format` (decode/formats.h says what
-  // can), Error(kValue) for what is no format.
-  ImageInfo open(Bytes bytes, const PixelFormat& format = {});
+  // can), Error(kValue) for what is no format. `shown`: width, height and pixels are those of the
+  // picture that is turned, and composed. Coefficient records are not turned: who makes them for
+  // such pictures leaves out JPEGs that are.
+  ImageInfo open(Bytes bytes, const PixelFormat& format = {}, const Shown& shown = {});
   // The same of a baseline JPEG of which the bytes `loaded` are there, one behind the other. Throws
   // NeedsWhole, and from decode(), too, wherever all bytes would have to say what it is, or whether
-  // it is damaged; never another Error for what the bytes are.
-  ImageInfo open_part(Bytes bytes, const LoadedBytes& loaded, const PixelFormat& format = {});
+  // it is damaged, and where it is turned; never another Error for what the bytes are.
+  ImageInfo open_part(Bytes bytes, const LoadedBytes& loaded, const PixelFormat& format = {},
+                      const Shown& shown = {});
   // The same for raw pixels, whose size and format only the index knows; 16 bits are little-endian.
   // Throws Error(kDecode) if bytes.size() is not that of width * height pixels.
   ImageInfo open_raw(Bytes bytes, uint32_t width, uint32_t height, const PixelFormat& stored = {},
@@ -108,7 +116,8 @@ class Decoder {
   // of `roi` (sink row 0 is picture row roi.y, sink column 0 is picture column roi.x), several rows
   // a call, in the format it was opened in. Pixels equal the codec library's default full decode,
   // converted to RGB as Pillow's convert("RGB") does. Work above, below and beside the ROI is left
-  // out where the codec allows. `roi` must be inside the picture and not empty, else Error(kValue).
+  // out where the codec allows. What is turned comes when all of the ROI has been decoded. `roi`
+  // must be inside the picture and not empty, else Error(kValue).
   // A data error inside the rows that are needed, or a file that ends before them, is
   // Error(kDecode).
   //

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "decode/codecs/codec.h"
 #include "decode/formats.h"
+#include "decode/orientation.h"
 #include "decode/rows.h"
 
 namespace fastload {
@@ -50,25 +51,45 @@ struct Decoder::Impl {
   DecodeCounts counts;
   Bytes bytes;
   std::optional<LoadedBytes> loaded;  // nothing: bytes are all
-  ImageInfo info;                     // codec kUnknown: nothing is open
+  ImageInfo info;                     // as stored; codec kUnknown: nothing is open
+  PixelFormat format;                 // what decode() hands over
   FormatPlan plan;
+  Orientation orientation;
   RgbImage by_fallback;
   std::array<std::unique_ptr<PictureDecoder>, kCodecs> decoders;  // by codec
   std::vector<uint8_t> scratch;
   std::vector<uint8_t> converted;
+  std::vector<uint8_t> turned;
 
+  [[nodiscard]] ImageInfo shown_info() const;
+  void begin(Bytes picture, const ImageInfo& of, const PixelFormat& wanted);
+  void convert(Rect roi, RowSink& sink, const EntryPoints& entries);
   void decode(Rect roi, RowSink& sink, const EntryPoints& entries);
-  void open_by_fallback();
+  void open_by_fallback(const Shown& shown);
   PictureDecoder& decoder_of(Codec codec);
 };
 
-void Decoder::Impl::open_by_fallback() {
+// Sizes as they are shown.
+ImageInfo Decoder::Impl::shown_info() const {
+  ImageInfo shown = info;
+  if (orientation.swaps()) std::swap(shown.width, shown.height);
+  return shown;
+}
+
+// The picture is open from now on.
+void Decoder::Impl::begin(Bytes picture, const ImageInfo& of, const PixelFormat& wanted) {
+  bytes = picture;
+  format = wanted;
+  info = of;
+}
+
+void Decoder::Impl::open_by_fallback(const Shown& shown) {
   if (!*fallback) {
     throw Error(ErrorKind::kDecode,
                 "this kind of " + std::string(codec_name(info.codec)) +
                     " has no native decoder; Pillow decodes it (fastload[pil])");
   }
-  RgbImage image = (*fallback)(bytes);
+  RgbImage image = (*fallback)(bytes, shown);
   const size_t size = size_t{image.width} * image.height * 3;
   if (image.width == 0 || image.height == 0 || image.pixels.size() < size + RowSink::kSlack) {
     throw Error(ErrorKind::kDecode, "the fallback decoder gave no whole picture");
@@ -91,20 +112,27 @@ void Decoder::configure(const DecodeLimits& limits, const FallbackDecode& fallba
 
 Decoder::~Decoder() = default;
 
-ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format) {
+ImageInfo shown_info(Bytes bytes, ImageInfo info, const Shown& shown) {
+  if (shown.turned && orientation_of(bytes).swaps()) std::swap(info.width, info.height);
+  return info;
+}
+
+ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format, const Shown& shown) {
   Impl& d = *impl_;
   d.info = {};
+  d.orientation = {};
   d.by_fallback = {};
   d.loaded.reset();
   check_format(format);
   ImageInfo info = probe(bytes);
   check_limits(info, d.limits);
-  d.plan = plan_format(bytes, info, format);
-  d.bytes = bytes;
-  d.info = info;
-  if ((info.flags & ImageInfo::kNeedsFallback) == 0) return info;
+  d.plan = plan_format(bytes, info, format, shown);
+  const bool by_fallback = (info.flags & ImageInfo::kNeedsFallback) != 0;
+  if (shown.turned && !by_fallback) d.orientation = orientation_of(bytes);
+  d.begin(bytes, info, format);
+  if (!by_fallback) return d.shown_info();
   try {
-    d.open_by_fallback();
+    d.open_by_fallback(shown);
   } catch (...) {
     d.info = {};
     throw;
@@ -112,9 +140,11 @@ ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format) {
   return d.info;
 }
 
-ImageInfo Decoder::open_part(Bytes bytes, const LoadedBytes& loaded, const PixelFormat& format) {
+ImageInfo Decoder::open_part(Bytes bytes, const LoadedBytes& loaded, const PixelFormat& format,
+                             const Shown& shown) {
   Impl& d = *impl_;
   d.info = {};
+  d.orientation = {};
   d.by_fallback = {};
   check_format(format);
   try {
@@ -123,10 +153,11 @@ ImageInfo Decoder::open_part(Bytes bytes, const LoadedBytes& loaded, const Pixel
     const ImageInfo info = probe(head);
     if (info.codec != Codec::kJpeg || info.flags != 0) throw NeedsWhole();
     check_limits(info, d.limits);
+    // The parts that were read are of the rows as they are stored.
+    if (shown.turned && orientation_of(head).turns()) throw NeedsWhole();
     d.plan = plan_format(head, info, format);
-    d.bytes = bytes;
     d.loaded = loaded;
-    d.info = info;
+    d.begin(bytes, info, format);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kMemory) throw;
     throw NeedsWhole();
@@ -138,6 +169,7 @@ ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height, const 
                             const PixelFormat& format) {
   Impl& d = *impl_;
   d.info = {};
+  d.orientation = {};
   d.by_fallback = {};
   d.loaded.reset();
   check_format(stored);
@@ -157,8 +189,7 @@ ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height, const 
                                         " bytes, the record has " + std::to_string(bytes.size()));
   }
   d.plan = plan_raw(stored, format);
-  d.bytes = bytes;
-  d.info = info;
+  d.begin(bytes, info, format);
   return info;
 }
 
@@ -167,11 +198,21 @@ void Decoder::decode(Rect roi, RowSink& sink, const EntryPoints& entries) {
   if (d.info.codec == Codec::kUnknown) {
     throw Error(ErrorKind::kState, "decode() needs a successful open() before it");
   }
-  check_roi(roi, d.info);
-  if (d.plan.step == FormatPlan::Step::kNone) return d.decode(roi, sink, entries);
-  FormatSink converting(d.plan.step, roi.width, d.converted, sink);
-  d.decode(roi, converting, entries);
-  trim_scratch(d.converted);
+  check_roi(roi, d.shown_info());
+  if (!d.orientation.turns()) return d.convert(roi, sink, entries);
+  UprightSink turning(d.orientation, roi, d.format.pixel_bytes(), d.turned, sink);
+  const int width = static_cast<int>(d.info.width), height = static_cast<int>(d.info.height);
+  d.convert(d.orientation.stored(roi, width, height), turning, entries);
+  turning.finish();
+  trim_scratch(d.turned);
+}
+
+// Decodes a part of the picture as it is stored, in the format it was opened in.
+void Decoder::Impl::convert(Rect roi, RowSink& sink, const EntryPoints& entries) {
+  if (plan.step == FormatPlan::Step::kNone) return decode(roi, sink, entries);
+  FormatSink converting(plan.step, roi.width, converted, sink);
+  decode(roi, converting, entries);
+  trim_scratch(converted);
 }
 
 PictureDecoder& Decoder::Impl::decoder_of(Codec codec) {

@@ -1,9 +1,12 @@
 #include "decode/formats.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "decode/codecs/header_bytes.h"
 #include "decode/gray.h"
 #include "decode/rows.h"
 
@@ -12,7 +15,7 @@ namespace {
 
 using Step = FormatPlan::Step;
 
-constexpr PixelFormat kRgb{}, kGray{1, 8, false};
+constexpr PixelFormat kRgb{}, kGray{1, 8, false}, kRgba{4, 8, false};
 
 // What the header of a PNG says beyond ImageInfo. probe() has checked that it is there.
 struct PngKind {
@@ -77,9 +80,20 @@ FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {
              "), or convert the picture");
 }
 
+// Whether what the core decodes may be transparent somewhere: alpha, or a PNG's tRNS chunk.
+bool has_alpha(Bytes bytes, const ImageInfo& info) {
+  if ((info.flags & ImageInfo::kNeedsFallback) != 0) return false;
+  if (info.codec == Codec::kWebp) return info.channels == 4;
+  return info.codec == Codec::kPng && (png_kind(bytes).alpha || png_has_chunk(bytes, "tRNS"));
+}
+
 }  // namespace
 
-FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted) {
+FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted,
+                       const Shown& shown) {
+  if (shown.on_white && (wanted == kRgb || wanted == kGray) && has_alpha(bytes, info)) {
+    return {kRgba, wanted == kRgb ? Step::kWhite : Step::kWhiteGray};
+  }
   if (info.codec == Codec::kPng) return plan_png(png_kind(bytes), wanted);
   if (wanted == kRgb) return {kRgb, Step::kNone};
   const bool is_jpeg = info.codec == Codec::kJpeg || info.codec == Codec::kCoefficients;
@@ -109,6 +123,28 @@ void to_rgb(const uint8_t* from, size_t width, uint8_t* to) {
   for (size_t x = 0; x < width; ++x) std::memset(to + 3 * x, from[x], 3);
 }
 
+// Pillow's alpha_composite over opaque white, pixel by pixel: in 1/128 of a level, rounded, with
+// its quotient by 255.
+void to_white(const uint8_t* from, size_t width, uint8_t* to) {
+  for (size_t x = 0; x < width; ++x, from += 4, to += 3) {
+    const uint32_t alpha = from[3];
+    for (size_t channel = 0; channel < 3; ++channel) {
+      const uint32_t sum = (from[channel] * alpha + 255 * (255 - alpha)) * 128 + 0x4000;
+      to[channel] = static_cast<uint8_t>((((sum >> 8) + sum) >> 8) >> 7);
+    }
+  }
+}
+
+void to_white_gray(const uint8_t* from, size_t width, uint8_t* to) {
+  const GrayLine gray = gray_line(simd_level());
+  uint8_t rgb[3 * 64];
+  for (size_t x = 0; x < width; x += 64) {
+    const size_t count = std::min<size_t>(64, width - x);
+    to_white(from + 4 * x, count, rgb);
+    gray(rgb, count, to + x);
+  }
+}
+
 void to_wide(const uint8_t* from, size_t width, uint8_t* to) {
   for (size_t x = 0; x < width; ++x) {
     const uint16_t id = from[x];
@@ -116,13 +152,27 @@ void to_wide(const uint8_t* from, size_t width, uint8_t* to) {
   }
 }
 
+// A step's function, and the bytes of a pixel that it makes.
+std::pair<GrayLine, size_t> step_of(Step step) {
+  switch (step) {
+    case Step::kGray:
+      return {gray_line(simd_level()), 1};
+    case Step::kRepeat:
+      return {to_rgb, 3};
+    case Step::kWhite:
+      return {to_white, 3};
+    case Step::kWhiteGray:
+      return {to_white_gray, 1};
+    default:
+      return {to_wide, 2};
+  }
+}
+
 }  // namespace
 
 void FormatSink::rows(const uint8_t* pixels, size_t stride, int y, int count) {
-  const auto convert = step_ == Step::kGray     ? gray_line(simd_level())
-                       : step_ == Step::kRepeat ? to_rgb
-                                                : to_wide;
-  const size_t row = width_ * (step_ == Step::kGray ? 1 : step_ == Step::kRepeat ? 3 : 2);
+  const auto [convert, bytes] = step_of(step_);
+  const size_t row = width_ * bytes;
   for (int done = 0; done < count; done += kChunkRows) {
     const int n = std::min(kChunkRows, count - done);
     uint8_t* const to = reserve_scratch(scratch_, row * kChunkRows + kSlack);

@@ -6,6 +6,7 @@
 
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
+#include "base/shown.h"
 #include "decode/decode.h"
 
 namespace fastload {
@@ -17,6 +18,8 @@ struct FormatPlan {
     kGray,    // RGB to gray, 8 bits
     kRepeat,  // gray to RGB, 8 bits
     kWiden,   // ids of 8 bits to 16
+    kWhite,   // RGB and alpha over white, to RGB, 8 bits
+    kWhiteGray,  // the same, to gray
   };
   PixelFormat decoded;  // what the codec is asked for
   Step step = Step::kNone;
@@ -29,8 +32,10 @@ struct FormatPlan {
 //   16 bits, 2 or 4 channels  PNG of 16 bits with alpha and as many channels.
 //   ids                       PNG with a palette (its indices) or gray (its values, as stored), of
 //                             at most as many bits.
-// Throws Error(kDecode) for all else, and says what to do.
-FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted);
+// Throws Error(kDecode) for all else, and says what to do. On white, 8 bits of 1 or 3 channels are
+// those of the composed picture.
+FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted,
+                       const Shown& shown = {});
 
 // The same for raw pixels: as they are, or as above. Ids are of one channel.
 FormatPlan plan_raw(const PixelFormat& stored, const PixelFormat& wanted);

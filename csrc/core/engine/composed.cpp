@@ -252,9 +252,9 @@ void Pictures::cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slo
                         origin_of(tile.home, stream.number), scratch_, held, nullptr);
   }
   job.start += count_read(before, bytes.size()) - before;  // what follows is decoding's
-  const Record& record =
-      first ? tile.record : tile.home.source->stream(stream.number).index().record(tile.home.id);
-  const ImageInfo info = open(bytes, record, spec.format);
+  Reader& reader = tile.home.source->stream(stream.number);
+  const Record& record = first ? tile.record : reader.index().record(tile.home.id);
+  const ImageInfo info = open_record(decoder_, bytes, record, reader.shown(), spec.format);
   const EntryPoints entries = first ? entries_of(tile.home, bytes) : EntryPoints{};
   const OpenTile open{tile, spec, scaled(view, tile.drawn, {info.width, info.height}), entries};
   KeptPictures::Use whole = whole_tile(open);

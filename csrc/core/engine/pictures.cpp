@@ -57,10 +57,6 @@ void Pictures::end() {
   compose_.warp.trim(2 * kKeepScratch);
 }
 
-ImageInfo Pictures::open(Bytes bytes, const Record& record, const PixelFormat& format) {
-  return open_record(decoder_, bytes, record, format);
-}
-
 // Opens what the pixel cache has of the picture. What the index says of its size is all that is
 // known of a record that is not read, so it must keep the limits that the record itself would.
 bool Pictures::open_stored(Job& job, ImageInfo& info, Bytes& pixels) {
@@ -96,11 +92,12 @@ void Pictures::keep_coefficients(const Sources::Home& home, const Record& record
 bool Pictures::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format,
                             ImageInfo& info) {
   const Record& record = job.record;
-  info = open(bytes, record, format);
+  const auto& [source, own] = job.home;
+  const Shown& shown = source->reader->shown();
+  info = open_record(decoder_, bytes, record, shown, format);
   const Extent size{info.width, info.height};
   job.stored = size;
   if (plan_.decoded_side == 0) return false;
-  const auto& [source, own] = job.home;
   const Extent target = bounded(size, plan_.decoded_side);
   PixelCache* const cache = source->pixels.get();
   const bool keep = cache != nullptr && size == Extent{record.width, record.height} &&
@@ -111,7 +108,8 @@ bool Pictures::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat&
     pixels = bounded_.make(size, target, entries_of(job.home, bytes), resize_ns_);
   } catch (const Error&) {
     if (target != size) throw;
-    info = open(bytes, record, format);  // the crop may do without what is damaged
+    // The crop may do without what is damaged.
+    info = open_record(decoder_, bytes, record, shown, format);
     return false;
   }
   if (keep) {
@@ -151,7 +149,7 @@ void Pictures::produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot
   } else if (first && !(bytes = find_coefficients(job.home, job.record)).empty()) {
     ahead_.skip(ahead, request);
     job.start = count_read(job.start, bytes.size());
-    info = open(bytes, job.record, format);
+    info = open_record(decoder_, bytes, job.record, source->reader->shown(), format);
     job.stored = {info.width, info.height};
   } else {
     const ReadAhead::Origin origin = origin_of(job.home, stream.number);
@@ -167,7 +165,8 @@ void Pictures::produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot
     if (first) {
       recut = open_bounded(job, bytes, held != nullptr, format, info);
     } else {
-      info = open(bytes, source->stream(stream.number).index().record(own), format);
+      Reader& reader = source->stream(stream.number);
+      info = open_record(decoder_, bytes, reader.index().record(own), reader.shown(), format);
     }
   }
   const EntryPoints entries = first ? entries_of(job.home, bytes) : EntryPoints{};
@@ -183,7 +182,7 @@ bool Pictures::produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes b
                              const LoadedBytes& loaded) try {
   const auto& [source, own] = job.home;
   const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
-  const ImageInfo info = decoder_.open_part(bytes, loaded, format);
+  const ImageInfo info = decoder_.open_part(bytes, loaded, format, source->reader->shown());
   job.stored = {info.width, info.height};
   const EntryPoints entries = entries_of(job.home, bytes);
   draw(job, job.stored);

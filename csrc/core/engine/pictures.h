@@ -44,7 +44,6 @@ class Pictures {
  private:
   bool produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
                      const LoadedBytes& loaded);
-  ImageInfo open(Bytes bytes, const Record& record, const PixelFormat& format);
   bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
   static Bytes find_coefficients(const Sources::Home& home, const Record& record);
   void keep_coefficients(const Sources::Home& home, const Record& record, Bytes bytes);

@@ -16,9 +16,9 @@ std::string size_text(int width, int height) {
 
 }  // namespace
 
-ImageInfo open_record(Decoder& decoder, Bytes bytes, const Record& record,
+ImageInfo open_record(Decoder& decoder, Bytes bytes, const Record& record, const Shown& shown,
                       const PixelFormat& format) {
-  if (static_cast<Codec>(record.codec) != Codec::kRaw) return decoder.open(bytes, format);
+  if (static_cast<Codec>(record.codec) != Codec::kRaw) return decoder.open(bytes, format, shown);
   const bool wide = (record.flags & ImageInfo::kSixteenBit) != 0;
   const PixelFormat stored{record.channels == 0 ? 3 : record.channels, wide ? 16 : 8, false};
   return decoder.open_raw(bytes, record.width, record.height, stored, format);
@@ -27,7 +27,8 @@ ImageInfo open_record(Decoder& decoder, Bytes bytes, const Record& record,
 Extent first_size(const Sources::Home& home, const Record& record, Decoder& decoder,
                   std::vector<uint8_t>& scratch) {
   if (record.width != 0 && record.height != 0) return {record.width, record.height};
-  const ImageInfo info = decoder.open(home.source->reader->read(home.id, scratch));
+  Reader& reader = *home.source->reader;
+  const ImageInfo info = decoder.open(reader.read(home.id, scratch), {}, reader.shown());
   return {info.width, info.height};
 }
 

@@ -17,8 +17,8 @@
 
 namespace fastload {
 
-// Opens a record, whether it is a file or pixels. Throws as Decoder::open().
-ImageInfo open_record(Decoder& decoder, Bytes bytes, const Record& record,
+// Opens a reader's record, whether it is a file or pixels. Throws as Decoder::open().
+ImageInfo open_record(Decoder& decoder, Bytes bytes, const Record& record, const Shown& shown,
                       const PixelFormat& format = {});
 
 // The size of the sample's first picture, of which the index has `record`, or which is opened.

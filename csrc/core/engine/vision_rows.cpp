@@ -53,7 +53,8 @@ Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
                std::vector<uint8_t>& scratch) {
   const Record& record = picture.record;
   if (record.width != 0 && record.height != 0) return {record.width, record.height};
-  const ImageInfo info = decoder.open(list.reader->read(picture.number, scratch));
+  const Bytes bytes = list.reader->read(picture.number, scratch);
+  const ImageInfo info = decoder.open(bytes, {}, list.reader->shown());
   return {info.width, info.height};
 }
 
@@ -149,7 +150,7 @@ void VisionRows::cut(const FieldPlan& field, const Job& job, std::span<uint8_t> 
       const uint64_t number = pictures[place].number;
       std::shared_ptr<const void> held;
       const Bytes bytes = read(job, list, number, held);
-      const ImageInfo info = open_record(decoder, bytes, pictures[place].record);
+      const ImageInfo info = open_record(decoder, bytes, pictures[place].record, list.reader->shown());
       const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
       const size_t size = static_cast<size_t>(sizes.rows) * field.width;
       if (size > room.size() - at) {

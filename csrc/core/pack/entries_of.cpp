@@ -5,6 +5,7 @@
 #include "base/crc32c.h"
 #include "decode/decode.h"
 #include "decode/jpeg/entry_points.h"
+#include "decode/orientation.h"
 
 namespace fastload {
 namespace {
@@ -39,7 +40,9 @@ PackedEntries entries_of(Reader& reader, std::span<const uint64_t> ids, int spac
     if (static_cast<Codec>(reader.index().record(id).codec) == Codec::kJpeg) {
       const Bytes file = reader.read(id, scratch);
       one = build_entries(file, spacing);
-      if (!one.empty()) parts = parts_of(file);
+      // Parts are planned by rows as they are stored; what is turned is read whole.
+      const bool turned = reader.shown().turned && orientation_of(file).turns();
+      if (!one.empty() && !turned) parts = parts_of(file);
     }
     for (const std::vector<uint8_t>& bytes : {one, parts}) {
       all.packed.insert(all.packed.end(), bytes.begin(), bytes.end());

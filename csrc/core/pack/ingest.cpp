@@ -14,12 +14,13 @@ namespace fastload {
 namespace {
 
 // Codec, size and flags by the image's own header. Throws Error(kDecode, kLimit).
-void describe_image(Bytes bytes, Record& record, const DecodeLimits& limits) {
+void describe_image(Bytes bytes, Record& record, const DecodeLimits& limits,
+                    const Shown& shown) {
   if (sniff(bytes) == Codec::kUnknown) {
     throw Error(ErrorKind::kDecode,
                 "not an image: not " + sniffed_titles() + " by its first bytes");
   }
-  const ImageInfo info = probe(bytes);
+  const ImageInfo info = shown_info(bytes, probe(bytes), shown);
   const uint64_t pixels = uint64_t{info.width} * info.height;
   if (info.width > limits.max_side || info.height > limits.max_side || pixels > limits.max_pixels) {
     throw Error(ErrorKind::kLimit, "image of " + std::to_string(info.width) + " x " +
@@ -34,8 +35,10 @@ void describe_image(Bytes bytes, Record& record, const DecodeLimits& limits) {
   record.flags = info.flags;
 }
 
-void describe_record(Bytes bytes, Record& record, const DecodeLimits& limits) {
-  if (record.codec != static_cast<uint8_t>(Codec::kRaw)) describe_image(bytes, record, limits);
+void describe_record(Bytes bytes, Record& record, const DecodeLimits& limits,
+                     const Shown& shown) {
+  const bool is_raw = record.codec == static_cast<uint8_t>(Codec::kRaw);
+  if (!is_raw) describe_image(bytes, record, limits, shown);
   record.crc32c = crc32c(bytes);
 }
 
@@ -78,7 +81,7 @@ Bytes read_range(const File& file, const Record& record, std::vector<uint8_t>& s
 
 IngestResult ingest(const std::string& root, Bytes names, std::span<const uint64_t> ends,
                     std::span<uint8_t> buffer, std::span<Record> records,
-                    const DecodeLimits& limits) {
+                    const DecodeLimits& limits, const Shown& shown) {
   if (ends.size() != records.size()) throw Error(ErrorKind::kValue, "as many records as names");
   const Folder folder(root);
   IngestResult result;
@@ -96,7 +99,7 @@ IngestResult ingest(const std::string& root, Bytes names, std::span<const uint64
         result.needed = size;
         break;
       }
-      describe_record(buffer.subspan(result.used, size), record, limits);
+      describe_record(buffer.subspan(result.used, size), record, limits, shown);
       record.offset = result.used;
       record.length = static_cast<uint32_t>(size);
       result.used += size;
@@ -109,7 +112,8 @@ IngestResult ingest(const std::string& root, Bytes names, std::span<const uint64
   return result;
 }
 
-Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& limits) {
+Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& limits,
+                  const Shown& shown) {
   Failures failures;
   for (size_t i = 0; i < records.size(); ++i) {
     Record& record = records[i];
@@ -118,7 +122,7 @@ Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& li
         throw Error(ErrorKind::kValue, "record outside the buffer");
       }
       if (record.length == 0) throw Error(ErrorKind::kDecode, "empty record");
-      describe_record(bytes.subspan(record.offset, record.length), record, limits);
+      describe_record(bytes.subspan(record.offset, record.length), record, limits, shown);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kMemory) throw;
       record.length = 0;
@@ -129,14 +133,14 @@ Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& li
 }
 
 Failures describe_file(const std::string& path, std::span<Record> records,
-                       const DecodeLimits& limits) {
+                       const DecodeLimits& limits, const Shown& shown) {
   const File file(path);
   std::vector<uint8_t> scratch;
   Failures failures;
   for (size_t i = 0; i < records.size(); ++i) {
     Record& record = records[i];
     try {
-      describe_record(read_range(file, record, scratch), record, limits);
+      describe_record(read_range(file, record, scratch), record, limits, shown);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kMemory) throw;
       record.length = 0;

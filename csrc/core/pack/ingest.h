@@ -31,20 +31,21 @@ struct IngestResult {
 // Reads files back to back into `buffer` until they are all read or the next one does not fit.
 // File i is named by the bytes [ends[i - 1], ends[i]) of `names`, relative to the folder `root`.
 // records[i] gets offset (in the buffer), length, CRC, codec, size and flags; label and shard are
-// left alone. A failed file takes no room and gets length 0 and an entry in `failures`. A file that
+// left alone; the size is that of the picture as it is `shown`. A failed file takes no room and gets length 0 and an entry in `failures`. A file that
 // changes while it is read is read once more, then fails. Throws Error(kIo) if `root` cannot be
 // opened, Error(kValue) if ends and records differ in length.
 IngestResult ingest(const std::string& root, Bytes names, std::span<const uint64_t> ends,
                     std::span<uint8_t> buffer, std::span<Record> records,
-                    const DecodeLimits& limits);
+                    const DecodeLimits& limits, const Shown& shown = {});
 
 // Fills CRC, codec, size and flags of records whose offset and length in `bytes` are set. Raw
 // records (codec kRaw) get only the CRC. A failed one gets length 0.
-Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& limits);
+Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& limits,
+                  const Shown& shown = {});
 
 // The same for records that lie in the file `path`: their offsets count from its start.
 Failures describe_file(const std::string& path, std::span<Record> records,
-                       const DecodeLimits& limits);
+                       const DecodeLimits& limits, const Shown& shown = {});
 
 // Reads every record of `path` and lists those that cannot be read whole or whose CRC-32C differs.
 Failures verify_file(const std::string& path, std::span<const Record> records);

@@ -22,6 +22,8 @@ enum class FieldKind : uint8_t {
   kLabels = 11,
   kTexts = 12,
   kImages = 13,
+  kPicture = 14,
+  kPictures = 15,
 };
 
 // How the values of a field lie in its column.
@@ -38,7 +40,7 @@ struct KindRow {
   Storage storage;  // an array whose first dimension is open is ragged
 };
 
-inline constexpr std::array<KindRow, 14> kFieldKinds{{
+inline constexpr std::array<KindRow, 16> kFieldKinds{{
     {"image", FieldKind::kImage, Storage::kRecord},
     {"mask", FieldKind::kMask, Storage::kRecord},
     {"label", FieldKind::kLabel, Storage::kFixed},
@@ -53,6 +55,9 @@ inline constexpr std::array<KindRow, 14> kFieldKinds{{
     {"labels", FieldKind::kLabels, Storage::kRagged},
     {"texts", FieldKind::kTexts, Storage::kRagged},
     {"images", FieldKind::kImages, Storage::kRecords},
+    // An image and images that are shown otherwise than stored: who does not know how refuses them.
+    {"picture", FieldKind::kPicture, Storage::kRecord},
+    {"pictures", FieldKind::kPictures, Storage::kRecords},
 }};
 
 inline constexpr std::array<const char*, 4> kStorageNames{"record", "fixed", "ragged", "records"};

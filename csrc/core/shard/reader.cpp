@@ -45,6 +45,7 @@ Reader::Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRec
 Reader::Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache,
                std::shared_ptr<RecordTier> tier)
     : index_(index),
+      shown_(reader.shown_),
       shards_(reader.shards_),
       checked_(reader.checked_),
       cache_(std::move(cache)),

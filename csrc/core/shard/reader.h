@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/shown.h"
 #include "io/byte_source.h"
 #include "shard/kept.h"
 #include "shard/record.h"
@@ -88,6 +89,10 @@ class Reader {
   void keep_in_tier(uint64_t id, Bytes bytes) noexcept;
 
   [[nodiscard]] RecordTable& index() const { return index_; }
+  // How the table's pictures are shown; another reader of the same table takes it over.
+  [[nodiscard]] const Shown& shown() const { return shown_; }
+  // Before the first record is decoded.
+  void show(const Shown& shown) { shown_ = shown; }
   // The shard's path, for messages; "?" when the entry is damaged.
   [[nodiscard]] std::string shard_path(uint64_t id) const;
 
@@ -117,6 +122,7 @@ class Reader {
   void open_source(uint32_t shard);
 
   RecordTable& index_;
+  Shown shown_;
   const std::shared_ptr<Shards> shards_;
   const Checked checked_;                     // in the shards, by all readers of this table
   const std::shared_ptr<KeptRecords> cache_;  // nullptr: none

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -23,86 +22,22 @@ from fastload.packing.sample_rows import SampleRows, row_of
 from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD, as_rows
 
-# ---- The orientation that EXIF gives a picture ------------------------------------------------------
-
-_ORIENTATION, _SHORT = 0x0112, 3
-_MARKER_BYTES = 4  # at the start of a JPEG's segment: 0xFF, its kind, its length
-_START_OF_SCAN, _APP1 = 0xDA, 0xE1
-
-
-def orientation_of(data: bytes) -> int:
-    """Return EXIF's orientation of a JPEG, PNG or WebP, 1 to 8; 1 (as stored) without EXIF."""
-    for exif in _exif_of(data):
-        orientation = _orientation(exif.removeprefix(b"Exif\0\0"))
-        if 1 <= orientation <= 8:
-            return orientation
-    return 1
+# ---- Pictures that EXIF turns ------------------------------------------------------------------------
 
 
 def refuse_turned(data: bytes, exif: str) -> None:
-    """Refuse a picture that EXIF turns, unless ``exif`` is "ignore".
+    """Refuse a picture that EXIF turns, if ``exif`` is "refuse".
 
     Raises:
         ValueError: it is unknown whether annotations are of the picture as stored or as shown.
     """
-    orientation = orientation_of(data) if exif == "refuse" else 1
+    orientation = _C.orientation(np.frombuffer(data, np.uint8)) if exif == "refuse" else 1
     if orientation != 1:
         raise ValueError(
             f"EXIF turns this picture (orientation {orientation}), and nobody knows whether its annotations "
-            "are of it as shown or as stored; fastload's are of it as stored. Turn the pixels (mogrify "
-            "-auto-orient FILE); or pack with --exif ignore --restart if they are of it as stored"
+            "are of it as shown or as stored. Pack with --exif turn --restart if they are of it as shown, "
+            "with --exif ignore --restart if they are of it as stored"
         )
-
-
-def _exif_of(data: bytes) -> Iterator[bytes]:
-    if data.startswith(b"\xff\xd8"):
-        yield from _of_jpeg(data)
-    elif data.startswith(b"\x89PNG\r\n\x1a\n"):
-        yield from _of_chunks(data, 8, ">", b"eXIf")
-    elif data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        yield from _of_chunks(data, 12, "<", b"EXIF")
-
-
-def _of_jpeg(data: bytes) -> Iterator[bytes]:
-    """Yield the EXIF segments before the first scan."""
-    at = 2
-    while at + _MARKER_BYTES <= len(data) and data[at] == 0xFF and data[at + 1] != _START_OF_SCAN:
-        kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
-        if kind == 0xFF:  # a fill byte
-            at += 1
-            continue
-        if kind == _APP1 and data[at + 4 : at + 10] == b"Exif\0\0":
-            yield data[at + 4 : at + 2 + length]
-        at += 2 + max(length, 2)
-
-
-def _of_chunks(data: bytes, at: int, order: str, wanted: bytes) -> Iterator[bytes]:
-    """Yield EXIF chunks; PNG's are length, name, bytes, checksum, RIFF's name, length, bytes (padded)."""
-    is_png = order == ">"
-    while at + 8 <= len(data):
-        first, second = data[at : at + 4], data[at + 4 : at + 8]
-        name, size = (second, first) if is_png else (first, second)
-        length = int.from_bytes(size, "big" if is_png else "little")
-        if name == wanted:
-            yield data[at + 8 : at + 8 + length]
-        at += 8 + length + (4 if is_png else length % 2)
-
-
-def _orientation(tiff: bytes) -> int:
-    """Return the orientation in the first directory of a TIFF; 0: it has none, or is no TIFF."""
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
-    try:
-        if order is None:
-            return 0
-        (at,) = struct.unpack_from(order + "I", tiff, 4)
-        (count,) = struct.unpack_from(order + "H", tiff, at)
-        for entry in range(count):
-            tag, kind, _, value = struct.unpack_from(order + "HHIH", tiff, at + 2 + 12 * entry)
-            if tag == _ORIENTATION:
-                return value if kind == _SHORT else 0
-    except struct.error:
-        pass  # cut off: no program could show it turned
-    return 0
 
 
 # ---- Samples that are files: a picture, and the files of its annotations ----------------------------
@@ -252,12 +187,13 @@ def read_text(path: str | bytes | os.PathLike[str]) -> str:
 
 
 def unturned(root: bytes, path: bytes, exif: str) -> Any:
-    """Return a picture with its path from ``root`` on; only the path if EXIF may turn it (``exif`` "ignore").
+    """Return a picture with its path from ``root`` on; only the path if EXIF may turn it (``exif`` "ignore"
+    or "turn").
 
     Raises:
         OSError, ValueError: it cannot be read, or EXIF turns it and ``exif`` is "refuse".
     """
-    if exif == "ignore":
+    if exif != "refuse":
         return os.fsdecode(path)
     data = read_picture(os.path.join(root, path))
     if data.startswith(NUMPY):  # pixels, which have no EXIF
@@ -270,13 +206,13 @@ def facts_of(data: bytes, exif: str) -> tuple[int, int]:
     """Return width and height of a picture that annotations in numbers go with.
 
     Raises:
-        ValueError: it is no picture, or EXIF turns it (unless ``exif`` is "ignore"), so that it is unknown
+        ValueError: it is no picture, or EXIF turns it (if ``exif`` is "refuse"), so that it is unknown
             which way the annotations count.
     """
     refuse_turned(data, exif)
     chunk = np.frombuffer(data, np.uint8)
     records = np.zeros(1, RECORD)
     records["length"], records["label"] = len(data), -1
-    for _, reason in _C.describe(chunk, as_rows(records)):
+    for _, reason in _C.describe(chunk, as_rows(records), (exif == "turn", False)):
         raise ValueError(reason.decode("utf-8", "backslashreplace"))
     return int(records["width"][0]), int(records["height"][0])

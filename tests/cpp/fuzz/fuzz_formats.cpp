@@ -19,7 +19,8 @@ using Pixels = std::vector<uint8_t>;
 
 constexpr size_t kControl = 32;
 constexpr uint8_t kUntouched = 0xA5;
-constexpr uint8_t kRaw = 0x80;  // a flag of the first byte, whose rest chooses a format
+// Flags of the first byte, whose rest chooses a format.
+constexpr uint8_t kRaw = 0x80, kTurned = 0x40, kWhite = 0x20;
 
 constexpr std::array<PixelFormat, 10> kFormats{{
     {3, 8, false},
@@ -38,6 +39,7 @@ struct Case {
   Bytes file;
   Rect raw;            // its size, where the file is raw pixels
   PixelFormat stored;  // of raw pixels
+  Shown shown;
   View view;
   CutSpec spec;
   size_t gap = 0;  // elements between rows
@@ -45,7 +47,7 @@ struct Case {
 };
 
 ImageInfo open(Decoder& decoder, const Case& c) {
-  if (c.raw.width == 0) return decoder.open(c.file, c.spec.format);
+  if (c.raw.width == 0) return decoder.open(c.file, c.spec.format, c.shown);
   return decoder.open_raw(c.file, static_cast<uint32_t>(c.raw.width),
                           static_cast<uint32_t>(c.raw.height), c.stored, c.spec.format);
 }
@@ -138,7 +140,8 @@ std::optional<Pixels> cut_whole(const Case& c, const CutPlan& plan) {
 // False: the picture cannot be had so, or not be stored so.
 bool prepare(Case& c, Input& in) {
   const uint8_t flags = in.u8();
-  c.spec = take_spec(in, kFormats[(flags & 0x7F) % kFormats.size()]);
+  c.spec = take_spec(in, kFormats[(flags & 0x1F) % kFormats.size()]);
+  c.shown = {(flags & kTurned) != 0, (flags & kWhite) != 0};
   if ((flags & kRaw) != 0) choose_raw(c, in);
   c.gap = static_cast<size_t>(in.in(0, 4));
   Decoder decoder(limits());

@@ -106,7 +106,7 @@ TEST(raw_pixels_and_other_decoders_without_memory) {
   });
   const Made gif{'G', 'I', 'F', '8', '9', 'a', 4, 0, 3, 0, 0, 0, 0};
   fail_everywhere("a decoder of others", [&] {
-    return decoded(gif, {}, {}, [](Bytes) {
+    return decoded(gif, {}, {}, [](Bytes, const Shown&) {
       RgbImage image{4, 3, {}};
       image.pixels.assign(size_t{4} * 3 * 3 + RowSink::kSlack, 9);
       return image;

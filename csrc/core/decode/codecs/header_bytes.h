@@ -20,4 +20,20 @@ inline uint32_t big32(const uint8_t* p) { return big16(p) << 16 | big16(p + 2); 
 inline uint32_t little16(const uint8_t* p) { return static_cast<uint32_t>(p[1]) << 8 | p[0]; }
 inline uint32_t little32(const uint8_t* p) { return little16(p + 2) << 16 | little16(p); }
 
+
+// Whether a PNG has a chunk of that type before its pixels.
+inline bool png_has_chunk(Bytes bytes, std::string_view type) {
+  constexpr size_t kSignature = 8, kHead = 8, kCrc = 4;
+  size_t at = kSignature;
+  while (bytes.size() - at >= kHead) {
+    const size_t length = big32(&bytes[at]);
+    if (starts_with(bytes, type, at + 4)) return true;
+    if (starts_with(bytes, "IDAT", at + 4) || length > bytes.size() - at - kHead) return false;
+    at += kHead + length;
+    if (bytes.size() - at < kCrc) return false;
+    at += kCrc;
+  }
+  return false;
+}
+
 }  // namespace fastload

@@ -16,22 +16,8 @@ namespace {
 
 bool begins(Bytes bytes) { return starts_with(bytes, "\x89PNG\r\n\x1A\n"); }
 
-constexpr size_t kSignature = 8, kChunkHead = 8, kCrc = 4, kHeaderData = 13;
-constexpr uint32_t kIhdr = 0x49484452, kIdat = 0x49444154, kActl = 0x6163544C;
-
-bool is_animated(Bytes bytes) {
-  size_t at = kSignature;
-  while (bytes.size() - at >= kChunkHead) {
-    const size_t length = big32(&bytes[at]);
-    const uint32_t type = big32(&bytes[at + 4]);
-    if (type == kActl) return true;
-    if (type == kIdat || length > bytes.size() - at - kChunkHead) return false;
-    at += kChunkHead + length;
-    if (bytes.size() - at < kCrc) return false;
-    at += kCrc;
-  }
-  return false;
-}
+constexpr size_t kSignature = 8, kChunkHead = 8, kHeaderData = 13;
+constexpr uint32_t kIhdr = 0x49484452;
 
 ImageInfo probe_png(Bytes bytes) {
   if (bytes.size() < kSignature + kChunkHead + kHeaderData) {
@@ -67,7 +53,7 @@ ImageInfo probe_png(Bytes bytes) {
                   "PNG: colour type " + std::to_string(colour) + "; legal are 0, 2, 3, 4 and 6");
   }
   if (depth == 16) info.flags |= ImageInfo::kSixteenBit;
-  if (is_animated(bytes)) info.flags |= ImageInfo::kAnimated;
+  if (png_has_chunk(bytes, "acTL")) info.flags |= ImageInfo::kAnimated;
   return info;
 }
 
@@ -141,6 +127,7 @@ struct PngDecoder::Session {
 
   void configure(const PixelFormat& format);
   void convert(const PixelFormat& format);
+  void convert_with_alpha(const PixelFormat& format);
   void read_palette();
 };
 
@@ -172,13 +159,16 @@ void PngDecoder::Session::configure(const PixelFormat& format) {
   // Text, profiles and the like are passed over, so that they cost neither memory nor inflation.
   static const png_byte ignored[] =
       "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0"
-      "sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0tRNS\0zTXt";
-  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, ignored, sizeof ignored / 5);
+      "sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt\0tRNS";
+  const bool has_alpha = format.channels == 4;  // which tRNS, the last one, may give
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, ignored,
+                              static_cast<int>(sizeof ignored / 5) - (has_alpha ? 1 : 0));
   png_set_user_limits(png, PNG_UINT_31_MAX,
                       PNG_UINT_31_MAX);  // the Decoder has its own, stricter ones
   png_set_read_fn(png, this, on_read);
   png_read_info(png, info);
-  indexed = png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE && !format.ids;
+  indexed =
+      png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE && !format.ids && !has_alpha;
   pixel_bytes = indexed ? 1 : format.pixel_bytes();
   convert(format);
   png_set_interlace_handling(png);
@@ -191,10 +181,23 @@ void PngDecoder::Session::convert(const PixelFormat& format) {
   if (format.bits == 16 && std::endian::native == std::endian::little) png_set_swap(png);
   if (indexed) read_palette();
   if (indexed || format.ids) return png_set_packing(png);
+  if (format.channels == 4) return convert_with_alpha(format);
   png_set_expand_gray_1_2_4_to_8(png);
   if (format.bits == 8) png_set_scale_16(png);
   if (format.channels % 2 == 1) png_set_strip_alpha(png);
   if (format.channels == 3) png_set_gray_to_rgb(png);
+}
+
+// Runs inside run(). RGB and alpha of every kind of PNG; who asks for more than is stored composes
+// them.
+void PngDecoder::Session::convert_with_alpha(const PixelFormat& format) {
+  const bool stored = (png_get_color_type(png, info) & PNG_COLOR_MASK_ALPHA) != 0;
+  png_set_expand(png);
+  if (format.bits == 8) png_set_scale_16(png);
+  png_set_gray_to_rgb(png);
+  if (!stored && png_get_valid(png, info, PNG_INFO_tRNS) == 0) {  // libpng has not taken it
+    png_set_add_alpha(png, 0xFF, PNG_FILLER_AFTER);
+  }
 }
 
 // Indices above the palette's end mean a damaged file; they are black, as in Pillow.

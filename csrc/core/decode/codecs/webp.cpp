@@ -67,9 +67,9 @@ class WebpDecoder final : public PictureDecoder {
   std::vector<uint8_t> scratch_;  // the ROI and its margin
 };
 
-// The pixels of `crop`, rows without gaps, to a buffer of `size` bytes. Alpha is dropped, the
-// colour under it kept.
-VP8StatusCode decode_crop(Bytes bytes, Rect crop, uint8_t* pixels, size_t size) {
+// The pixels of `crop`, rows without gaps, to a buffer of `size` bytes: RGB, the colour under alpha
+// kept, or of 4 bytes with alpha.
+VP8StatusCode decode_crop(Bytes bytes, Rect crop, int pixel_bytes, uint8_t* pixels, size_t size) {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config))
     throw Error(ErrorKind::kState, "libwebp is of another version");
@@ -78,10 +78,10 @@ VP8StatusCode decode_crop(Bytes bytes, Rect crop, uint8_t* pixels, size_t size) 
   config.options.crop_top = crop.y;
   config.options.crop_width = crop.width;
   config.options.crop_height = crop.height;
-  config.output.colorspace = MODE_RGB;
+  config.output.colorspace = pixel_bytes == 4 ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA.rgba = pixels;
-  config.output.u.RGBA.stride = crop.width * 3;
+  config.output.u.RGBA.stride = crop.width * pixel_bytes;
   config.output.u.RGBA.size = size;
   const VP8StatusCode status = WebPDecode(bytes.data(), bytes.size(), &config);
   WebPFreeDecBuffer(&config.output);
@@ -108,7 +108,7 @@ bool is_damaged_alpha(Bytes chunk, const ImageInfo& info) {
   }
   picture.insert(picture.end(), chunk.begin() + 1, chunk.end());
   std::array<uint8_t, 3> pixel{};
-  const VP8StatusCode status = decode_crop(picture, {0, 0, 1, 1}, pixel.data(), pixel.size());
+  const VP8StatusCode status = decode_crop(picture, {0, 0, 1, 1}, 3, pixel.data(), pixel.size());
   return status != VP8_STATUS_OK && !is_lack(status);
 }
 
@@ -126,11 +126,12 @@ bool has_damaged_alpha(Bytes bytes, const ImageInfo& info) {
 
 PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
   const Rect crop = with_margin(roi, picture.info);
-  const size_t stride = static_cast<size_t>(crop.width) * 3;
+  const int pixel_bytes = picture.format.channels;
+  const size_t stride = static_cast<size_t>(crop.width * pixel_bytes);
   const size_t size = stride * static_cast<size_t>(crop.height);
   uint8_t* const pixels = reserve_scratch(scratch_, size + RowSink::kSlack);
-  VP8StatusCode status = decode_crop(picture.bytes, crop, pixels, size);
-  if (may_be_lack(status)) status = decode_crop(picture.bytes, crop, pixels, size);
+  VP8StatusCode status = decode_crop(picture.bytes, crop, pixel_bytes, pixels, size);
+  if (may_be_lack(status)) status = decode_crop(picture.bytes, crop, pixel_bytes, pixels, size);
   if (is_lack(status) && has_damaged_alpha(picture.bytes, picture.info)) {
     status = VP8_STATUS_BITSTREAM_ERROR;
   }
@@ -140,7 +141,7 @@ PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi
   }
   const size_t top = static_cast<size_t>(roi.y - crop.y),
                left = static_cast<size_t>(roi.x - crop.x);
-  emit_rows(sink, pixels + top * stride + left * 3, stride, roi.height);
+  emit_rows(sink, pixels + top * stride + left * static_cast<size_t>(pixel_bytes), stride, roi.height);
   trim_scratch(scratch_);
   return {};
 }
