@@ -142,7 +142,7 @@ void VisionRows::cut(const FieldPlan& field, const Job& job, std::span<uint8_t> 
   const ListSource& list = job.home.source->lists[field.part];
   Decoder& decoder = scratch_.decoder;
   if (room.empty()) {
-    check_measured(home.source->lists[field.part], field, pictures, decoder, scratch_.record);
+    check_measured(list, field, pictures, decoder, scratch_.record);
   }
   size_t at = 0;
   for (size_t place = 0; place < pictures.size(); ++place) {
