@@ -333,6 +333,7 @@ def test_on_a_device(folder: Path, chat: Chat, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(f"{place}.find_gpu", lambda device: None if device is None else gpu)
     monkeypatch.setattr("fastload.backends.choice.goes_to_gpu", lambda device: device is not None)
     found = list(fastload.DataLoader(folder, 2, device=Device("cuda"), **options))
+    assert len(found) > 1
     for batch, own in zip(found, wanted, strict=True):
         assert_same(batch, {name: value for name, value in own.items() if name != "name"})
 
@@ -343,6 +344,7 @@ def test_one_seed_one_order_with_several_threads(folder: Path, chat: Chat) -> No
         list(fastload.DataLoader(folder, 6, shuffle=True, seed=4, transform=RULE, text=text))
         for text in (chat, threaded)
     ]
+    assert len(made[0]) == -(-COUNT // 6)
     for one, other in zip(*made, strict=True):
         assert_same(one, {name: value for name, value in other.items() if name != "name"})
 
