@@ -199,16 +199,21 @@ def decode_list(
         DecodeError, LimitError: as :func:`decode_field`, and says which picture it is.
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
-    stored = part.stored_list(field, sample)
+    stored, entries = part.stored_list(field, sample), part.list_records(field, sample)
+    if stored is None or entries is None:
+        return None
     wanted = wanted_format(part.schema[field].kind.each)  # type: ignore[attr-defined]
     pixels: list[npt.NDArray[np.uint8] | None] = []
-    for place, data in enumerate(stored or ()):
+    for place, (data, entry) in enumerate(zip(stored, entries, strict=True)):
+        if data is None:
+            pixels.append(None)
+            continue
         try:
             decoder = thread_decoder(max_pixels)
-            pixels.append(None if data is None else decoder.decode(np.frombuffer(data, np.uint8), wanted))
+            pixels.append(decoder.decode(np.frombuffer(data, np.uint8), wanted, raw_format(entry)))
         except DecodeError as error:
             raise type(error)(f"field {field!r}, picture {place}: {error}") from error
-    return None if stored is None else pixels
+    return pixels
 
 
 def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:
