@@ -256,7 +256,7 @@ def _llava(folder: Path, images: Pictures) -> Path:
 def _onevision(folder: Path, images: Pictures) -> Path:
     """One picture a sample, and conversations."""
     turns = [[{"from": "human", "value": f"{i}"}] * 2 for i in range(len(images))]
-    columns = {"id": [f"{i}" for i in range(len(images))], "conversations": turns}
+    columns: dict[str, Sequence[Any]] = {"id": [f"{i}" for i in range(len(images))], "conversations": turns}
     return _write(folder, {"ov.parquet": parquet_bytes(table(images, 0, **columns), 2)}) / "ov.parquet"
 
 
