@@ -148,7 +148,8 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                 const FormatArg& format, bool nearest, int fill, const std::string& points,
                 bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows,
                 const std::optional<std::string>& becomes,
-                const std::optional<VisionRule>& vision, const std::string& dtype) {
+                const std::optional<VisionRule>& vision, const std::string& dtype,
+                std::string name) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -164,6 +165,7 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
     self->vision =
         std::make_shared<VisionPlan>(*vision, by_name<DType>("dtype", kDTypes, dtype));
   }
+  self->name = std::move(name);
   if (becomes) self->becomes = by_name<PointFormat>("becomes", kPointFormats, *becomes);
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
@@ -185,6 +187,7 @@ void register_plans(nb::module_& m) {
            nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
            nb::arg("follows") = false, nb::arg("becomes").none() = nb::none(),
            nb::arg("vision").none() = nb::none(), nb::arg("dtype") = "float32",
+           nb::arg("name") = "",
            "form: picture, label, fixed, ragged, points, masks, id, vision, vision_sizes or view. part: of a picture its "
            "stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
@@ -196,7 +199,7 @@ void register_plans(nb::module_& m) {
            "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
            "follows: its rows are those of the view's objects. becomes: the format of boxes in the "
            "batch, where it is another one. vision: a VisionRule, of vision and vision_sizes, whose "
-           "part is a list of pictures; dtype: of its rows.");
+           "part is a list of pictures; dtype: of its rows; name: of its field, for messages.");
   m.attr("INDEX") = FieldPlan::kIndex;
 }
 

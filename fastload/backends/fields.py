@@ -621,7 +621,7 @@ def _field_plan(
     field, view = schema[layout.schema_name], layout.view
     if plan.vision is not None and field.name in streams.lists:
         family, numbers = plan.vision.core()
-        what = {"vision": _C.VisionRule(family, **numbers), "dtype": plan.vision.dtype}
+        what = {"vision": _C.VisionRule(family, **numbers), "dtype": plan.vision.dtype, "name": field.name}
         form = "vision" if layout.name == field.name else "vision_sizes"
         part = streams.lists.index(field.name)
         return _C.FieldPlan(form, part=part, width=layout.item_bytes, **what)

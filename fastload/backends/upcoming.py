@@ -13,7 +13,7 @@ import numpy as np
 from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.cache.disk import DiskUse, planned_disk_bytes
-from fastload.cache.opening import Streams
+from fastload.cache.opening import Streams, kept_of
 from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
@@ -22,7 +22,7 @@ from fastload.shard.dataset import PackedFiles
 
 _log = logging.getLogger("fastload")
 
-_ORDER_BYTES = 4 + 2 + 2  # per sample: what the tiers know, and what is being computed
+_KNOWN_BYTES, _COMPUTED_BYTES = 4, 2 + 2  # of a record, that its tier knows; of a sample, while computing
 _LEAST_EPOCHS, _MOST_EPOCHS = 4, 16  # epochs to look at
 
 
@@ -47,7 +47,8 @@ def disk_plan(
     part, samples = sampler.partition, sum(map(len, parts))
     ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
     known = not sampler.order.is_drawn and not needs_all(sampler, ranks, samples)
-    order = _ORDER_BYTES * samples if known else 0
+    records = sum(dataset.record_count(stream) for dataset, stream in kept_of(parts, streams))
+    order = _KNOWN_BYTES * records + _COMPUTED_BYTES * samples if known else 0
     disk = planned_disk_bytes(parts, options.cache.disk, streams)
     return {"disk_bytes": disk, "order_bytes": order, "total": total + order}
 

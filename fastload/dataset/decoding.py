@@ -218,18 +218,23 @@ def decode_list(
         DecodeError, LimitError: as :func:`decode_field`, and says which picture it is.
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
-    stored = part.stored_list(field, sample)
+    stored, entries = part.stored_list(field, sample), part.list_records(field, sample)
+    if stored is None or entries is None:
+        return None
     each: Image = part.schema[field].kind.each  # type: ignore[attr-defined]
     wanted = wanted_format(each)
     pixels: list[npt.NDArray[np.uint8] | None] = []
-    for place, data in enumerate(stored or ()):
+    for place, (data, entry) in enumerate(zip(stored, entries, strict=True)):
+        if data is None:
+            pixels.append(None)
+            continue
         try:
             decoder = thread_decoder(max_pixels)
-            given = None if data is None else np.frombuffer(data, np.uint8)
-            pixels.append(None if given is None else decoder.decode(given, wanted, shown=each.shown))
+            given, raw = np.frombuffer(data, np.uint8), raw_format(entry)
+            pixels.append(decoder.decode(given, wanted, raw, shown=each.shown))
         except DecodeError as error:
             raise type(error)(f"field {field!r}, picture {place}: {error}") from error
-    return None if stored is None else pixels
+    return pixels
 
 
 def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:

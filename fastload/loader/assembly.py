@@ -270,15 +270,15 @@ class LoaderPlan:
             from fastload.loader.collation import of_pictures_and_targets
 
             options = of_pictures_and_targets(self.arguments.dataset, options)
-        if options.collate is not None:
+        if plan.vision is not None:
+            from fastload.loader.collation import vision_collation
+
+            self._collation = vision_collation(options, self.dataset, self.kind, plan)
+        elif options.collate is not None:
             from fastload.loader.collation import planned_collation, with_wanted
 
             self._collation = planned_collation(options, self.dataset, self.kind, plan)
             options = with_wanted(options, self._collation.wanted)
-        elif plan.vision is not None:
-            from fastload.loader.collation import vision_collation
-
-            self._collation = vision_collation(options, self.dataset, self.kind, plan)
         if options.text is not None and options.text.chat is not None:
             from fastload.loader.collation import planned_chat
 

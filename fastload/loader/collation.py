@@ -117,7 +117,7 @@ def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pla
     """Return the collate of pictures as a vision-language model takes them: the processor's names.
 
     Args:
-        options: the loader's, without a ``collate``.
+        options: the loader's.
         dataset, kind: what is read, and how.
         plan: the compiled transform.
 
@@ -135,6 +135,17 @@ def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pla
         raise ValueError(
             f"transform={plan.vision!r} makes batches as its processor does, which a collate_fn does not "
             "get. Leave one of them out."
+        )
+    given = options.collate if options.collate is not None else options.pictures
+    if options.collate is not None or options.pictures.mode != "stack":
+        raise ValueError(
+            f"transform={plan.vision!r} and collate={given} exclude each other: batches are made as the "
+            "processor makes them. Leave one out."
+        )
+    if options.unbatched:
+        raise ValueError(
+            f"transform={plan.vision!r} makes batches. Found: batch_size=None. Pass batch_size=1 for single "
+            "samples."
         )
     names = [
         field.name

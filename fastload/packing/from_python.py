@@ -47,6 +47,7 @@ def pack(
     output: str | os.PathLike[str],
     schema: Any = None,
     *,
+    fields: Mapping[str, str] | None = None,
     format: str = "arrow",
     shard_size: int | str = "256MB",
     num_proc: int | None = None,
@@ -91,6 +92,8 @@ def pack(
         schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
             Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed from all
             rows of a table, or from a few samples, and printed.
+        fields: for a table or tars, kinds in place of those that are found, as ``--field`` names them: of
+            columns, or of members by suffix, ``{"seg.png": "mask", "*.jpg": "images", "txt": "none"}``.
         format: "arrow", "lmdb" or "hdf5".
         shard_size: most bytes of samples per shard, or a size like "256MB".
         num_proc: processes that make samples; None: this one. With several, samples must pickle, and a script
@@ -145,10 +148,13 @@ def pack(
         format=format, shard_size=most, num_proc=processes, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
         coefficients=coefficients, layout=as_, storage_options=storage_options,
+        fields=tuple((fields or {}).items()),
         annotations=tuple(os.fspath(file) for file in files), exif=exif, alpha=alpha,
         masks=None if masks is None else os.fspath(masks), root=None if root is None else os.fspath(root),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
+    if wanted is not None and fields:
+        raise ValueError("schema and fields exclude each other: schema names all fields. Leave one out.")
     steps = {"dry_run": dry_run, "plan_only": plan_only, "shards": shards is not None, "publish": publish}
     asked = [name for name, value in {**steps, "ray": ray is not None}.items() if value]
     if len(asked) > 1:
@@ -182,8 +188,9 @@ def pack(
 
 
 def _rows(samples: Any, options: PackOptions, schema: Schema | None) -> IterableRows | SequenceRows:
-    if options.root is not None:
-        raise PackError(f"root is for a table. Found: {type(samples).__name__}.")
+    if options.root is not None or options.fields:
+        name, what = ("fields", "a table or tars") if options.fields else ("root", "a table")
+        raise PackError(f"{name} is for {what}. Found: {type(samples).__name__}.")
     if options.says_what:
         raise PackError(f"{options.says_what} is for a folder of images. Found: {type(samples).__name__}.")
     rows = rows_of(samples, os.fsencode(Path.cwd()), options.limit)

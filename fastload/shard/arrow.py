@@ -491,7 +491,7 @@ def type_of(field: Field, raw: bool = False) -> pa.DataType:
     if kind.storage == "record":
         return PICTURE if is_file(field, raw) else RAW_PICTURE
     if kind.storage == "records":
-        return pa.list_(PICTURE)
+        return pa.list_(RAW_PICTURE if raw else PICTURE)
     if isinstance(kind, Label):
         return pa.int64()
     if isinstance(kind, Polygons):
@@ -515,7 +515,7 @@ def feature_of(field: Field, raw: bool = False) -> Any:
     kind = field.kind
     if kind.storage == "record" and is_file(field, raw):
         return {"_type": "Image"}
-    if kind.storage == "records":
+    if kind.storage == "records" and not raw:
         return {"feature": {"_type": "Image"}, "length": -1, "_type": "Sequence"}
     if isinstance(kind, Label) and kind.classes:
         return {"names": list(kind.classes), "_type": "ClassLabel"}
@@ -608,7 +608,7 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
     if kind.storage == "record":
         return _pictures(field, chunk, keys, raw)
     if kind.storage == "records":
-        return _picture_lists(chunk)
+        return _picture_lists(chunk, raw)
     if isinstance(kind, Label):
         return numbers(chunk.data.view("<i4").astype(np.int64))
     if isinstance(kind, Polygons) and kind.format == "mixed":
@@ -721,7 +721,7 @@ def _pictures(field: Field, chunk: Chunk, keys: list[bytes] | None, raw: bool) -
     return pa.StructArray.from_arrays(parts, fields=list(type_of(field, raw)))
 
 
-def _picture_lists(chunk: Chunk) -> pa.Array:
+def _picture_lists(chunk: Chunk, raw: bool) -> pa.Array:
     """Return lists of pictures, which are null where there is no list, or no picture."""
     assert chunk.records is not None
     assert chunk.counts is not None
@@ -734,10 +734,13 @@ def _picture_lists(chunk: Chunk) -> pa.Array:
     pictures = Chunk.of([chunk.data[begin : begin + length].tobytes() for begin, length in ranges])
     parts = [_texts(pa.binary(), pictures), pa.nulls(len(pictures), pa.string())]
     there = pa.py_buffer(np.packbits(records["length"] > 0, bitorder="little"))
-    structs = pa.Array.from_buffers(PICTURE, len(pictures), [there], children=parts)
+    kind = RAW_PICTURE if raw else PICTURE
+    if raw:
+        parts += [numbers(records[name].astype(np.int32)) for name in ("height", "width")]
+    structs = pa.Array.from_buffers(kind, len(pictures), [there], children=parts)
     ends = pa.py_buffer(_ends(np.where(gone, 0, chunk.counts)))
     valid = pa.py_buffer(np.packbits(~gone, bitorder="little")) if gone.any() else None
-    return pa.Array.from_buffers(pa.list_(PICTURE), len(chunk), [valid, ends], children=[structs])
+    return pa.Array.from_buffers(pa.list_(kind), len(chunk), [valid, ends], children=[structs])
 
 
 def _values(field: Field, chunk: Chunk) -> list[Any]:

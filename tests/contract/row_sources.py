@@ -14,6 +14,7 @@ from typing import Any
 import h5py
 import lmdb
 import numpy as np
+import pyarrow as pa
 from annotated_trees import ids_of, write_mask, write_voc, write_yolo
 from hub_tables import arrow_bytes, parquet_bytes, table
 from made_detection import made_set
@@ -198,6 +199,90 @@ def _iterable(folder: Path, images: Pictures) -> Iterator[dict[str, Any]]:
     return (samples[i] for i in range(len(samples)))
 
 
+# ---- Lists of pictures: those of each sample, None at a place without one, and in place of a list ----
+
+#: Picture :data:`OTHER` is in the sample of this number, so that these are those of one list each, too.
+LISTS: tuple[tuple[int | None, ...] | None, ...] = (
+    (0,), (), (1, None, 2), None, (3, OTHER), (5,), (6, None, 7, 8),
+)  # fmt: skip
+_PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def _cells(images: Pictures) -> list[list[dict[str, Any] | None] | None]:
+    """The lists as a typed table's cells."""
+    return [
+        None if each is None
+        else [None if i is None else {"bytes": images[i], "path": f"{i}.jpg"} for i in each]
+        for each in LISTS
+    ]  # fmt: skip
+
+
+def _of_columns(name: str, columns: Mapping[str, Any]) -> Callable[[Path, Pictures], Path]:
+    """Return the maker of a Parquet file of lists of pictures and other columns."""
+
+    def made(folder: Path, images: Pictures) -> Path:
+        lists = pa.array(_cells(images), pa.list_(_PICTURE))
+        return _write(folder, {name: parquet_bytes(pa.table({"images": lists, **columns}), 2)}) / name
+
+    return made
+
+
+_TURNS = [[{"user": f"What is {i}?", "assistant": f"Number {i}."}] * (i % 3) for i in range(len(LISTS))]
+_finevision = _of_columns("finevision.parquet", {
+    "texts": _TURNS, "source": ["made"] * len(LISTS), "relevance_min": [*range(len(LISTS))],
+})  # fmt: skip
+_cauldron = _of_columns("cauldron.parquet", {
+    "texts": [[{**turn, "source": "made"} for turn in turns] for turns in _TURNS],
+})  # fmt: skip
+# Texts stand where there is no picture, and the other way round.
+_obelics = _of_columns("obelics.parquet", {
+    "texts": [[f"{i}" if i is None else None for i in each or ()] for each in LISTS],
+    "metadata": ['[{"src": "a"}]'] * len(LISTS),
+})  # fmt: skip
+
+
+def _llava(folder: Path, images: Pictures) -> Path:
+    """``image`` is a path, a list of paths, or absent."""
+    _write(folder, {f"coco/{i}.jpg": data for i, data in enumerate(images)})
+    rows: list[dict[str, Any]] = []
+    for number, each in enumerate(LISTS):
+        rows.append({"id": f"{number}", "conversations": [{"from": "human", "value": f"<image>{number}"}]})
+        names = [f"coco/{i}.jpg" for i in each or () if i is not None]
+        if each is not None:
+            rows[-1]["image"] = names[0] if len(names) == 1 else names
+    return _write(folder, {"llava.json": json.dumps(rows).encode()}) / "llava.json"
+
+
+def _onevision(folder: Path, images: Pictures) -> Path:
+    """One picture a sample, and conversations."""
+    turns = [[{"from": "human", "value": f"{i}"}] * 2 for i in range(len(images))]
+    columns: dict[str, Sequence[Any]] = {"id": [f"{i}" for i in range(len(images))], "conversations": turns}
+    return _write(folder, {"ov.parquet": parquet_bytes(table(images, 0, **columns), 2)}) / "ov.parquet"
+
+
+def _list_tars(folder: Path, images: Pictures) -> Path:
+    """KEY.0.jpg, KEY.1.jpg, ...: all of a sample's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    members: list[list[tuple[str, bytes]]] = [[], []]
+    for number, each in enumerate(LISTS):
+        mine = members[number // 4]
+        pictured = [images[i] for i in each or () if i is not None]
+        mine += [(f"{number:03d}.{place}.jpg", data) for place, data in enumerate(pictured)]
+        mine.append((f"{number:03d}.json", json.dumps({"n": number}).encode()))
+    for part, each_members in enumerate(members):
+        write_tar(folder / f"lists-{part:03d}.tar", each_members)
+    return folder
+
+
+def records_of(dataset: fastload.PackedDataset) -> Any:
+    """The entries of all pictures of a set, in their order."""
+    if dataset.schema.index_field is not None:
+        return dataset.records
+    (field,) = (field.name for field in dataset.schema if field.storage == "records")
+    records = dataset.field_records(field)
+    return records[records["length"] > 0]
+
+
 def _packed(make: Callable[[Path, Pictures], Any], **options: Any) -> Callable[[Path, Pictures], Path]:
     """Return the maker of a packed set; a picture that cannot be packed is damaged in its shard."""
 
@@ -209,7 +294,7 @@ def _packed(make: Callable[[Path, Pictures], Any], **options: Any) -> Callable[[
         dataset = fastload.PackedDataset(folder / "set")
         for i, data in enumerate(images):
             if data != good[i]:
-                record = dataset.record(i)
+                record = records_of(dataset)[i]
                 shard = folder / "set" / dataset.manifest.shards[int(record["shard"])].file
                 with open(shard, "r+b") as file:
                     file.seek(int(record["offset"]))
@@ -292,6 +377,7 @@ def _by_url(source: Source, words: str = "", within: str = "") -> Source:
                   by_url=True)  # fmt: skip
 
 
+_ALL = {"as_": "wds", "fields": {"*.jpg": "images"}}
 SOURCES = {
     "classes": Source("class folders", _classes),
     "flat": Source("a flat folder", _flat),
@@ -308,9 +394,16 @@ SOURCES = {
     "pairs": Source("images beside masks", _pairs),
     "tars": Source("WebDataset tars", _tars, {"as_": "wds"}),
     "gzipped": Source("WebDataset tars, compressed", _gzipped, {"as_": "wds"}),
+    "finevision": Source("Parquet of lists of images, as FineVision", _finevision),
+    "cauldron": Source("Parquet of lists of images, as The Cauldron", _cauldron),
+    "obelics": Source("Parquet of images and texts between them, as OBELICS", _obelics),
+    "onevision": Source("Parquet of an image and turns, as LLaVA-OneVision", _onevision),
+    "llava": Source("JSON of paths or lists of them, as LLaVA", _llava, {"fields": {"image": "images"}}),
+    "list tars": Source("WebDataset tars of KEY.n.jpg", _list_tars, _ALL),
     "packed": Source("a packed set", _packed(_classes)),
     "packed raw": Source("a packed set of raw pixels", _packed(_classes, raw=True), is_raw=True),
     "packed fields": Source("a packed set with fields", _packed(_jsonl)),
+    "packed lists": Source("a packed set with lists of images", _packed(_finevision)),
     "lmdb": Source("LMDB of others", _lmdb),
     "hdf5": Source("HDF5 of others", _hdf5),
     "mds": Source("MDS", _mds),
@@ -319,7 +412,7 @@ SOURCES = {
 }
 _URLS = (
     "classes", "splits", "csv", "jsonl", "parquet", "parquets", "coco", "panoptic", "yolo", "voc", "pairs",
-    "tars", "gzipped", "packed",
+    "tars", "gzipped", "packed", "finevision", "llava", "list tars",
 )  # fmt: skip
 SOURCES |= {f"{name} by URL": _by_url(SOURCES[name]) for name in _URLS}
 SOURCES["parquet glob by URL"] = _by_url(SOURCES["parquets"], "a glob of Parquet, by URL", "/data/*.parquet")

@@ -113,6 +113,28 @@ def test_arrow_shows_lists_of_images(tmp_path: Path) -> None:
     assert features["images"]["feature"] == {"_type": "Image"}
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_lists_of_pixels(form: str, tmp_path: Path) -> None:
+    rows = drawn_rows(17, 12)
+    dataset = packed(rows, tmp_path / "set", format=form, raw=True)
+    assert verify(tmp_path / "set", decode=True) == ([], 12)
+    entries = dataset.field_records("images")
+    wanted = [one for row in rows for one in row["images"] or () if one is not None]
+    assert (entries["length"] > 0).sum() == len(wanted) > 0
+    plain = fastload.PackedDataset(packed(rows, tmp_path / "files", format=form).folder)
+    for sample, shown in zip(fastload.PackedDataset(tmp_path / "set"), plain, strict=True):
+        assert [one is None or one.tolist() for one in sample["images"] or ()] == [
+            one is None or one.tolist() for one in shown["images"] or ()
+        ]
+    if form == "arrow":
+        (shard,) = (tmp_path / "set").glob("*.arrow")
+        table = pa.ipc.open_stream(pa.memory_map(str(shard))).read_all()
+        features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+        assert "Image" not in json.dumps(features["images"])
+        cells = [one for each in table["images"].to_pylist() for one in each or () if one is not None]
+        assert [len(one["bytes"]) for one in cells] == [3 * one["height"] * one["width"] for one in cells]
+
+
 def test_lmdb_and_hdf5_hold_a_value_each(tmp_path: Path) -> None:
     import h5py
     import lmdb

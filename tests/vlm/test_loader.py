@@ -183,6 +183,11 @@ def test_what_a_rule_does_not_go_with(folder: Path, tmp_path: Path) -> None:
     rule = RULES["qwen2_vl"]
     with pytest.raises(ValueError, match="which a collate_fn does not get"):
         next(iter(fastload.DataLoader(folder, 2, transform=rule, collate_fn=list)))
+    for collate in ("pad", "ragged", fastload.Patches("siglip2")):
+        with pytest.raises(ValueError, match=r"and collate=.* exclude each other: batches are made as the"):
+            fastload.DataLoader(folder, 2, transform=rule, collate=collate)
+    with pytest.raises(ValueError, match=r"Found: batch_size=None. Pass batch_size=1"):
+        fastload.DataLoader(folder, None, transform=rule)
     with pytest.raises(ValueError, match="takes one field of pictures. Found: none"):
         next(iter(fastload.DataLoader(folder, 2, transform=rule, fields=["text"])))
     with pytest.raises(ValueError, match="which batches are made by transform=fastload.Vision"):

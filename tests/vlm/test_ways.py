@@ -28,7 +28,8 @@ from fastload import Cache, Gemma3, LlavaOneVision, Qwen2VL, Ranks, SigLIP2
 from fastload.backends.upcoming import Upcoming
 from fastload.cli import main
 from fastload.prefetch.feeder import BatchKey
-from fastload.sampler.sampler import Partition, Sampler, ShuffledOrder
+from fastload.sampler import Partition
+from fastload.sampler.sampler import Sampler, ShuffledOrder
 from fastload.shard.dataset import PackedFiles
 from fastload.vlm.layouts import batch_of
 
@@ -84,7 +85,7 @@ def packed(folder: Path, form: str, kind: str, files: dict[int, Pictures]) -> Pa
     if kind == "second":
         schema = {"first": "image", **schema}
         rows = [{"first": photo(300), **row} for row in rows]
-    options = {"coefficients": "fast"} if kind == "coefficients" else {}
+    options: dict[str, Any] = {"coefficients": "fast"} if kind == "coefficients" else {}
     fastload.pack(rows, folder, schema=schema, format=form, shard_size=20_000, num_proc=1, **options)
     return folder
 

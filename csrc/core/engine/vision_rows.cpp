@@ -11,10 +11,12 @@
 namespace fastload {
 namespace {
 
-// One picture of a sample: its record, and its number in the reader.
+// One picture of a sample: its record, its number in the reader, and in the sample's list, of which
+// places without a picture count.
 struct Listed {
   Record record;
   uint64_t number;
+  uint64_t place;
 };
 
 std::vector<Listed> pictures_of(const Sources::Home& home, const FieldPlan& field) {
@@ -22,31 +24,33 @@ std::vector<Listed> pictures_of(const Sources::Home& home, const FieldPlan& fiel
   const ListSource& list = source->lists[field.part];
   std::vector<Listed> found;
   if (list.records == nullptr) {
-    found.push_back({list.reader->index().record(own), own});
+    found.push_back({list.reader->index().record(own), own, 0});
     return found;
   }
   const auto [first, last] = list.records->records_of(own);
   for (uint64_t number = first; number < last; ++number) {
     const Record record = list.records->record(number);
-    if (record.length > 0) found.push_back({record, number});
+    if (record.length > 0) found.push_back({record, number, number - first});
   }
   return found;
 }
 
-// Says which of the sample's pictures is meant.
+// Says which of the sample's pictures is meant: the number of its place in the list.
 template <class Do>
-void with_place(size_t place, const Do& what) try {
+void with_place(const FieldPlan& field, const Listed& picture, const Do& what) try {
   what();
 } catch (const Error& error) {
-  throw Error(error.kind(), "picture " + std::to_string(place) + ": " + error.what());
+  throw Error(error.kind(), "field '" + field.name + "', picture " +
+                                std::to_string(picture.place) + ": " + error.what());
 }
 
-// A picture for which the rule has no size is a bad one, as one that cannot be decoded.
+// A size that the rule has no answer for is the picture's fault, as one that is too large is.
 VisionSizes sizes_of(const FieldPlan& field, const Extent& size, size_t count) try {
   return plan(field.vision->rule(), static_cast<int>(size.width), static_cast<int>(size.height),
               static_cast<int>(count));
 } catch (const Error& error) {
-  throw Error(ErrorKind::kDecode, error.what());
+  if (error.kind() != ErrorKind::kValue) throw;
+  throw Error(ErrorKind::kLimit, error.what());
 }
 
 Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
@@ -58,23 +62,21 @@ Extent size_of(const ListSource& list, const Listed& picture, Decoder& decoder,
   return {info.width, info.height};
 }
 
+// Throws what the rule says of one of the pictures, if that is why the sample has no room: then it
+// was measured as if it had none.
+void check_sizes(const FieldPlan& field, const std::vector<Listed>& pictures) {
+  for (const Listed& picture : pictures) {
+    const Extent size{picture.record.width, picture.record.height};
+    if (size.width == 0 || size.height == 0) continue;
+    with_place(field, picture, [&] { sizes_of(field, size, pictures.size()); });
+  }
+}
+
 [[noreturn]] void no_room(int64_t found, int64_t room) {
   throw Error(ErrorKind::kFormat,
               "it makes " + std::to_string(found) + " rows, and " + std::to_string(room) +
                   " were left when it was measured: its size is not the one in the index. Pack "
                   "again");
-}
-
-// A sample that could not be measured has no rows: the picture for which there is no size says why.
-void check_measured(const ListSource& list, const FieldPlan& field,
-                    const std::vector<Listed>& pictures, Decoder& decoder,
-                    std::vector<uint8_t>& scratch) {
-  for (size_t place = 0; place < pictures.size(); ++place) {
-    with_place(place, [&] {
-      static_cast<void>(
-          sizes_of(field, size_of(list, pictures[place], decoder, scratch), pictures.size()));
-    });
-  }
 }
 
 }  // namespace
@@ -140,17 +142,15 @@ Bytes VisionRows::read(const Job& job, const ListSource& list, uint64_t number,
 void VisionRows::cut(const FieldPlan& field, const Job& job, std::span<uint8_t> room) {
   const std::vector<Listed> pictures = pictures_of(job.home, field);
   const ListSource& list = job.home.source->lists[field.part];
+  if (room.empty()) check_sizes(field, pictures);
   Decoder& decoder = scratch_.decoder;
-  if (room.empty()) {
-    check_measured(list, field, pictures, decoder, scratch_.record);
-  }
   size_t at = 0;
-  for (size_t place = 0; place < pictures.size(); ++place) {
-    with_place(place, [&] {
-      const uint64_t number = pictures[place].number;
+  for (const Listed& picture : pictures) {
+    with_place(field, picture, [&] {
+      const uint64_t number = picture.number;
       std::shared_ptr<const void> held;
       const Bytes bytes = read(job, list, number, held);
-      const ImageInfo info = open_record(decoder, bytes, pictures[place].record, list.reader->shown());
+      const ImageInfo info = open_record(decoder, bytes, picture.record, list.reader->shown());
       const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
       const size_t size = static_cast<size_t>(sizes.rows) * field.width;
       if (size > room.size() - at) {
@@ -178,10 +178,10 @@ void VisionRows::describe(const FieldPlan& field, const Sources::Home& home,
             static_cast<int64_t>(room.size() / sizeof(VisionFacts)));
   }
   uint8_t* to = room.data();
-  for (size_t place = 0; place < pictures.size(); ++place) {
-    with_place(place, [&] {
+  for (const Listed& picture : pictures) {
+    with_place(field, picture, [&] {
       const ListSource& list = home.source->lists[field.part];
-      const Extent size = size_of(list, pictures[place], scratch_.decoder, scratch_.record);
+      const Extent size = size_of(list, picture, scratch_.decoder, scratch_.record);
       const VisionSizes sizes = sizes_of(field, size, pictures.size());
       const VisionFacts facts{sizes.rows,   sizes.grid_height, sizes.grid_width,
                               sizes.tokens, size.height,       size.width};

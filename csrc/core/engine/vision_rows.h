@@ -27,7 +27,7 @@ struct VisionFacts {
 static_assert(sizeof(VisionFacts) == FieldPlan::kVisionFactBytes);
 
 // The rows of all of a sample's pictures, and how many pictures those are. Throws what reading the
-// table throws, and Error(kValue) where the rule has no answer for a picture. `decoder` is asked
+// table throws, and Error(kLimit) where the rule has no answer for a picture. `decoder` is asked
 // for a picture whose size the index does not know.
 struct VisionCount {
   int64_t rows = 0, pictures = 0;

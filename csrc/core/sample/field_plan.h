@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "sample/objects_plan.h"
@@ -68,6 +69,7 @@ struct FieldPlan {
   std::optional<PointFormat> becomes = {};  // of boxes: their format in the batch, if another one
 
   std::shared_ptr<const VisionPlan> vision = nullptr;  // of kVision and kVisionSizes
+  std::string name = {};                               // likewise; for messages
 
   [[nodiscard]] bool is_ragged() const {
     return form == Form::kRagged || form == Form::kPoints || is_vision() ||
