@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fastload.collate.planned import Collated
 from fastload.sample.layout import sizes_name
-from fastload.vlm.layouts import batch_of
+from fastload.vlm.layouts import batch_of, values_of
 from fastload.vlm.rules import Rule
 
 
@@ -27,7 +29,17 @@ class VisionBatch:
         rows, facts = delivered.batch[self.field], delivered.host[sizes_name(self.field)]
         counts, numbers = facts.offsets.diff(), facts.values
         grids, sizes = numbers[:, 1:3].contiguous(), numbers[:, 4:6].contiguous()
-        made = delivered.device.run(lambda: batch_of(self.rule, rows.values, grids, counts, sizes))
+        table = None
+        if rows.values.dtype == torch.uint8 and self.rule.dtype != "uint8":
+            # Bytes have crossed the bus, a quarter or an eighth of what the values are.
+            kept = torch.from_numpy(self.rule.table).to(getattr(torch, self.rule.dtype))
+            table = delivered.device.move(kept)
+
+        def made_of() -> dict[str, Any]:
+            values = rows.values if table is None else values_of(self.rule, rows.values, table)
+            return batch_of(self.rule, values, grids, counts, sizes)
+
+        made = delivered.device.run(made_of)
         own = (self.field, sizes_name(self.field))
         rest = {
             name: value
