@@ -270,9 +270,10 @@ class LoaderPlan:
 
             options = of_pictures_and_targets(self.arguments.dataset, options)
         if options.collate is not None:
-            from fastload.loader.collation import planned_collation, with_wanted
+            from fastload.loader.collation import in_pixels, planned_collation, with_wanted
 
-            self._collation = planned_collation(options, self.dataset, self.kind, plan)
+            collation = planned_collation(options, self.dataset, self.kind, plan)
+            plan, self._collation = in_pixels(options, collation, plan)
             options = with_wanted(options, self._collation.wanted)
         elif plan.vision is not None:
             from fastload.loader.collation import vision_collation

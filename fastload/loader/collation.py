@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastload.backends.fields import check_moving
@@ -108,6 +109,31 @@ def planned_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pl
                 "sizes. Put in T.Letterbox(size), Resize((height, width)), CenterCrop or RandomResizedCrop."
             )
     return collation
+
+
+def in_pixels(options: Options, collation: Collation, plan: Plan) -> tuple[Plan, Collation]:
+    """Return plan and collation so that the collation gets pixels, if it makes the values of the transform's
+    ``ToDtype`` and ``Normalize`` by the processor's own arithmetic; else both as they are.
+
+    Args:
+        options: the loader's.
+        collation: the fitted ``collate``.
+        plan: the compiled transform.
+    """
+    numbers = [*plan.mean, *plan.std]
+    normal = plan.dtype in ("float32", "bfloat16") and (plan.scale or plan.normalize)
+    alone = not (plan.tail or plan.views or plan.scheduled) and plan.erase is None
+    if collation.of_pixels is None or not (normal and alone) or options.batch_transform is not None:
+        return plan, collation
+    from fastload.transfer.convert import crosses_as
+    from fastload.vlm.layouts import values_on
+    from fastload.vlm.rules import SigLIP2
+
+    if len(numbers) != 6 or min(plan.std) <= 0:
+        return plan, collation
+    mean, std = (plan.mean, plan.std) if plan.normalize else ((0.0,) * 3, (1.0,) * 3)
+    rule = SigLIP2(mean=mean, std=std, dtype=plan.dtype)  # type: ignore[arg-type]
+    return crosses_as(plan), replace(collation, collate=collation.of_pixels(partial(values_on, rule)))
 
 
 def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
@@ -243,6 +269,8 @@ def _plain(batch: Any) -> Any:
 
 class _OnDevice:
     """A device for collate functions; see :class:`fastload.collate.planned.Device`."""
+
+    is_host = False
 
     def __init__(self, gpu: Gpu) -> None:
         from fastload.transfer.nested import Mover

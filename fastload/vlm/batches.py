@@ -9,7 +9,7 @@ import torch
 
 from fastload.collate.planned import Collated
 from fastload.sample.layout import sizes_name
-from fastload.vlm.layouts import batch_of, values_of
+from fastload.vlm.layouts import batch_of, values_on
 from fastload.vlm.rules import Rule
 
 
@@ -29,14 +29,12 @@ class VisionBatch:
         rows, facts = delivered.batch[self.field], delivered.host[sizes_name(self.field)]
         counts, numbers = facts.offsets.diff(), facts.values
         grids, sizes = numbers[:, 1:3].contiguous(), numbers[:, 4:6].contiguous()
-        table = None
-        if rows.values.dtype == torch.uint8 and self.rule.dtype != "uint8":
-            # Bytes have crossed the bus, a quarter or an eighth of what the values are.
-            kept = torch.from_numpy(self.rule.table).to(getattr(torch, self.rule.dtype))
-            table = delivered.device.move(kept)
+        # Where pixels have crossed the bus, they are a quarter or an eighth of the values' bytes.
+        crossed = rows.values.dtype == torch.uint8 and self.rule.dtype != "uint8"
+        values_of = values_on(self.rule, delivered.device) if crossed else None
 
         def made_of() -> dict[str, Any]:
-            values = rows.values if table is None else values_of(self.rule, rows.values, table)
+            values = rows.values if values_of is None else values_of(rows.values)
             return batch_of(self.rule, values, grids, counts, sizes)
 
         made = delivered.device.run(made_of)

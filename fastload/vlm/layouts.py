@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fastload._native import _C
+from fastload.collate.planned import Device
 from fastload.vlm import counted
 from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Rule, SigLIP2
 
@@ -245,6 +247,22 @@ def values_of(rule: Rule, rows: torch.Tensor, table: torch.Tensor) -> torch.Tens
         else:
             made[:, channel] = found[:, None]
     return made.view(rows.shape) if copies == 1 else made.view(count, 3 * copies * length)
+
+
+def values_on(rule: Rule, device: Device) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what makes values of rows of pixels on a device, and by the core's kernels on the host."""
+    dtype = getattr(torch, rule.dtype)
+    if not device.is_host:
+        table = device.move(torch.from_numpy(rule.table).to(dtype))
+        return lambda rows: values_of(rule, rows, table)
+    family, numbers = rule.core()
+    core = _C.VisionRule(family, **numbers)
+
+    def made(rows: torch.Tensor) -> torch.Tensor:
+        values = torch.from_numpy(_C.vision_values(core, rows.reshape(-1).numpy(), rule.dtype))
+        return values.view(dtype).view(rows.shape)
+
+    return made
 
 
 def _padded(rows: torch.Tensor, counts: np.ndarray, length: int) -> torch.Tensor:
