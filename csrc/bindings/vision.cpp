@@ -200,7 +200,8 @@ void register_vision(nb::module_& m) {
         "The rows of an encoded picture (uint8 array): float32, bfloat16 (as uint16) or uint8 (the "
         "bytes, without repetition). `repeat` times over (benchmarks).");
   m.def("vision_values", values_of, "rule"_a, "pixels"_a, "dtype"_a = "float32",
-        "The values of RGB pixels (uint8, one behind the other), (n,) float32 or bfloat16 (as uint16).");
+        "The values of RGB pixels (uint8, one behind the other), (n,) float32 or bfloat16 (as "
+        "uint16).");
 }
 
 }  // namespace fastload::bindings
