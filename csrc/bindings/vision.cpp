@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,6 +23,7 @@
 #include "vision/cutter.h"
 #include "vision/numbers.h"
 #include "vision/rule.h"
+#include "vision/values.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -99,6 +102,17 @@ nb::tuple plan_all(const VisionRule& rule, const SizesArg& given,
                         owned(std::move(tokens), {count}));
 }
 
+// bfloat16 as uint16.
+nb::object in_dtype(std::unique_ptr<uint8_t[]> out, const std::vector<size_t>& shape,
+                    DType dtype) {
+  uint8_t* const raw = out.release();
+  const nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  const nb::dlpack::dtype type = dtype == DType::kUint8     ? nb::dtype<uint8_t>()
+                                 : dtype == DType::kFloat32 ? nb::dtype<float>()
+                                                            : nb::dtype<uint16_t>();
+  return nb::cast(nb::ndarray<nb::numpy>(raw, shape.size(), shape.data(), owner, nullptr, type));
+}
+
 nb::object rows_of(const VisionRule& rule, const BytesArg& data, int pictures,
                    const std::string& dtype_name, int repeat) {
   const auto dtype = by_name<DType>("dtype", kDTypes, dtype_name);
@@ -122,12 +136,41 @@ nb::object rows_of(const VisionRule& rule, const BytesArg& data, int pictures,
       shape.insert(shape.begin(), rows);
     }
   }
-  if (dtype == DType::kUint8) return owned(std::move(out), shape);
-  uint8_t* const raw = out.release();
-  const nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
-  const nb::dlpack::dtype type =
-      dtype == DType::kFloat32 ? nb::dtype<float>() : nb::dtype<uint16_t>();
-  return nb::cast(nb::ndarray<nb::numpy>(raw, shape.size(), shape.data(), owner, nullptr, type));
+  return in_dtype(std::move(out), shape, dtype);
+}
+
+// The last pixels are copied, so that kernels may read behind them.
+void convert_pixels(const VisionValues& values, Bytes pixels, uint8_t* out) {
+  constexpr size_t kLast = 3 * RowSink::kSlack;
+  const size_t first = pixels.size() - std::min(pixels.size(), kLast);
+  std::array<uint8_t, kLast + RowSink::kSlack> last{};
+  std::ranges::copy(pixels.subspan(first), last.begin());
+  const ValueLine line = values.line();
+  ValueRuns runs;
+  runs.count = 1;
+  runs.length = first;
+  if (first > 0) line(pixels.data(), runs, values.interleaved(), out);
+  runs.length = pixels.size() - first;
+  line(last.data(), runs, values.interleaved(), out + first * dtype_size(values.dtype()));
+}
+
+nb::object values_of(const VisionRule& rule, const BytesArg& data, const std::string& dtype_name) {
+  const auto dtype = by_name<DType>("dtype", kDTypes, dtype_name);
+  const Bytes pixels = as_bytes(data);
+  if (pixels.size() % 3 != 0) {
+    throw Error(ErrorKind::kValue, "Pixels have three bytes each. Found: " +
+                                       std::to_string(pixels.size()) + " bytes.");
+  }
+  if (dtype == DType::kUint8) throw Error(ErrorKind::kValue, "uint8 are the pixels themselves.");
+  std::unique_ptr<uint8_t[]> out;
+  {
+    const GilRelease release;
+    const VisionValues values(rule, dtype);
+    // Not cleared: all of it is written.
+    out.reset(new uint8_t[pixels.size() * dtype_size(dtype)]);
+    convert_pixels(values, pixels, out.get());
+  }
+  return in_dtype(std::move(out), {pixels.size()}, dtype);
 }
 
 }  // namespace
@@ -156,6 +199,9 @@ void register_vision(nb::module_& m) {
         "repeat"_a = 1,
         "The rows of an encoded picture (uint8 array): float32, bfloat16 (as uint16) or uint8 (the "
         "bytes, without repetition). `repeat` times over (benchmarks).");
+  m.def("vision_values", values_of, "rule"_a, "pixels"_a, "dtype"_a = "float32",
+        "The values of RGB pixels (uint8, one behind the other), (n,) float32 or bfloat16 (as "
+        "uint16).");
 }
 
 }  // namespace fastload::bindings

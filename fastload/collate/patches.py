@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fastload.collate.planned import Collated, Collation, Wanted
+from fastload.collate.planned import Collated, Collation, Values, Wanted
 from fastload.sample.fields import Image
 from fastload.sample.layout import VALID, Sizes
 from fastload.sample.schema import Field
@@ -77,11 +77,15 @@ class Patches:
                 f"collate=Patches needs one image field. Found: {len(images)} of {have}. Name it: "
                 "Patches(image=NAME), and see that fields=[...] has it."
             )
+        (kind,) = (item.kind for item in schema if item.name == images[0])
+        assert isinstance(kind, Image)
+        normal = self.form == "siglip2" and (kind.channels, kind.bits) == (3, 8)
         return Collation(
-            partial(self._made, images[0]), replace(asked, pictures=Sizes("list")), needs_origins=True
-        )
+            partial(self._made, images[0], None), replace(asked, pictures=Sizes("list")), needs_origins=True,
+            of_pixels=partial(partial, self._made, images[0]) if normal else None,
+        )  # fmt: skip
 
-    def _made(self, image: str, delivered: Collated) -> dict[str, Any]:
+    def _made(self, image: str, values: Values | None, delivered: Collated) -> dict[str, Any]:
         pictures: list[torch.Tensor] = delivered.batch[image]
         valid = delivered.host[VALID].tolist()
         grids = [self._grid(picture, place) for place, picture in enumerate(pictures)]
@@ -93,7 +97,13 @@ class Patches:
             for name, value in delivered.batch.items()
             if name != image and not name.startswith(".")
         }
-        patches = delivered.device.run(lambda: self._cut(pictures, grids, length))
+        valued = None if values is None else values(delivered.device)
+
+        def cut() -> torch.Tensor:
+            cells = self._cut(pictures, grids, length)
+            return cells if valued is None else _without(valued(cells), counts.tolist())
+
+        patches = delivered.device.run(cut)
         seen = torch.arange(length, device="cpu") < counts[:, None]
         if self.form == "siglip2":
             shapes = torch.tensor(grids, dtype=torch.int64, device="cpu").view(-1, 2)
@@ -133,6 +143,14 @@ class Patches:
                 to = row[: down * across].view(down, across, *shape[2:])
                 _copy(to, cells.permute(1, 3, 2, 4, 0))
         return out.flatten(2)
+
+
+def _without(patches: torch.Tensor, counts: list[int]) -> torch.Tensor:
+    """Return the patches with zeros behind each picture's last, where pixels of 0 have left values."""
+    for row, count in zip(patches, counts, strict=True):
+        if count < len(row):
+            row[count:].zero_()
+    return patches
 
 
 def _copy(to: torch.Tensor, source: torch.Tensor) -> None:

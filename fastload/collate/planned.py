@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from fastload.sample.layout import Sizes
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
 
 class Device(Protocol):
     """The device of batches: tensors from the host are moved there, and pixels are processed there."""
+
+    is_host: bool
 
     def move(self, nest: Any) -> Any:
         """Return the same nesting with its tensors on the device."""
@@ -23,6 +28,8 @@ class Device(Protocol):
 
 class _Host:
     """The device of batches that stay on the host."""
+
+    is_host = True
 
     def move(self, nest: Any) -> Any:
         return nest
@@ -54,6 +61,8 @@ class Collated:
 
 #: A function from a batch to what the consumer gets.
 Collate: TypeAlias = "Callable[[Collated], Any]"
+#: For a device, the function from pixels, RGB side by side, to values of the same shape.
+Values: TypeAlias = "Callable[[Device], Callable[[torch.Tensor], torch.Tensor]]"
 
 
 @dataclass(frozen=True)
@@ -80,9 +89,12 @@ class Collation:
         wanted: what it needs batches to have; None: what the loader's arguments ask for.
         names: of the fields of objects (:class:`~fastload.collate.detection.Names`); None: no targets.
         needs_origins: it needs the samples' origins, and a batch's numbers on the host.
+        of_pixels: returns the collate that gets pictures as uint8, and makes normalised values of its rows by
+            a function of its own; None: it takes pictures as they come.
     """
 
     collate: Collate
     wanted: Wanted | None = None
     names: Any = None
     needs_origins: bool = False
+    of_pixels: Callable[[Values], Collate] | None = None

@@ -275,9 +275,10 @@ class LoaderPlan:
 
             self._collation = vision_collation(options, self.dataset, self.kind, plan)
         elif options.collate is not None:
-            from fastload.loader.collation import planned_collation, with_wanted
+            from fastload.loader.collation import in_pixels, planned_collation, with_wanted
 
-            self._collation = planned_collation(options, self.dataset, self.kind, plan)
+            collation = planned_collation(options, self.dataset, self.kind, plan)
+            plan, self._collation = in_pixels(options, collation, plan)
             options = with_wanted(options, self._collation.wanted)
         if options.text is not None and options.text.chat is not None:
             from fastload.loader.collation import planned_chat

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastload.backends.fields import check_moving
@@ -113,6 +114,31 @@ def planned_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pl
     return collation
 
 
+def in_pixels(options: Options, collation: Collation, plan: Plan) -> tuple[Plan, Collation]:
+    """Return plan and collation so that the collation gets pixels, if it makes the values of the transform's
+    ``ToDtype`` and ``Normalize`` by the processor's own arithmetic; else both as they are.
+
+    Args:
+        options: the loader's.
+        collation: the fitted ``collate``.
+        plan: the compiled transform.
+    """
+    numbers = [*plan.mean, *plan.std]
+    normal = plan.dtype in ("float32", "bfloat16") and (plan.scale or plan.normalize)
+    alone = not (plan.tail or plan.views or plan.scheduled) and plan.erase is None
+    if collation.of_pixels is None or not (normal and alone) or options.batch_transform is not None:
+        return plan, collation
+    from fastload.transfer.convert import crosses_as
+    from fastload.vlm.layouts import values_on
+    from fastload.vlm.rules import SigLIP2
+
+    if len(numbers) != 6 or min(plan.std) <= 0:
+        return plan, collation
+    mean, std = (plan.mean, plan.std) if plan.normalize else ((0.0,) * 3, (1.0,) * 3)
+    rule = SigLIP2(mean=mean, std=std, dtype=plan.dtype)  # type: ignore[arg-type]
+    return crosses_as(plan), replace(collation, collate=collation.of_pixels(partial(values_on, rule)))
+
+
 def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Plan) -> Collation:
     """Return the collate of pictures as a vision-language model takes them: the processor's names.
 
@@ -136,11 +162,12 @@ def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pla
             f"transform={plan.vision!r} makes batches as its processor does, which a collate_fn does not "
             "get. Leave one of them out."
         )
-    given = options.collate if options.collate is not None else options.pictures
-    if options.collate is not None or options.pictures.mode != "stack":
+    own = options.collate if callable(options.collate) and not hasattr(options.collate, "planned") else None
+    if own is None and (options.collate is not None or options.pictures.mode != "stack"):
+        given = options.collate if options.collate is not None else options.pictures
         raise ValueError(
             f"transform={plan.vision!r} and collate={given} exclude each other: batches are made as the "
-            "processor makes them. Leave one out."
+            "processor makes them. Leave one out, or pass a callable as collate, which gets that batch."
         )
     if options.unbatched:
         raise ValueError(
@@ -164,7 +191,9 @@ def vision_collation(options: Options, dataset: Any, kind: SourceKind, plan: Pla
             f"Under {taken[0]!r} a batch has what transform={plan.vision!r} makes, and the set has a field "
             "of that name. Leave it out by fields=[...], or pack the set with another name."
         )
-    return Collation(VisionBatch(getattr(plan.vision, "rule", plan.vision), names[0]), needs_origins=True)
+    made = VisionBatch(getattr(plan.vision, "rule", plan.vision), names[0])
+    collate = made if own is None else lambda delivered: own(_plain(made(delivered)))
+    return Collation(collate, needs_origins=True)
 
 
 def _delivered(field: Field, plan: Plan) -> Field:
@@ -351,6 +380,8 @@ def _plain(batch: Any) -> Any:
 
 class _OnDevice:
     """A device for collate functions; see :class:`fastload.collate.planned.Device`."""
+
+    is_host = False
 
     def __init__(self, gpu: Gpu) -> None:
         from fastload.transfer.nested import Mover

@@ -18,7 +18,7 @@ from fastload.transforms.plan import Plan
 
 
 def crosses_as(plan: Plan) -> Plan:
-    """Return the plan for the host: the same pixels, left in uint8.
+    """Return the plan for the host: the same pixels, left in uint8; also of rows of patches or tiles.
 
     A plan with a tail of Python callables stays as it is: they were promised the plan's dtype. So does one
     that erases: its fill is in the plan's units.
@@ -26,7 +26,8 @@ def crosses_as(plan: Plan) -> Plan:
     if plan.tail or plan.erase is not None:
         return plan
     views = tuple((name, crosses_as(view)) for name, view in plan.views)
-    return replace(plan, dtype="uint8", scale=False, normalize=False, views=views)
+    vision = None if plan.vision is None else plan.vision.in_bytes()
+    return replace(plan, dtype="uint8", scale=False, normalize=False, views=views, vision=vision)
 
 
 class Converter:

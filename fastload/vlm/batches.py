@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fastload.collate.planned import Collated
 from fastload.sample.layout import PICTURE_OFFSETS, sizes_name
-from fastload.vlm.layouts import batch_of
+from fastload.vlm.layouts import batch_of, values_on
 from fastload.vlm.rules import Rule
 
 
@@ -29,8 +31,15 @@ class VisionBatch:
         rows, facts = delivered.batch[self.field], delivered.host[sizes_name(self.field)]
         counts, numbers = facts.offsets.diff(), facts.values
         grids, sizes = numbers[:, 1:3].contiguous(), numbers[:, 4:6].contiguous()
-        made: dict[str, Any]
-        made = delivered.device.run(lambda: batch_of(self.rule, rows.values, grids, counts, sizes))
+        # Where pixels have crossed the bus, they are a quarter or an eighth of the values' bytes.
+        crossed = rows.values.dtype == torch.uint8 and self.rule.dtype != "uint8"
+        values_of = values_on(self.rule, delivered.device) if crossed else None
+
+        def made_of() -> dict[str, Any]:
+            values = rows.values if values_of is None else values_of(rows.values)
+            return batch_of(self.rule, values, grids, counts, sizes)
+
+        made = delivered.device.run(made_of)
         if not len(numbers):  # models of transformers take None for no picture, and fail on empty tensors
             made = dict.fromkeys(made)
         own = (self.field, sizes_name(self.field))

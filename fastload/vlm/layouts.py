@@ -6,12 +6,15 @@ where nothing is padded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from fastload._native import _C
+from fastload.collate.planned import Device
 from fastload.vlm import counted
 from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Rule, SigLIP2
 
@@ -220,6 +223,46 @@ _LAYOUTS: Mapping[type[Rule], Callable[..., dict[str, torch.Tensor]]] = {
 }
 
 # ---- Rows -------------------------------------------------------------------------------------------
+
+
+def values_of(rule: Rule, rows: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Return rows of pixels as rows of the rule's values: what the core makes where rows stay on the host.
+
+    Args:
+        rule: of the values' dtype.
+        rows: (n, row) or (n, 3, ...) uint8, as the rule ``in_bytes`` makes them.
+        table: ``Rule.table`` in that dtype, on the rows' device.
+    """
+    count, length = len(rows), math.prod(rows.shape[1:]) // 3
+    interleaved = isinstance(rule, SigLIP2)
+    planes = rows.view(count, length, 3).permute(2, 0, 1) if interleaved else rows.view(count, 3, length)
+    copies = rule.temporal if isinstance(rule, Qwen2VL) else 1
+    shape = (count, length, 3) if interleaved else (count, 3, copies, length)
+    made = torch.empty(shape, dtype=table.dtype, device=rows.device)
+    for channel, values in enumerate(table):
+        plane = planes[channel] if interleaved else planes[:, channel]
+        found = values.index_select(0, plane.reshape(-1).int()).view(count, length)
+        if interleaved:
+            made[:, :, channel] = found
+        else:
+            made[:, channel] = found[:, None]
+    return made.view(rows.shape) if copies == 1 else made.view(count, 3 * copies * length)
+
+
+def values_on(rule: Rule, device: Device) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what makes values of rows of pixels on a device, and by the core's kernels on the host."""
+    dtype = getattr(torch, rule.dtype)
+    if not device.is_host:
+        table = device.move(torch.from_numpy(rule.table).to(dtype))
+        return lambda rows: values_of(rule, rows, table)
+    family, numbers = rule.core()
+    core = _C.VisionRule(family, **numbers)
+
+    def made(rows: torch.Tensor) -> torch.Tensor:
+        values = torch.from_numpy(_C.vision_values(core, rows.reshape(-1).numpy(), rule.dtype))
+        return values.view(dtype).view(rows.shape)
+
+    return made
 
 
 def _padded(rows: torch.Tensor, counts: np.ndarray, length: int) -> torch.Tensor:

@@ -80,6 +80,10 @@ class Vision:
         """The dtype of the values."""
         return self.rule.dtype
 
+    def in_bytes(self) -> Vision:
+        """See :meth:`fastload.vlm.rules.Rule.in_bytes`."""
+        return Vision(self.rule.in_bytes())
+
     def core(self) -> tuple[str, dict[str, Any]]:
         """See :meth:`fastload.vlm.rules.Rule.core`."""
         return self.rule.core()

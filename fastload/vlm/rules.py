@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -83,6 +83,9 @@ class Grid:
     tokens: int
 
 
+_Rule = TypeVar("_Rule", bound="Rule")
+
+
 class Rule:
     """What all rules have: a family's name, checks, sizes and counts, and what the core is given."""
 
@@ -118,6 +121,19 @@ class Rule:
         if self.first_max_pixels is not None:
             _whole(f"{name}.first_max_pixels", self.first_max_pixels)
         self._check(name)
+
+    def in_bytes(self: _Rule) -> _Rule:
+        """Return the rule whose rows are the pixels, for which :attr:`table` has the values."""
+        return replace(self, dtype="uint8")  # type: ignore[type-var]
+
+    @property
+    def table(self) -> np.ndarray:
+        """The value of each of 256 pixels in each channel, (3, 256) float32: those of the PIL class, which
+        rescales in double and normalises in float32."""
+        rescaled = (np.arange(256, dtype=np.float64) * self.rescale).astype(np.float32)
+        mean, std = (np.array(numbers, np.float32)[:, None] for numbers in (self.mean, self.std))
+        values: np.ndarray = (rescaled - mean) / std
+        return values
 
     def core(self) -> tuple[str, dict[str, Any]]:
         """Return the family and the numbers of the core's rule. What is None is left out."""

@@ -68,4 +68,15 @@ inline std::vector<uint8_t> as_jpeg(Random& random, const Picture& picture) {
   return file;
 }
 
+// The JPEG with EXIF that turns it so.
+inline std::vector<uint8_t> turned_jpeg(const std::vector<uint8_t>& jpeg, uint8_t orientation) {
+  const std::vector<uint8_t> exif{0xFF, 0xE1, 0, 30, 'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0,    '*',
+                                  0,    0,    0, 8,  0,   1,   1,   0x12, 0, 3, 0,   0,   0,    1,
+                                  0,    orientation, 0, 0};
+  std::vector<uint8_t> file(jpeg.begin(), jpeg.begin() + 2);
+  file.insert(file.end(), exif.begin(), exif.end());
+  file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
+  return file;
+}
+
 }  // namespace fastload::test

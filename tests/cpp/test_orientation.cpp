@@ -67,18 +67,6 @@ Rect random_part(Random& random, int width, int height) {
   return part;
 }
 
-// A JPEG that EXIF turns so.
-Pixels with_exif(const Pixels& jpeg, uint8_t number) {
-  const Pixels tiff{'M', 'M', 0, '*', 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, number, 0, 0};
-  Pixels file(jpeg.begin(), jpeg.begin() + 2);
-  const auto length = static_cast<uint8_t>(2 + 6 + tiff.size());
-  for (const uint8_t byte : {uint8_t{0xFF}, uint8_t{0xE1}, uint8_t{0}, length}) file.push_back(byte);
-  for (const char byte : std::string_view("Exif\0\0", 6)) file.push_back(static_cast<uint8_t>(byte));
-  file.insert(file.end(), tiff.begin(), tiff.end());
-  file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
-  return file;
-}
-
 Pixels decoded(Decoder& decoder, const Rect& part) {
   Rows rows(static_cast<size_t>(part.width) * 3);
   decoder.decode(part, rows);
@@ -130,7 +118,7 @@ TEST(a_turned_jpeg_in_parts) {
   Random random(3);
   const Pixels plain = as_jpeg(random, {.width = 45, .height = 31});
   for (uint8_t number = 1; number <= 8; ++number) {
-    const Pixels file = with_exif(plain, number);
+    const Pixels file = turned_jpeg(plain, number);
     CHECK_EQ(orientation_of(file).number(), int{number});
     Decoder decoder;
     const ImageInfo stored = decoder.open(file);
@@ -151,6 +139,15 @@ TEST(a_turned_jpeg_in_parts) {
         }
       }
     }
+    // Of parts of the file those are there that rows need as they are stored.
+    const LoadedBytes all{file.size(), file.size(), file.size()};
+    if (number == 1) {
+      CHECK_EQ(decoder.open_part(file, all, {}, {.turned = true}).width, uint32_t{45});
+    } else {
+      CHECK_THROWS(kState, "needed whole", decoder.open_part(file, all, {}, {.turned = true}));
+    }
+    CHECK_EQ(decoder.open_part(file, all).width, uint32_t{45});
+    decoder.open(file, {}, {.turned = true});
     Rows rows(1);
     CHECK_THROWS(kValue, "outside the picture", decoder.decode({0, 0, width + 1, height}, rows));
   }

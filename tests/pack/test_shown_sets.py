@@ -19,9 +19,10 @@ import fastload
 from fastload import Boxes, DataLoader, Images, Keypoints, Mask, PackedDataset, Qwen2VL, SigLIP2
 from fastload import transforms as T
 from fastload.cli import main
-from fastload.errors import PackError
+from fastload.errors import FormatError, PackError
 from fastload.packing.foreign import index_files
 from fastload.packing.recode import recode
+from fastload.sample.fields import KINDS
 from fastload.shard.manifest import Manifest
 
 SHOWN = {"exif": "turn", "alpha": "white"}
@@ -114,6 +115,32 @@ def test_batches(root: Path, chain: str, threads: int) -> None:
     wanted = batches(root / "wanted", CHAINS[chain])
     for form in ("arrow", "lmdb", "hdf5"):
         assert same(batches(root / form, CHAINS[chain], num_workers=threads), wanted)
+
+
+def as_tensor(picture: Image.Image) -> torch.Tensor:
+    """Python's own step."""
+    return torch.from_numpy(np.array(picture.resize((9, 9))))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_callable_gets_them_so(root: Path, workers: int) -> None:
+    chain = T.Compose([T.RandomResizedCrop(24), as_tensor])
+    found, wanted = (batches(root / name, chain, num_workers=workers) for name in ("arrow", "wanted"))
+    assert same(found, wanted)
+
+
+def test_mosaics(root: Path) -> None:
+    chain = T.Compose([T.Mosaic(64), T.RandomHorizontalFlip()])
+    for name in ("lmdb", "arrow"):
+        assert same(batches(root / name, chain), batches(root / "wanted", chain))
+
+
+def test_sample_by_sample(root: Path) -> None:
+    """As torch's own loader asks for them."""
+    sets = [PackedDataset(root / name, as_tensor) for name in ("arrow", "hdf5", "wanted")]
+    for found, other, wanted in zip(*sets, strict=True):
+        assert torch.equal(found[0], wanted[0])
+        assert torch.equal(other[0], wanted[0])
 
 
 @pytest.mark.parametrize("settings", [{"decoded": "full"}, {"decoded": 16}, {"format": "coefficients"}])
@@ -306,6 +333,12 @@ def test_annotations_are_of_the_turned_pictures(tmp_path: Path) -> None:
     assert width != height
     [[outline]] = sample["masks"]
     assert np.allclose(np.ravel(outline), [width / 2, 0, width, height / 2, width, height])
+
+
+def test_who_does_not_know_the_kind_refuses_the_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(KINDS, "picture")
+    with pytest.raises(FormatError, match="'kind' must be one of image, mask, .* Found: 'picture'"):
+        PackedDataset(root / "arrow")
 
 
 def test_other_names_of_the_kinds() -> None:

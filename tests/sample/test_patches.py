@@ -51,6 +51,13 @@ def slow(pictures: list[torch.Tensor], patch: int, length: int) -> tuple[np.ndar
     return patches, places, seen
 
 
+def of_processor(pixels: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    """What transformers' PIL class makes of patches of pixels (``rescale``, then ``normalize``, by NumPy)."""
+    rescaled = (pixels.numpy().astype(np.float64) * (1 / 255)).astype(np.float32)
+    values = (rescaled - np.float32(0.5)) / np.float32(0.5)
+    return torch.from_numpy(np.where(seen.numpy()[:, :, None], values, np.float32(0)))
+
+
 @pytest.mark.parametrize(("most", "patch", "length"), [(36, 8, 36), (20, 5, None), (1, 16, 4)])
 @pytest.mark.parametrize("floats", [False, True])
 def test_each_patch_is_where_it_was(
@@ -64,8 +71,11 @@ def test_each_patch_is_where_it_was(
         found = list(loader)
     with DataLoader(folder, collate=Patches("siglip2", patch, length), **options) as loader:
         others = list(loader)
+    pixels = {**options, "transform": T.ResizeToPatches(patch, most)}
+    with DataLoader(folder, collate=Patches("naflex", patch, length), **pixels) as loader:
+        bare = list(loader)
     counts = []
-    for batch, other, plain in zip(found, others, wanted, strict=True):
+    for batch, other, plain, bytes_ in zip(found, others, wanted, bare, strict=True):
         pictures = plain["image"]
         shapes = [[side // patch for side in one.shape[-2:]] for one in pictures]
         counts += [rows * columns for rows, columns in shapes]
@@ -77,7 +87,9 @@ def test_each_patch_is_where_it_was(
         assert np.array_equal(batch["patch_valid"].numpy(), seen)
         assert batch["title"] == plain["title"]
         assert torch.equal(batch["label"], plain["label"])
-        assert torch.equal(other["pixel_values"], batch["patches"])
+        values = of_processor(bytes_["patches"], bytes_["patch_valid"]) if floats else bytes_["patches"]
+        assert other["pixel_values"].dtype == batch["patches"].dtype
+        assert torch.equal(other["pixel_values"], values)
         assert other["spatial_shapes"].tolist() == shapes
         assert other["pixel_attention_mask"].dtype == torch.int32
         assert np.array_equal(other["pixel_attention_mask"].numpy(), seen)
@@ -110,6 +122,53 @@ def test_half_precision_and_texts(folder: Path) -> None:
     assert batch["patches"].dtype == torch.bfloat16
     assert np.array_equal(batch["patches"].float().numpy(), patches)
     assert batch["title"].tolist() == [len(f"title {number}") for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_processor_s_values_on_a_device(dtype: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit those of the host, which are the processor's, rounded; pixels cross the bus."""
+    last = T.ToDtype(dtype)
+    chain = T.Compose([T.ResizeToPatches(8, 20), T.RandomHorizontalFlip(), *FLOATS, last])
+    options: dict[str, Any] = {
+        "transform": chain,
+        "shuffle": True,
+        "seed": 2,
+        "collate": Patches("siglip2", 8),
+    }
+    with DataLoader(folder, 4, **options) as loader:
+        wanted = list(loader)
+    gpu = SimulatedGpu(3, 0.2)
+    for where in ("backends.choice", "transfer.cuda"):
+        monkeypatch.setattr(f"fastload.{where}.find_gpu", lambda device: gpu)
+    monkeypatch.setattr("fastload.backends.choice.goes_to_gpu", lambda device: True)
+    with DataLoader(folder, 4, device="cuda", **options) as loader:
+        found = list(loader)
+        gpu.synchronize()
+    assert len(found) == len(wanted) == 3
+    assert gpu.copied_bytes < sum(batch["pixel_values"].nbytes for batch in wanted)
+    for batch, one in zip(found, wanted, strict=True):
+        assert batch["pixel_values"].dtype == getattr(torch, dtype)
+        for name in ("pixel_values", "pixel_attention_mask", "spatial_shapes"):
+            assert torch.equal(batch[name], one[name]), name
+
+
+def test_what_a_callable_gets_is_not_changed(folder: Path) -> None:
+    """Beside a transform of whole batches, the values are the transform's own."""
+    seen = []
+
+    def look(batch: Any) -> Any:
+        seen.append(batch["image"][0].dtype)
+        return batch
+
+    chain = T.Compose([T.ResizeToPatches(8, 20), *FLOATS])
+    with DataLoader(
+        folder, 4, transform=chain, collate=Patches("siglip2", 8), batch_transform=look
+    ) as loader:
+        found = next(iter(loader))["pixel_values"]
+    with DataLoader(folder, 4, transform=chain, collate=Patches("siglip2", 8)) as loader:
+        others = next(iter(loader))["pixel_values"]
+    assert seen == [torch.float32]
+    assert float((found - others).abs().max()) <= 1.2e-7
 
 
 def test_on_a_device_they_are_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,10 @@ from vlm_pixels import all_rows
 
 import fastload
 from fastload import Device, Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Ranks, SigLIP2
+from fastload._native import _C
 from fastload.dataset.decoding import thread_decoder
 from fastload.errors import SampleError
+from fastload.packing.pictures import png_file
 from fastload.vlm.layouts import batch_of
 
 RULES = {
@@ -151,16 +153,41 @@ def test_a_batch_without_pictures_has_none(name: str, folder: Path) -> None:
     loader.close()
 
 
-def test_on_a_device(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = SimulatedGpu(0)
-    for place in ("fastload.backends.choice", "fastload.transfer.cuda"):
-        monkeypatch.setattr(f"{place}.find_gpu", lambda device: None if device is None else gpu)
-    monkeypatch.setattr("fastload.backends.choice.goes_to_gpu", lambda device: device is not None)
-    rule = RULES["siglip2"]
-    batches = list(fastload.DataLoader(folder, 5, transform=rule, seed=0, device=Device("cuda")))
-    assert len(batches) == -(-COUNT // 5)
-    for batch in batches:
-        assert_is(batch, rule)
+@pytest.mark.parametrize("name", RULES)
+def test_on_a_device(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers are the host's, bit for bit, of any dtype; what crosses is the pixels and their table."""
+    crossed = {}
+    for dtype in ("uint8", "float32", "bfloat16"):
+        gpu = SimulatedGpu(0)
+        for place in ("fastload.backends.choice", "fastload.transfer.cuda"):
+            monkeypatch.setattr(f"{place}.find_gpu", lambda device, gpu=gpu: None if device is None else gpu)
+        monkeypatch.setattr("fastload.backends.choice.goes_to_gpu", lambda device: device is not None)
+        rule = fastload.Vision(RULES[name], dtype=dtype)  # type: ignore[arg-type]
+        batches = list(fastload.DataLoader(folder, 5, transform=rule, seed=0, device=Device("cuda")))
+        assert len(batches) == -(-COUNT // 5)
+        gpu.synchronize()
+        for batch in batches:
+            assert_is(batch, rule.rule)
+        crossed[dtype] = gpu.copied_bytes
+    numbers = 3 * 256 * len(batches)
+    assert crossed["float32"] - crossed["uint8"] == 4 * numbers
+    assert crossed["bfloat16"] - crossed["uint8"] == 2 * numbers
+
+
+@pytest.mark.parametrize("rescale", [1 / 255, 1 / 127.5, 0.3])
+def test_the_table_is_the_core_s(rescale: float) -> None:
+    """Of every value in every channel: a picture of them all, cut into one patch each."""
+    pixels = np.stack([np.arange(256), np.arange(256)[::-1], np.roll(np.arange(256), 7)], -1).astype(np.uint8)
+    picture = pixels.reshape(1, 256, 3).repeat(2, 0).reshape(16, 32, 3)
+    rule = SigLIP2(16, 2, mean=(0.48, 0.45, 0.4), std=(0.27, 0.26, 0.28), rescale=rescale)
+    family, numbers = rule.core()
+    data = np.frombuffer(png_file(picture), np.uint8)
+    core = _C.VisionRule(family, **numbers)
+    wanted = _C.vision_rows(core, data).reshape(-1, 3)
+    found = rule.table[np.arange(3), _C.vision_rows(core, data, dtype="uint8").reshape(-1, 3)]
+    assert len(np.unique(wanted[:, 0])) == 256
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
 
 
 def test_a_bad_picture_is_named(tmp_path: Path) -> None:

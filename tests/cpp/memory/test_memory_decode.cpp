@@ -94,6 +94,22 @@ TEST(webps_without_memory) {
   fail_decoding("lossless WebP with alpha", webp(true, true));
 }
 
+TEST(shown_pictures_without_memory) {
+  const auto fail_shown = [](const char* what, const Made& file) {
+    fail_everywhere(what, [&] {
+      Decoder decoder;
+      const ImageInfo info = decoder.open(file, {}, {.turned = true, .on_white = true});
+      Rows sink(size_t{info.width} * 3);
+      decoder.decode({0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}, sink);
+      return std::move(sink.all);
+    });
+  };
+  fail_shown("a turned JPEG", turned_jpeg(jpeg(small_picture()), 6));
+  fail_shown("PNG with alpha on white", png(PNG_FORMAT_RGBA));
+  if (WebPGetDecoderVersion() < 0x010302) return;  // as above
+  fail_shown("WebP with alpha on white", webp(false, true));
+}
+
 TEST(raw_pixels_and_other_decoders_without_memory) {
   Random random(8);
   const Made pixels = random.samples(size_t{20} * 10 * 3);
