@@ -34,7 +34,8 @@ REASONS = {
     "csrc/core/collate/": "batches filled by threads: tests/cpp/test_prefetch, test_engine, test_fields",
     "csrc/core/decode/cost": "a clock's constants, no bytes from outside: tests/contract/test_rooms",
     "csrc/core/sampler/": "numbers alone, no bytes of files: tests/cpp/test_packing, tests/sampler",
-    "csrc/core/vision/": "sizes and pixels alone, no bytes of files: tests/cpp/test_vision, tests/transform",
+    "csrc/core/vision/": "kernels of instruction sets that this machine does not choose: "
+    "tests/cpp/test_vision compares all of them",
     "csrc/core/engine/": "threads: tests/cpp/test_engine, test_record_feed, test_pool, tests/contract",
     "csrc/core/io/": "system calls: tests/cpp/test_file_bytes, test_byte_source, test_guarded_range",
     "csrc/core/pack/": "files of a source folder: tests/pack, tests/cpp/memory/test_memory_transcode",

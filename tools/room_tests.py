@@ -118,7 +118,7 @@ CORE_ROOMS: dict[str, CoreRoom] = {
         ("blur", "cut", "pixels", "pointwise", "transform", "view", "warp", "memory_transform"),
         ("transforms",),
     ),
-    "vision": CoreRoom(("vision",), ("transforms",)),
+    "vision": CoreRoom(("vision", "memory_transform"), ("transforms",)),
     "collate": CoreRoom(("engine", "memory_feed"), ("collate",)),
     "shard": CoreRoom(("index", "entries", "memory_shard"), ("shard",)),
     "remote": CoreRoom(("remote", "memory_shard"), ("remote",)),

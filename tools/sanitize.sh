@@ -19,7 +19,7 @@ seconds=${FUZZ_SECONDS:-60}
 runs=${FUZZ_RUNS:--1}
 jobs=${FUZZ_JOBS:-2}
 clangxx=${CLANGXX:-clang++}
-read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_jpeg_parts fuzz_coefficients fuzz_decode fuzz_baseline fuzz_formats fuzz_index fuzz_column fuzz_polygons fuzz_cache fuzz_answer fuzz_pixels}"
+read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_jpeg_parts fuzz_coefficients fuzz_decode fuzz_baseline fuzz_formats fuzz_index fuzz_column fuzz_polygons fuzz_cache fuzz_answer fuzz_pixels fuzz_vision}"
 out=build/fuzz
 say() { printf '[sanitize] %s\n' "$*"; }
 

@@ -54,6 +54,9 @@ std::vector<VisionRule> small_rules() {
       rule_of("gemma3",
               {{"size", {{21, 33}, ""}}, {"pan_and_scan", {{1}, ""}}, {"pan_min_crop", {{8}, ""}}}),
       rule_of("paligemma", {{"size", {{9, 70}, ""}}}),
+      rule_of("llava_onevision", {{"tile", {{16}, ""}},
+                                  {"pinpoints", {{16, 48, 32, 32}, ""}},
+                                  {"first_max_pixels", {{900}, ""}}}),
   };
 }
 
@@ -113,6 +116,7 @@ TEST(llama_factory_resizes_twice) {
   CHECK_EQ(sizes.steps[0].width, 1298);  // int(2000 * sqrt(589824 / 1400000))
   CHECK_EQ(sizes.steps[0].height, 454);
   CHECK_EQ(plan(rule, 768, 768).steps.size(), size_t{1});
+  CHECK_EQ(plan(rule_of("paligemma", one("first_max_pixels", 900)), 90, 40).steps.size(), size_t{2});
 }
 
 TEST(idefics3_is_one_tile_or_several_and_the_whole) {

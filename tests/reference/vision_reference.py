@@ -1,19 +1,24 @@
 """What processors of vision-language models make of a picture, plainly: Pillow, NumPy and Python's floats.
 
-Written from the classes of transformers 5.23 that work with Pillow; tests/foreign/transformers/test_vision.py
-compares the core with these classes themselves. Sizes are (height, width), as there.
+Written from the classes of transformers 5.23 that work with Pillow. tests/foreign/transformers compares the
+core with these classes themselves (test_vision.py), and this (test_vlm_rules.py), so that it stands for them
+where transformers is not installed. Sizes are (height, width), as there.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from PIL import Image
 
-__all__ = ["CASES", "FAMILIES", "Made", "byte_rows", "rows", "sizes", "table"]
+from fastload.vlm.rules import Rule
+
+__all__ = ["CASES", "FAMILIES", "Made", "all_rows", "byte_rows", "rows", "rows_of", "sizes", "table"]
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 FILTERS = {
@@ -29,7 +34,7 @@ SQUARES = [(384 * high, 384 * wide) for high in range(1, 7) for wide in range(1,
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2_vl": {
         "patch": 14, "merge": 2, "temporal": 2, "min_pixels": 3136, "max_pixels": 1003520,
-        "first_max_pixels": 0, "filter": "bicubic", **CLIP,
+        "filter": "bicubic", **CLIP,
     },
     "siglip2": {"patch": 16, "max_patches": 256, "filter": "bilinear", **HALF},
     "idefics3": {
@@ -49,6 +54,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "paligemma": {"size": (224, 224), "tokens": 256, "filter": "bicubic", **HALF},
 }  # fmt: skip
+EVERY = {"first_max_pixels": 0, "rescale": 1 / 255}
 
 # Settings that tests go through: a family, and what differs from it.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -70,6 +76,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "InternVL": ("internvl", {"tile": 448, "crop_to_patches": True}),
     "InternVL, 3 to 6": ("internvl", {"tile": 100, "crop_to_patches": True, "min_tiles": 3, "max_tiles": 6}),
     "GOT-OCR2": ("internvl", {}),
+    "InternVL, LLaMA-Factory": (
+        "internvl",
+        {"tile": 100, "crop_to_patches": True, "max_tiles": 4, "first_max_pixels": 60000},
+    ),
     "Gemma3": ("gemma3", {"size": (896, 896)}),
     "Gemma3, pan and scan": ("gemma3", {"pan_and_scan": True, "pan_min_crop": 64, "pan_max_crops": 5}),
     "PaliGemma": ("paligemma", {"size": (100, 201)}),
@@ -88,9 +98,12 @@ class Made:
     more: dict[str, Any] = field(default_factory=dict)  # what rows() needs besides
 
 
-def settings(name: str) -> tuple[str, dict[str, Any]]:
-    family, given = CASES[name]
-    return family, {**FAMILIES[family], **given}
+Settings: TypeAlias = "str | tuple[str, dict[str, Any]]"  # a case, or a family and what differs from it
+
+
+def settings(of: Settings) -> tuple[str, dict[str, Any]]:
+    family, given = CASES[of] if isinstance(of, str) else of
+    return family, {**EVERY, **FAMILIES[family], **given}
 
 
 # ---- Sizes
@@ -112,15 +125,11 @@ def smart_resize(height: int, width: int, factor: int, least: int, most: int) ->
 
 
 def qwen2_vl(height: int, width: int, pictures: int, s: dict[str, Any]) -> Made:
-    first = None
-    if s["first_max_pixels"] and width * height > s["first_max_pixels"]:
-        factor = math.sqrt(s["first_max_pixels"] / (width * height))
-        height, width = first = int(height * factor), int(width * factor)
     patch, merge = s["patch"], s["merge"]
     high, wide = smart_resize(height, width, patch * merge, s["min_pixels"], s["max_pixels"])
     grid = high // patch, wide // patch
     count = grid[0] * grid[1]
-    return Made(high, wide, count, grid, count // merge**2, {"first": first})
+    return Made(high, wide, count, grid, count // merge**2)
 
 
 def siglip2(height: int, width: int, pictures: int, s: dict[str, Any]) -> Made:
@@ -253,10 +262,19 @@ def paligemma(height: int, width: int, pictures: int, s: dict[str, Any]) -> Made
     return Made(*s["size"], 1, (0, 0), s["tokens"], {"crops": []})
 
 
-def sizes(name: str, height: int, width: int, pictures: int = 1) -> Made:
-    """What a case makes of a picture of that size; ValueError where it has no answer."""
-    family, s = settings(name)
-    made: Made = globals()[family](height, width, pictures, s)
+def first(height: int, width: int, s: dict[str, Any]) -> tuple[int, int]:
+    """The size that LLaMA-Factory gives a picture before the processor gets it."""
+    most = s["first_max_pixels"]
+    if not most or width * height <= most:
+        return height, width
+    factor = math.sqrt(most / (width * height))
+    return int(height * factor), int(width * factor)
+
+
+def sizes(of: Settings, height: int, width: int, pictures: int = 1) -> Made:
+    """What becomes of a picture of that size; ValueError where there is no answer."""
+    family, s = settings(of)
+    made: Made = globals()[family](*first(height, width, s), pictures, s)
     return made
 
 
@@ -306,14 +324,15 @@ def pictures_of(family: str, pixels: np.ndarray, made: Made, s: dict[str, Any]) 
     return [resized(pixels, one, how), *tiles(placed, *one)]
 
 
-def byte_rows(name: str, pixels: np.ndarray, pictures: int = 1) -> np.ndarray:
+def byte_rows(of: Settings, pixels: np.ndarray, pictures: int = 1) -> np.ndarray:
     """(rows, ...) uint8, without Qwen's repetition."""
-    family, s = settings(name)
-    made = sizes(name, pixels.shape[0], pixels.shape[1], pictures)
+    family, s = settings(of)
+    made = sizes(of, *pixels.shape[:2], pictures)
+    to = first(*pixels.shape[:2], s)
+    if to != pixels.shape[:2]:  # by Pillow's own default
+        pixels = resized(pixels, to, "bicubic")
     if family not in ("qwen2_vl", "siglip2"):
         return np.stack([part.transpose(2, 0, 1) for part in pictures_of(family, pixels, made, s)])
-    if made.more.get("first"):
-        pixels = resized(pixels, made.more["first"], "bicubic")
     patch = s["patch"]
     parts = np.stack(tiles(resized(pixels, (made.height, made.width), s["filter"]), patch, patch))
     if family == "siglip2":
@@ -330,19 +349,19 @@ def byte_rows(name: str, pixels: np.ndarray, pictures: int = 1) -> np.ndarray:
     return parts[order]
 
 
-def table(name: str, rescale: float = 1 / 255) -> np.ndarray:
+def table(of: Settings) -> np.ndarray:
     """(3, 256) float32: what a byte becomes in each channel."""
-    _, s = settings(name)
-    scaled = (np.arange(256).astype(np.float64) * rescale).astype(np.float32)
+    _, s = settings(of)
+    scaled = (np.arange(256).astype(np.float64) * s["rescale"]).astype(np.float32)
     mean, std = (np.array(s[word], np.float32)[:, None] for word in ("mean", "std"))
     return (scaled - mean) / std
 
 
-def rows(name: str, pixels: np.ndarray, pictures: int = 1) -> np.ndarray:
+def rows(of: Settings, pixels: np.ndarray, pictures: int = 1) -> np.ndarray:
     """(rows, ...) float32, as the family's processor has them."""
-    family, s = settings(name)
-    found = byte_rows(name, pixels, pictures)
-    values = table(name)
+    family, s = settings(of)
+    found = byte_rows(of, pixels, pictures)
+    values = table(of)
     if family == "siglip2":
         return values[np.arange(found.shape[1]) % 3, found]
     if family != "qwen2_vl":
@@ -350,3 +369,26 @@ def rows(name: str, pixels: np.ndarray, pictures: int = 1) -> np.ndarray:
     planes = found.reshape(len(found), 3, 1, -1)
     repeated = np.repeat(values[np.arange(3)[:, None, None], planes], s["temporal"], axis=2)
     return repeated.reshape(len(found), -1)
+
+
+# ---- Of rules of fastload/vlm/rules.py
+
+
+def rows_of(rule: Rule, pixels: np.ndarray, pictures: int = 1) -> torch.Tensor:
+    """The rows of a picture (height, width, 3) uint8 in the rule's dtype."""
+    made = (byte_rows if rule.dtype == "uint8" else rows)(rule.core(), pixels, pictures)
+    found = torch.from_numpy(np.ascontiguousarray(made))
+    return found.to(torch.bfloat16) if rule.dtype == "bfloat16" else found
+
+
+def all_rows(
+    rule: Rule, samples: Sequence[Sequence[np.ndarray]]
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows, grids, counts and sizes of a batch, as :func:`fastload.vlm.layouts.batch_of` takes them."""
+    flat = [(picture, len(sample)) for sample in samples for picture in sample]
+    return (
+        torch.cat([rows_of(rule, picture, among) for picture, among in flat]),
+        torch.tensor([sizes(rule.core(), *picture.shape[:2], among).grid for picture, among in flat]),
+        torch.tensor([len(sample) for sample in samples]),
+        torch.tensor([picture.shape[:2] for picture, _ in flat]),
+    )

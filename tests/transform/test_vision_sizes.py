@@ -118,7 +118,7 @@ def test_pan_and_scan_leaves_no_crop_empty() -> None:
         (
             "qwen2_vl",
             {"tile": 3},
-            r"qwen2_vl has the numbers patch, merge, .*, rescale, filter. Found: tile\.",
+            r"qwen2_vl has the numbers patch, merge, .*, rescale, first_max_pixels, filter. Found: tile\.",
         ),
         ("paligemma", {"patch": 3}, r"paligemma has the numbers tokens, size, mean, .*Found: patch\."),
         ("siglip2", {"patch": 0}, r"patch must be one whole number in \[1, 256\]. Found: 0\."),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from vlm_pixels import all_rows, rows_of
+from vision_reference import all_rows, rows_of
 
 from fastload.vlm.layouts import batch_of, places_of
 from fastload.vlm.rules import (

@@ -13,7 +13,7 @@ import pytest
 import torch
 from field_samples import photo
 from simulated_gpu import SimulatedGpu
-from vlm_pixels import all_rows
+from vision_reference import all_rows
 
 import fastload
 from fastload import Device, Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Ranks, SigLIP2
@@ -90,6 +90,18 @@ def test_batches_are_the_processor_s(name: str, dtype: str, folder: Path) -> Non
         assert {"images", "images_sizes"}.isdisjoint(batch)
         seen += batch["text"]
     assert sorted(map(int, seen)) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_first_resize_comes_before_every_rule(name: str, folder: Path) -> None:
+    """LLaMA-Factory's, whatever the family."""
+    rule = type(RULES[name])(**{**vars(RULES[name]), "first_max_pixels": 300})
+    larger = 0
+    for batch in fastload.DataLoader(folder, 5, transform=rule, num_workers=2):
+        assert_is(batch, rule)
+        pictures = [one.shape[:2] for text in batch["text"] for one in pixels_of(int(text))]
+        larger += sum(rule.first(*size) != size for size in pictures)
+    assert larger > 5
 
 
 def test_single_pictures_are_lists_of_one(tmp_path: Path) -> None:

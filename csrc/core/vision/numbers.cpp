@@ -94,10 +94,6 @@ constexpr Parameter kParameters[] = {
     {"temporal", in({kQwen2Vl}), {1, true, 1, 16}, set_one<&VisionRule::temporal>},
     {"min_pixels", in({kQwen2Vl}), kPixels, set_one<&VisionRule::min_pixels>},
     {"max_pixels", in({kQwen2Vl}), kPixels, set_one<&VisionRule::max_pixels>},
-    {"first_max_pixels",
-     in({kQwen2Vl}),
-     {1, true, 0, kMostPixels},
-     set_one<&VisionRule::first_max_pixels>},
     {"max_patches", in({kSiglip2}), {1, true, 1, 1e6}, set_one<&VisionRule::max_patches>},
     {"longest_edge", in({kIdefics3}), {}, set_one<&VisionRule::longest_edge>},
     {"tile", kTiles, {1, true, 1, 8192}, set_one<&VisionRule::tile>},
@@ -117,6 +113,10 @@ constexpr Parameter kParameters[] = {
     {"mean", kEvery, kColour, set_three<&VisionRule::mean>},
     {"std", kEvery, kColour, set_three<&VisionRule::std>},
     {"rescale", kEvery, {1, false, 0, 1e6}, set_one<&VisionRule::rescale>},
+    {"first_max_pixels",
+     kEvery,
+     {1, true, 0, kMostPixels},
+     set_one<&VisionRule::first_max_pixels>},
 };
 
 void check(const std::string& name, const Range& range, const VisionNumber& number) {

@@ -24,10 +24,30 @@ int64_t whole(double value) { return static_cast<int64_t>(value); }
 
 // ---- A picture's steps, one behind the other
 
+// What a rule begins with: the picture, or what LLaMA-Factory makes of it first.
+struct Given {
+  int from = VisionStep::kSource;
+  int width = 0, height = 0;
+  [[nodiscard]] Rect all() const { return {0, 0, width, height}; }
+};
+
 // Adds steps to the sizes; checks that sides can be made.
 class Steps {
  public:
   Steps(VisionSizes& sizes, Filter filter) : sizes_(sizes), filter_(filter) {}
+
+  // LLaMA-Factory's resize, where the rule has one and the picture is too large for it.
+  Given first(const VisionRule& rule, int width, int height) {
+    const int64_t pixels = int64_t{width} * height;
+    if (rule.first_max_pixels == 0 || pixels <= rule.first_max_pixels) {
+      return {VisionStep::kSource, width, height};
+    }
+    const double factor = std::sqrt(quotient(rule.first_max_pixels, pixels));
+    const Sides2 to{whole(height * factor), whole(width * factor)};
+    // By Pillow's own default.
+    const int made = resize(VisionStep::kSource, {0, 0, width, height}, to, Filter::kBicubic);
+    return {made, static_cast<int>(to.second), static_cast<int>(to.first)};
+  }
 
   int resize(int from, const Rect& part, Sides2 to) { return resize(from, part, to, filter_); }
   int resize(int from, const Rect& part, Sides2 to, Filter filter) {
@@ -118,27 +138,17 @@ Sides2 smart_sides(int64_t height, int64_t width, const VisionRule& rule) {
   return found;
 }
 
-void plan_qwen(const VisionRule& rule, int width, int height, VisionSizes& sizes) {
-  Steps steps(sizes, rule.filter);
-  int from = VisionStep::kSource;
-  Rect part{0, 0, width, height};
-  const int64_t pixels = int64_t{width} * height;
-  if (rule.first_max_pixels > 0 && pixels > rule.first_max_pixels) {
-    const double factor = std::sqrt(quotient(rule.first_max_pixels, pixels));
-    const Sides2 first{whole(height * factor), whole(width * factor)};
-    from = steps.resize(from, part, first, Filter::kBicubic);  // Pillow's own default
-    part = steps.all(from);
-  }
-  const Sides2 to = smart_sides(part.height, part.width, rule);
+void plan_qwen(const VisionRule& rule, const Given& of, Steps& steps, VisionSizes& sizes) {
+  const Sides2 to = smart_sides(of.height, of.width, rule);
   const Sides2 grid{to.first / rule.patch, to.second / rule.patch};
-  steps.cut_main(steps.resize(from, part, to), grid.first * grid.second, grid);
+  steps.cut_main(steps.resize(of.from, of.all(), to), grid.first * grid.second, grid);
   sizes.tokens = sizes.rows / (int64_t{rule.merge} * rule.merge);
 }
 
 // ---- SigLIP2
 
 // get_image_size_for_max_num_patches(): by halving the range of scales.
-void plan_siglip2(const VisionRule& rule, int width, int height, VisionSizes& sizes) {
+void plan_siglip2(const VisionRule& rule, const Given& of, Steps& steps, VisionSizes& sizes) {
   constexpr double kClose = 1e-5;
   const double patch = rule.patch;
   const auto patches = [&](int side, double scale) {
@@ -147,14 +157,12 @@ void plan_siglip2(const VisionRule& rule, int width, int height, VisionSizes& si
   double low = kClose / 10, high = 100.0;
   while (high - low >= kClose) {
     const double scale = (low + high) / 2;
-    const bool fits = patches(height, scale) * patches(width, scale) <= rule.max_patches;
+    const bool fits = patches(of.height, scale) * patches(of.width, scale) <= rule.max_patches;
     (fits ? low : high) = scale;
   }
-  const Sides2 grid{whole(patches(height, low)), whole(patches(width, low))};
-  Steps steps(sizes, rule.filter);
+  const Sides2 grid{whole(patches(of.height, low)), whole(patches(of.width, low))};
   const Sides2 to{grid.first * rule.patch, grid.second * rule.patch};
-  const int last = steps.resize(VisionStep::kSource, {0, 0, width, height}, to);
-  steps.cut_main(last, grid.first * grid.second, grid);
+  steps.cut_main(steps.resize(of.from, of.all(), to), grid.first * grid.second, grid);
   sizes.tokens = sizes.rows;
 }
 
@@ -200,10 +208,9 @@ Sides2 tiled_sides(int64_t height, int64_t width, int64_t tile) {
   return {height, width};
 }
 
-void plan_idefics3(const VisionRule& rule, int width, int height, VisionSizes& sizes) {
-  Steps steps(sizes, rule.filter);
-  const Sides2 first = longest_sides(height, width, rule.longest_edge);
-  const int scaled = steps.resize(VisionStep::kSource, {0, 0, width, height}, first);
+void plan_idefics3(const VisionRule& rule, const Given& of, Steps& steps, VisionSizes& sizes) {
+  const Sides2 first = longest_sides(of.height, of.width, rule.longest_edge);
+  const int scaled = steps.resize(of.from, of.all(), first);
   const Sides2 one{rule.tile, rule.tile};
   if (rule.crop_to_patches) {
     const Sides2 second = tiled_sides(first.first, first.second, rule.tile);
@@ -272,14 +279,14 @@ int64_t unpadded_tokens(const VisionRule& rule, int height, int width, Sides2 gr
   return down * across + down;
 }
 
-void plan_llava(const VisionRule& rule, int width, int height, int pictures, VisionSizes& sizes) {
-  Steps steps(sizes, rule.filter);
+void plan_llava(const VisionRule& rule, const Given& of, int pictures, Steps& steps,
+                VisionSizes& sizes) {
+  const auto [from, width, height] = of;
   const Sides2 one{rule.tile, rule.tile};
-  const Rect all{0, 0, width, height};
   if (pictures > 1) {
     const int side = std::max(width, height);
     const Rect middle{(side - width) / 2, (side - height) / 2, width, height};
-    const int square = steps.place(VisionStep::kSource, middle, {side, side}, true);
+    const int square = steps.place(from, middle, {side, side}, true);
     steps.cut_main(steps.resize(square, steps.all(square), one), 1, {0, 0});
     sizes.tokens = int64_t{rule.tokens} + 1;
     return;
@@ -293,8 +300,8 @@ void plan_llava(const VisionRule& rule, int width, int height, int pictures, Vis
     to.second = std::min(whole(std::ceil(width * down)), canvas.second);
   }
   const Sides2 grid{canvas.first / rule.tile, canvas.second / rule.tile};
-  steps.cut(steps.resize(VisionStep::kSource, all, one), 1);
-  const int scaled = steps.resize(VisionStep::kSource, all, to);
+  steps.cut(steps.resize(from, of.all(), one), 1);
+  const int scaled = steps.resize(from, of.all(), to);
   const Rect middle{static_cast<int>((canvas.second - to.second) / 2),
                     static_cast<int>((canvas.first - to.first) / 2), static_cast<int>(to.second),
                     static_cast<int>(to.first)};
@@ -324,15 +331,13 @@ Sides2 best_grid(const VisionRule& rule, int height, int width) {
   return best;
 }
 
-void plan_internvl(const VisionRule& rule, int width, int height, VisionSizes& sizes) {
-  Steps steps(sizes, rule.filter);
-  const Rect all{0, 0, width, height};
+void plan_internvl(const VisionRule& rule, const Given& of, Steps& steps, VisionSizes& sizes) {
   const Sides2 one{rule.tile, rule.tile};
   const bool tiled = rule.crop_to_patches && rule.max_tiles > 1;
-  const Sides2 grid = tiled ? best_grid(rule, height, width) : Sides2{1, 1};
+  const Sides2 grid = tiled ? best_grid(rule, of.height, of.width) : Sides2{1, 1};
   const Sides2 to{grid.first * rule.tile, grid.second * rule.tile};
-  steps.cut_main(steps.resize(VisionStep::kSource, all, to), grid.first * grid.second, grid);
-  if (sizes.rows > 1) steps.cut(steps.resize(VisionStep::kSource, all, one), 1);
+  steps.cut_main(steps.resize(of.from, of.all(), to), grid.first * grid.second, grid);
+  if (sizes.rows > 1) steps.cut(steps.resize(of.from, of.all(), one), 1);
   sizes.tokens = sizes.rows * rule.tokens;
 }
 
@@ -355,12 +360,11 @@ Sides2 pan_grid(const VisionRule& rule, int height, int width) {
   return width >= height ? Sides2{1, count} : Sides2{count, 1};
 }
 
-void plan_whole(const VisionRule& rule, int width, int height, VisionSizes& sizes) {
-  Steps steps(sizes, rule.filter);
+void plan_whole(const VisionRule& rule, const Given& of, Steps& steps, VisionSizes& sizes) {
+  const auto [from, width, height] = of;
   const Sides2 grid =
       rule.family == VisionFamily::kGemma3 ? pan_grid(rule, height, width) : Sides2{0, 0};
-  const Rect all{0, 0, width, height};
-  steps.cut_main(steps.resize(VisionStep::kSource, all, rule.size), 1, grid);
+  steps.cut_main(steps.resize(from, of.all(), rule.size), 1, grid);
   for (int64_t i = 0; i < grid.first * grid.second; ++i) {
     const auto high = static_cast<int>((height + grid.first - 1) / grid.first);
     const auto wide = static_cast<int>((width + grid.second - 1) / grid.second);
@@ -368,7 +372,7 @@ void plan_whole(const VisionRule& rule, int width, int height, VisionSizes& size
               grid.first > 1 ? static_cast<int>(i) * high : 0, wide, high};
     crop.width = std::min(crop.width, width - crop.x);
     crop.height = std::min(crop.height, height - crop.y);
-    steps.cut(steps.resize(VisionStep::kSource, crop, rule.size), 1);
+    steps.cut(steps.resize(from, crop, rule.size), 1);
   }
   sizes.tokens = sizes.rows * rule.tokens;
 }
@@ -403,25 +407,27 @@ VisionSizes plan(const VisionRule& rule, int width, int height, int pictures_in_
   VisionSizes sizes;
   sizes.source_height = height;
   sizes.source_width = width;
+  Steps steps(sizes, rule.filter);
+  const Given of = steps.first(rule, width, height);
   switch (rule.family) {
     case VisionFamily::kQwen2Vl:
-      plan_qwen(rule, width, height, sizes);
+      plan_qwen(rule, of, steps, sizes);
       break;
     case VisionFamily::kSiglip2:
-      plan_siglip2(rule, width, height, sizes);
+      plan_siglip2(rule, of, steps, sizes);
       break;
     case VisionFamily::kIdefics3:
-      plan_idefics3(rule, width, height, sizes);
+      plan_idefics3(rule, of, steps, sizes);
       break;
     case VisionFamily::kLlavaOneVision:
-      plan_llava(rule, width, height, pictures_in_sample, sizes);
+      plan_llava(rule, of, pictures_in_sample, steps, sizes);
       break;
     case VisionFamily::kInternVl:
-      plan_internvl(rule, width, height, sizes);
+      plan_internvl(rule, of, steps, sizes);
       break;
     case VisionFamily::kGemma3:
     case VisionFamily::kPaliGemma:
-      plan_whole(rule, width, height, sizes);
+      plan_whole(rule, of, steps, sizes);
       break;
   }
   return sizes;

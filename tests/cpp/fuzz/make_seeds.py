@@ -37,6 +37,7 @@ OTHERS = (
     "fuzz_cache",
     "fuzz_answer",
     "fuzz_pixels",
+    "fuzz_vision",
 )
 TARGETS = (*JPEG_TARGETS, *OTHERS)
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
@@ -177,7 +178,8 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
     for name, text in answers():
         yield "fuzz_answer", name, text
     for number in range(40):
-        yield "fuzz_pixels", f"drawn-{number}", random.Random(number).randbytes(100 + 5 * number)
+        for target in ("fuzz_pixels", "fuzz_vision"):
+            yield target, f"drawn-{number}", random.Random(number).randbytes(100 + 5 * number)
     for name, way, value in polygons():
         yield "fuzz_polygons", name, bytes([way, 39, 29]) + rng.randbytes(14) + value
 

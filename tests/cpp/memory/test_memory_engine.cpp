@@ -17,6 +17,7 @@
 #include "everywhere.h"
 #include "failing.h"
 #include "pictures.h"
+#include "vision/numbers.h"
 
 namespace fastload::test {
 namespace {
@@ -53,6 +54,7 @@ void run(const Work& work, Delivered& to) {
         engine->plan(), std::span(to.images).subspan(b * kBatch * to.bytes, kBatch * to.bytes),
         std::span(to.labels).subspan(b * kBatch, kBatch), {});
     for (size_t i = 0; i < kBatch; ++i) request.ids.push_back(static_cast<int64_t>(b * kBatch + i));
+    if (engine->plan().fields.has_vision()) request.places[0].offsets = {0, 1, 2, 3, 4};  // rows
     if (work.partners) {
       for (size_t i = 0; i < 3 * kBatch; ++i) request.partners.push_back(static_cast<int64_t>(i));
     }
@@ -182,6 +184,29 @@ TEST(an_engine_of_bounded_pictures_without_memory_says_so) {
                  return Sources({{&set.reader(), nullptr, {}, 0}});
                },
                plan, 16},
+              [&] { set.open(); });
+}
+
+// Each picture is one row, of a rule that makes it so; each sample has its own record's.
+TEST(an_engine_of_rows_for_vision_models_without_memory_says_so) {
+  MadeSet set(mixed_records());
+  FieldPlan rows;
+  rows.form = FieldPlan::Form::kVision;
+  rows.vision = std::make_shared<VisionPlan>(
+      vision_rule("paligemma", std::vector<std::pair<std::string, VisionNumber>>{
+                                   {"size", {{16, 16}, ""}}}),
+      DType::kUint8);
+  rows.width = static_cast<uint32_t>(rows.vision->rule().row_bytes(DType::kUint8));
+  FieldPlan label;
+  label.form = FieldPlan::Form::kLabel;
+  label.part = FieldPlan::kIndex;
+  fail_engine("engine of rows for vision models",
+              {[&] {
+                 Source source{&set.reader(), nullptr, {}, 0};
+                 source.lists.push_back({&set.reader(), nullptr});
+                 return Sources({source});
+               },
+               {FieldsPlan({{{}, 16, 16}}, {rows, label})}, 16},
               [&] { set.open(); });
 }
 

@@ -1,7 +1,10 @@
 // What is done to pixels, and what a view makes of a sample's objects, without memory.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "../check.h"
 #include "../random.h"
@@ -15,6 +18,8 @@
 #include "transform/mosaic.h"
 #include "transform/pixels/registry.h"
 #include "transform/view_at_size.h"
+#include "vision/cutter.h"
+#include "vision/numbers.h"
 
 namespace fastload::test {
 namespace {
@@ -130,6 +135,42 @@ TEST(pictures_are_cut_without_memory) {
   deep.format = {4, 16, false};
   deep.store.dtype = DType::kFloat32;
   fail_cutting("picture of 16 bits", deep);
+}
+
+// A rule by its numbers, its plan and the rows of a picture, all made anew.
+TEST(rows_of_vision_rules_without_memory) {
+  using Numbers = std::vector<std::pair<std::string, VisionNumber>>;
+  const std::vector<std::pair<const char*, Numbers>> rules{
+      {"qwen2_vl", {{"patch", {{5}, ""}}, {"first_max_pixels", {{900}, ""}}}},
+      {"siglip2", {{"patch", {{3}, ""}}, {"max_patches", {{40}, ""}}}},
+      {"idefics3", {{"longest_edge", {{70}, ""}}, {"tile", {{20}, ""}}}},
+      {"llava_onevision", {{"tile", {{16}, ""}}, {"pinpoints", {{16, 48, 32, 32}, ""}}}},
+      {"internvl", {{"tile", {{19}, ""}}, {"crop_to_patches", {{1}, ""}}}},
+      {"gemma3",
+       {{"size", {{21, 33}, ""}}, {"pan_and_scan", {{1}, ""}}, {"pan_min_crop", {{8}, ""}}}},
+      {"paligemma", {{"size", {{9, 70}, ""}}}},
+  };
+  Random random(8);
+  const std::vector<uint8_t> pixels = random.samples(size_t{kWidth} * kHeight * 3 + RowSink::kSlack);
+  for (const auto& [family, numbers] : rules) {
+    for (const DType dtype : {DType::kUint8, DType::kBfloat16, DType::kFloat32}) {
+      for (const int pictures : {1, 2}) {
+        fail_everywhere(family, [&] {
+          const VisionPlan how(vision_rule(family, numbers), dtype);
+          const VisionSizes sizes = plan(how.rule(), kWidth, kHeight, pictures);
+          VisionCutter cutter;
+          Made out(how.rule().row_bytes(dtype) * static_cast<size_t>(sizes.rows));
+          cutter.begin(how, sizes, out.data());
+          for (int y = 0; y < kHeight; y += 7) {
+            cutter.rows(pixels.data() + size_t{kWidth} * static_cast<size_t>(y) * 3, kWidth * 3, y,
+                        std::min(7, kHeight - y));
+          }
+          cutter.end();
+          return out;
+        });
+      }
+    }
+  }
 }
 
 TEST(views_are_drawn_without_memory) {

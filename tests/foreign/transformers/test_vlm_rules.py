@@ -19,7 +19,7 @@ from transformers.models.internvl.processing_internvl import InternVLProcessor
 from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from transformers.models.siglip2.image_processing_pil_siglip2 import get_image_size_for_max_num_patches
-from vlm_pixels import all_rows
+from vision_reference import all_rows
 
 from fastload.vlm.layouts import batch_of
 from fastload.vlm.reading import Vision
