@@ -14,6 +14,8 @@ FILES = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_it_runs(file: Path, workplace: Path) -> None:
+    if names := tutorials.missing(tutorials.read(file)):
+        pytest.skip(f"needs {', '.join(names)}: tests/foreign/transformers/test_vlm_tutorial.py runs it")
     with as_main(file) as module:
         run_python(Block(1, "python", file.read_text(encoding="utf-8")), file, module)
 
@@ -40,6 +42,19 @@ def test_cells_become_a_page(tmp_path: Path) -> None:
         '```python\nprint("said", __import__("os").path.abspath("here"))\nx + 1\n```',
         "```{ .text .output }\nsaid here\n42\n```\n",
     ]
+
+
+def test_a_notebook_that_needs_what_is_not_there_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "lesson.py"
+    file.write_text(
+        "# ---\n# jupyter:\n#   needs: [no_such_library, torch]\n# ---\n\n"
+        "# %% [markdown]\n# # Title\n\n# %%\nimport no_such_library\n"
+    )
+    notebook = tutorials.read(file)
+    assert tutorials.missing(notebook) == ["no_such_library"]
+    page, _ = tutorials.page_of(notebook, "lesson")
+    assert "not run for this page, so it shows no outputs: it needs no_such_library.*" in page
+    assert "torch" not in page
 
 
 def test_a_picture_is_a_file() -> None:

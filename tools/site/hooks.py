@@ -44,12 +44,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def add_tutorials(notebooks: list[File], files: Files, config: MkDocsConfig) -> None:
-    """Each as a page, with its pictures and its notebook, executed where the examples' folders are."""
+    """Each as a page, with its pictures and its notebook, executed where the examples' folders are.
+
+    One that needs a library that is not installed is shown without having run, and says so.
+    """
     with tempfile.TemporaryDirectory() as place:
         for file in notebooks:
             path = Path(str(file.abs_src_path))
             notebook = tutorials.read(path)
-            if os.environ.get("EXECUTE", "1") != "0":
+            if os.environ.get("EXECUTE", "1") != "0" and not tutorials.missing(notebook):
                 folder = Path(place) / path.stem
                 folder.mkdir()
                 subprocess.run([sys.executable, str(WORLD), str(folder)], check=True)

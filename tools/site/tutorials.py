@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import jupytext
 PICTURES = {"image/svg+xml": "svg", "image/png": "png"}
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 HINT = "*This page is a notebook: [{name}.ipynb]({name}.ipynb), made from `docs/tutorials/{name}.py`.*"
+NOT_RUN = " *It was not run for this page, so it shows no outputs: it needs {names}.*"
 
 
 def read(path: Path) -> Any:
@@ -21,6 +23,11 @@ def read(path: Path) -> Any:
     notebook = jupytext.read(path, fmt="py:percent")
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return notebook
+
+
+def missing(notebook: Any) -> list[str]:
+    """The libraries that a notebook needs (``needs`` in its header) and that are not installed."""
+    return [name for name in notebook.metadata.get("needs", []) if find_spec(name) is None]
 
 
 def execute(notebook: Any, folder: Path) -> None:
@@ -61,7 +68,9 @@ def page_of(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
             parts.append(f"```python\n{cell.source}\n```")
             parts += shown(cell.get("outputs", []), name, pictures)
     head, _, rest = "\n\n".join(part for part in parts if part).partition("\n")
-    return f"{head}\n\n{HINT.format(name=name)}\n{rest}\n", pictures
+    names = ", ".join(missing(notebook))
+    hint = HINT.format(name=name) + (NOT_RUN.format(names=names) if names else "")
+    return f"{head}\n\n{hint}\n{rest}\n", pictures
 
 
 def shown(outputs: Iterable[Any], name: str, pictures: dict[str, bytes]) -> list[str]:
