@@ -28,7 +28,7 @@ Spans: TypeAlias = list[tuple[int, int]]
 
 LAYOUTS = ("rows", "flat")
 IGNORED = -100  # the label that torch's cross_entropy leaves out
-_VERSION = 1  # of how lengths come about: part of digest()
+_VERSION = 2  # of how lengths come about: part of digest()
 _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 _BEGIN, _END = "\ufdd0", "\ufdd1"  # no characters: no text has them
 _MARKS = re.compile(f"([{_BEGIN}{_END}])")

@@ -445,6 +445,19 @@ def test_samples_without_a_document_are_left_out_if_wished(tmp_path: Path, chat:
     assert sorted(seen) == [0, 3]
 
 
+def test_texts_are_kept_for_rules_that_take_the_pictures(tmp_path: Path, chat: Chat) -> None:
+    """What is kept under a rule that refuses a picture holds under one that takes it."""
+    rows = [{"images": [photo(1)], "texts": [{"user": "what?", "assistant": "that"}]}]
+    data = PackedDataset(written(tmp_path / "set", rows))
+    with pytest.warns(UserWarning, match=r"No document can be made of 1 of 1 samples.*sides"):
+        refused = chat.lengths(
+            data, Qwen2VL(4, min_pixels=64, max_pixels=1000, first_max_pixels=1), bad="skip"
+        )
+    assert refused.pictures.tolist() == [1]
+    found = chat.lengths(data, RULE)
+    assert found.tokens.tolist() == [len(chat.document(rows[0]["texts"], grids_of(tmp_path / "set", 0)))]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
