@@ -268,11 +268,11 @@ def planned_chat(
         order: the loader's.
 
     Raises:
-        ValueError: not a packed dataset, no such field, pictures without a picture rule, or an argument that
-            does not go with it.
+        ValueError: not a packed dataset, no such field, pictures without a picture rule or with another
+            family's, or an argument that does not go with it.
     """
     from fastload.vlm.documents import KEYS
-    from fastload.vlm.grids import PictureGrids
+    from fastload.vlm.grids import PictureGrids, check_fits
 
     assert options.text is not None
     chat: Chat = options.text.chat
@@ -307,6 +307,8 @@ def planned_chat(
             "pictures out by fields=[...]."
         )
     rule = getattr(plan.vision, "rule", plan.vision)
+    if pictures:
+        check_fits(chat.frames, rule)
     grids = PictureGrids(pictures[0], rule) if pictures else None
     tokens = order.sampler.tokens if order.in_packs else None
     names = [field.name for field in rest] or [chat.turns]

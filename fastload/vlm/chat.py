@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fastload.dataset.views import open_dataset
 from fastload.vlm.frames import Frame, Frames, PatchFrames, PrefixFrames, Tokens, compiled, frames_of
-from fastload.vlm.grids import PictureGrids, picture_field
+from fastload.vlm.grids import PictureGrids, check_fits, picture_field
 from fastload.vlm.lengths import Counting, DocumentLengths, document_lengths
 from fastload.vlm.positions import mrope_positions, plain_positions
 from fastload.vlm.turns import Turn, read_turns
@@ -28,7 +28,7 @@ Spans: TypeAlias = list[tuple[int, int]]
 
 LAYOUTS = ("rows", "flat")
 IGNORED = -100  # the label that torch's cross_entropy leaves out
-_VERSION = 1  # of how lengths come about: part of digest()
+_VERSION = 2  # of how lengths come about: part of digest()
 _GENERATION = re.compile(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
 _BEGIN, _END = "\ufdd0", "\ufdd1"  # no characters: no text has them
 _MARKS = re.compile(f"([{_BEGIN}{_END}])")
@@ -474,12 +474,15 @@ class Chat:
 
         Raises:
             ValueError: a conversation of which no document can be made (:meth:`document`), or a picture
-                without a size, named by the sample's id in its own set; or not one field of pictures.
+                without a size, named by the sample's id in its own set; not one field of pictures; or a rule
+                of another family.
         """
         if bad not in ("raise", "skip"):
             raise ValueError(f"Chat.lengths: bad must be 'raise' or 'skip'. Found: {bad!r}.")
         opened = open_dataset(dataset)
         rule = getattr(vision, "rule", vision)
+        if rule is not None:
+            check_fits(self._frames, rule)
         grids = None if rule is None else PictureGrids(picture_field(opened.schema, field), rule)
         threads = threads or len(os.sched_getaffinity(0))
         return document_lengths(Counting(self, grids, folder, threads), opened, bad)

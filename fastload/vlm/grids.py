@@ -11,7 +11,16 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.sample.fields import Image, Images
 from fastload.vlm import counted
-from fastload.vlm.rules import Gemma3, InternVL, LlavaOneVision, PaliGemma, Rule
+from fastload.vlm.frames import (
+    CropFrames,
+    Frames,
+    OneVisionFrames,
+    PatchFrames,
+    PrefixFrames,
+    TileFrames,
+    WrappedFrames,
+)
+from fastload.vlm.rules import Gemma3, Idefics3, InternVL, LlavaOneVision, PaliGemma, Qwen2VL, Rule
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 _SIDE = 2**31 - 1  # the core's sizes are int32
@@ -101,6 +110,38 @@ _GRIDS: Mapping[type[Rule], Callable[[Any, Ints, Ints], Ints]] = {
     LlavaOneVision: _pixels,
     PaliGemma: _nothing,
 }
+
+
+#: By how pictures are written, the rule that makes as many rows, and numbers that both have: theirs, and its.
+_RULES: Mapping[type[Frames], tuple[type[Rule], Mapping[str, str]]] = {
+    PatchFrames: (Qwen2VL, {"merge": "merge"}),
+    TileFrames: (Idefics3, {}),
+    WrappedFrames: (InternVL, {}),
+    CropFrames: (Gemma3, {}),
+    PrefixFrames: (PaliGemma, {}),
+    OneVisionFrames: (LlavaOneVision, {"tile": "tile", "canvases": "pinpoints"}),
+}
+
+
+def check_fits(frames: Frames, rule: Rule) -> None:
+    """Check that a rule makes the rows that a chat writes tokens for. Frames of other classes are trusted.
+
+    Raises:
+        ValueError: it is another family's, or has other numbers.
+    """
+    family, numbers = _RULES.get(type(frames), (type(rule), {}))
+    if not isinstance(rule, family):
+        raise ValueError(
+            f"Chat writes pictures by {type(frames).__name__}, whose rule is {family.__name__}. Found: "
+            f"{rule!r}. Pass transform=fastload.Vision(processor) of the chat's processor."
+        )
+    for name, own in numbers.items():
+        wanted, found = getattr(frames, name), getattr(rule, own)
+        if wanted != found:
+            raise ValueError(
+                f"The rule's {own} must be the {name} of the chat's {type(frames).__name__}, {wanted}. "
+                f"Found: {found}. Pass transform=fastload.Vision(processor) of the chat's processor."
+            )
 
 
 def picture_field(schema: Any, name: str | None = None) -> str:

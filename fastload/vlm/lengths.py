@@ -116,14 +116,15 @@ def _of_part(counting: Counting, part: Any) -> tuple[Ints, Ints, Ints]:
     images, pictures = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for begin in range(0, count if counting.grids is not None else 0, _PART):
         samples = np.arange(begin, min(begin + _PART, count), dtype=np.int64)
+        # By the index alone: what is kept of texts must not depend on whether the rule takes the pictures.
+        pictures[samples] = part.picture_sizes(counting.grids.field, samples)[1]  # type: ignore[union-attr]
         try:
-            images[samples], pictures[samples] = _of_pictures(counting, part, samples)
+            images[samples] = _of_pictures(counting, part, samples)[0]
         except ValueError:  # one of them is bad
             for sample in samples:
                 try:
-                    images[sample], pictures[sample] = np.concatenate(
-                        _of_pictures(counting, part, samples[sample - begin : sample - begin + 1])
-                    )
+                    one = samples[sample - begin : sample - begin + 1]
+                    images[sample] = _of_pictures(counting, part, one)[0][0]
                 except ValueError:
                     images[sample] = -1
     texts = _kept(counting, part, pictures)

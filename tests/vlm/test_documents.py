@@ -17,9 +17,10 @@ from small_tokenizer import Qwen2VLProcessor
 from torch.utils.data import Subset
 
 import fastload
-from fastload import Chat, Device, PackedDataset, PackingSampler, Qwen2VL, Ranks, Tokenizers
+from fastload import Chat, Device, LlavaOneVision, PackedDataset, PackingSampler, Qwen2VL, Ranks, Tokenizers
 from fastload.errors import SampleError, StateError
 from fastload.vlm import lengths as kept
+from fastload.vlm.frames import PatchFrames, TileFrames
 from fastload.vlm.packed import Placed, packed_batch, padded_batch
 
 RULE = Qwen2VL(4, min_pixels=64, max_pixels=1000)
@@ -447,6 +448,19 @@ def test_samples_without_a_document_are_left_out_if_wished(tmp_path: Path, chat:
     assert sorted(seen) == [0, 3]
 
 
+def test_texts_are_kept_for_rules_that_take_the_pictures(tmp_path: Path, chat: Chat) -> None:
+    """What is kept under a rule that refuses a picture holds under one that takes it."""
+    rows = [{"images": [photo(1)], "texts": [{"user": "what?", "assistant": "that"}]}]
+    data = PackedDataset(written(tmp_path / "set", rows))
+    with pytest.warns(UserWarning, match=r"No document can be made of 1 of 1 samples.*sides"):
+        refused = chat.lengths(
+            data, Qwen2VL(4, min_pixels=64, max_pixels=1000, first_max_pixels=1), bad="skip"
+        )
+    assert refused.pictures.tolist() == [1]
+    found = chat.lengths(data, RULE)
+    assert found.tokens.tolist() == [len(chat.document(rows[0]["texts"], grids_of(tmp_path / "set", 0)))]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -459,6 +473,22 @@ def test_samples_without_a_document_are_left_out_if_wished(tmp_path: Path, chat:
 def test_what_does_not_go_with_it(folder: Path, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         fastload.DataLoader(folder, **options)
+
+
+@pytest.mark.parametrize(
+    ("frames", "rule", "says"),
+    [
+        (TileFrames(tokens=3), RULE, r"TileFrames, whose rule is Idefics3\. Found: Qwen2VL"),
+        (None, LlavaOneVision(28, ((28, 56), (56, 28))), "PatchFrames, whose rule is Qwen2VL"),
+        (PatchFrames(merge=1), RULE, "merge must be the merge of the chat's PatchFrames, 1. Found: 2"),
+    ],
+)
+def test_a_rule_of_another_family_is_refused(folder: Path, frames: Any, rule: Any, says: str) -> None:
+    chat = Chat(Qwen2VLProcessor(), images=frames)
+    with pytest.raises(ValueError, match=says):
+        chat.lengths(folder, rule)
+    with pytest.raises(ValueError, match=says):
+        fastload.DataLoader(folder, 2, transform=rule, text=chat)
 
 
 def test_a_torch_dataset_is_refused() -> None:
