@@ -14,7 +14,7 @@ import pytest
 import torch
 from field_samples import photo
 from PIL import Image as Pillow
-from vlm_pixels import all_rows
+from vision_reference import all_rows
 
 import fastload
 from fastload import Gemma3, Idefics3, LlavaOneVision, OnError, Qwen2VL, Ranks, SigLIP2
@@ -226,5 +226,5 @@ def test_a_batch_of_bad_samples_alone(folder: Path) -> None:
     for name, rule in RULES.items():
         (batch,) = fastload.DataLoader(data, 4, transform=rule, on_error="skip")
         assert not batch["valid"].any()
-        assert batch["pixel_values"].numel() == 0, name
+        assert batch["pixel_values"] is None, name
         assert fastload.valid(batch)["text"] == []

@@ -21,7 +21,7 @@ from fault_server import FaultServer
 from field_samples import photo
 from long_forms import SEED, as_drawn, how_many
 from PIL import Image as Pillow
-from vlm_pixels import all_rows
+from vision_reference import all_rows
 
 import fastload
 from fastload import Cache, Gemma3, LlavaOneVision, Qwen2VL, Ranks, SigLIP2
