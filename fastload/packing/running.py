@@ -106,7 +106,7 @@ class _Run:
             return 0
 
     def _kept(self, number: int) -> None:
-        self.place.keep(self.options, number)
+        self.place.keep(self.options, number, self.rows.schema.shown)
 
     def _require_space(self, done: int) -> None:
         if isinstance(self.rows, SequenceRows) and len(self.rows) and isinstance(self.place, _InFolder):
@@ -218,7 +218,7 @@ class _InFolder:
     def is_finished(self, cut: RunningCut, number: int) -> bool:
         return cut.is_whole(number)
 
-    def keep(self, options: PackOptions, number: int) -> None:
+    def keep(self, options: PackOptions, number: int, shown: tuple[bool, bool]) -> None:
         """Do nothing, as the work folder keeps it."""
 
     def publish(
@@ -305,7 +305,7 @@ class _InStore:
         name = f"{self.target.place.name}-{number:05d}{FORMATS[options.format].suffix}"
         return format_of(options.format).data_file(Path(name)).as_posix()
 
-    def keep(self, options: PackOptions, number: int) -> None:
+    def keep(self, options: PackOptions, number: int, shown: tuple[bool, bool]) -> None:
         """Upload a finished shard, its entry points, and last its part: now it counts as finished."""
         path = self.work / f"{number:05d}{FORMATS[options.format].suffix}"
         own, data = path.with_suffix(".part"), format_of(options.format).data_file(path)
@@ -313,7 +313,7 @@ class _InStore:
         if len(part.records):
             target.store.upload(target.key(self._data_name(options, number)), data)
             if options.entries is not None:
-                write_piece(own, part, data, options.entries)
+                write_piece(own, part, data, options.entries, shown)
                 target.store.upload(target.work_key(piece_path(own).name), piece_path(own))
         target.store.upload(target.work_key(own.name), own)
         remove(path)

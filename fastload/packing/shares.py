@@ -27,7 +27,9 @@ def piece_path(part: Path) -> Path:
     return part.with_suffix(".entries")
 
 
-def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int) -> None:
+def write_piece(
+    part_path: Path, part: ShardPart, data_file: Path, spacing: int, shown: tuple[bool, bool]
+) -> None:
     """Make the entry points of a finished shard's records, and publish them beside its part.
 
     Args:
@@ -35,12 +37,14 @@ def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int)
         part: the shard's entries and keys.
         data_file: where its records are.
         spacing: pixels between entry points; 0: one per row of MCUs.
+        shown: how the set shows these pictures; see :attr:`PackedFiles.shown`.
     """
     index_path = temporary_of(part_path.with_suffix(".fli"))
     try:
         write_index(index_path, [part.records], [part.keys])
         index = _C.Index(str(index_path))
         reader = _C.Reader(index, [(str(data_file), part.shard_bytes)])
+        reader.show(shown)
         entries = list(entries_of(reader, range(len(part.records)), spacing, 1))
     finally:
         remove(index_path)

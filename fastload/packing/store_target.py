@@ -327,27 +327,32 @@ class StoreTarget:
         if options.entries is not None and manifest.codecs.get("jpeg"):
             digest = _C.Index(str(self.stage / INDEX_NAME)).digest
             observer.started(entries_work(self.place, manifest.num_records))
-            made = self._made(zip(parts, data, strict=True), options.entries, observer)
+            shards, shown = zip(parts, data, strict=True), manifest.schema.shown
+            made = self._made(shards, options.entries, shown, observer)
             write_entries(self.stage, manifest, digest, options.entries, made)
 
-    def _made(self, shards: Iterable[tuple[Path, str]], spacing: int, observer: Observer) -> Iterator[Made]:
+    def _made(
+        self, shards: Iterable[tuple[Path, str]], spacing: int, shown: tuple[bool, bool], observer: Observer
+    ) -> Iterator[Made]:
         for own, data in shards:
             part = ShardPart.read(own)
             if not len(part.records):
                 continue
             piece = read_piece(own, part, spacing)
             if piece is None:  # packed with another spacing, or none
-                piece = self._made_again(data, own, part, spacing)
+                piece = self._made_again(data, own, part, spacing, shown)
             yield piece
             observer.advanced(len(part.records))
 
-    def _made_again(self, data: str, own: Path, part: ShardPart, spacing: int) -> Made:
+    def _made_again(
+        self, data: str, own: Path, part: ShardPart, spacing: int, shown: tuple[bool, bool]
+    ) -> Made:
         """Make entry points here, from the shard's records."""
         copy = self.stage / data
         copy.parent.mkdir(parents=True, exist_ok=True)
         try:
             copy.write_bytes(self.store.get(self.key(data)))
-            write_piece(own, part, copy, spacing)
+            write_piece(own, part, copy, spacing, shown)
         finally:
             remove(copy)
         piece = read_piece(own, part, spacing)

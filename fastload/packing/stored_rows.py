@@ -45,6 +45,11 @@ class StoredRows(Rows):
     def __reduce__(self) -> Any:
         return _restored, (self._split, self._rows, self._copy, self._again)
 
+    def show(self, options: PackOptions) -> StoredRows:
+        self._rows.show(options)
+        self.schema = self._rows.schema
+        return self
+
     def listed(self, notes: Notes) -> Iterator[Row]:
         with self._copy.named():
             rows = self._rows.listed(notes)
@@ -89,7 +94,8 @@ def _restored(split: str, rows: SampleRows, folder: FolderCopy, again: Again) ->
         return StoredRows(split, rows, folder, again)
     if folder.path not in _opened:
         find, url, options = again
-        _opened[folder.path] = dict(find(StorePlace(url, options.storage_options), options))
+        found_there = find(StorePlace(url, options.storage_options), options)
+        _opened[folder.path] = {name: rows_.show(options) for name, rows_ in found_there}
     found = _opened[folder.path].get(split)
     if found is None or len(found) != len(rows) or found.schema != rows.schema:
         raise PackError(

@@ -269,7 +269,8 @@ def commit_here(
     publish(temporary_of(final), final)
     path = part_path(stage, final.name)
     if pieces and options.entries is not None and len(part.records):
-        write_piece(path, part, format_of(options.format).data_file(final), options.entries)
+        data = format_of(options.format).data_file(final)
+        write_piece(path, part, data, options.entries, plan.schema.shown)
     part.write(path)
 
 

@@ -235,6 +235,12 @@ class Schema:
         return first or next(iter(pictures), None)
 
     @property
+    def shown(self) -> tuple[bool, bool]:
+        """Whether the index's pictures are turned as EXIF says, and whether what is transparent lies on
+        white."""
+        return (False, False) if self.index_field is None else self.index_field.kind.shown
+
+    @property
     def has_pictures(self) -> bool:
         """Whether any field holds pictures."""
         return any(field.storage in ("record", "records") for field in self.fields)

@@ -307,8 +307,7 @@ class PackedFiles:
     def shown(self) -> tuple[bool, bool]:
         """Whether the index's pictures are turned as EXIF says, and whether what is transparent lies on
         white."""
-        field = self.schema.index_field if self.manifest.fields else None
-        return (False, False) if field is None else field.kind.shown
+        return self.schema.shown if self.manifest.fields else (False, False)
 
     @property
     def is_plain(self) -> bool:

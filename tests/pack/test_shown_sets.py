@@ -4,6 +4,7 @@ pictures that Pillow made so beforehand."""
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,53 @@ def test_a_packed_set_is_shown_anew(root: Path, tmp_path: Path) -> None:
         assert same(batches(tmp_path / name, CHAINS["resize"]), batches(root / "wanted", CHAINS["resize"])), (
             name
         )
+
+
+def large(orientation: int) -> bytes:
+    """A JPEG whose entry points have parts, unless it is turned."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    out = io.BytesIO()
+    picture = Image.fromarray(np.random.default_rng(orientation).integers(0, 256, (600, 700, 3), np.uint8))
+    picture.save(out, "JPEG", quality=97, exif=exif.tobytes())
+    assert len(out.getvalue()) > 512 << 10
+    return out.getvalue()
+
+
+def test_shares_make_the_same_set(tmp_path: Path) -> None:
+    """Also its entry points: what is turned is read whole, and has none of its parts."""
+    sizes = {}
+    for orientation in (1, 6):
+        folder = tmp_path / str(orientation)
+        (folder / "in" / "a").mkdir(parents=True)
+        for number in range(2):
+            (folder / "in" / "a" / f"{number}.jpg").write_bytes(large(orientation))
+        options: dict[str, Any] = {**SHOWN, "shard_size": 4096}
+        whole, shared = folder / "whole" / "set", folder / "shared" / "set"
+        fastload.pack(folder / "in", whole, **options)
+        fastload.pack(folder / "in", shared, plan_only=True, **options)
+        fastload.pack(folder / "in", shared, shards="0-1", **options)
+        fastload.pack(folder / "in", shared, publish=True, **options)
+        for path in whole.iterdir():
+            assert path.read_bytes() == (shared / path.name).read_bytes(), path.name
+        sizes[orientation] = (whole / "entries.fli").stat().st_size
+    assert sizes[6] < sizes[1]
+
+
+@pytest.mark.parametrize("where", ["", "file://"])
+def test_tables(root: Path, tmp_path: Path, where: str) -> None:
+    """Also of a store, where rows are opened in a copy, and by several processes."""
+    rows = [{"photo": f"in/{name}", "title": name} for name in FILES]
+    table = root / "table.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fastload.pack(f"{where}{table}", tmp_path / "set", num_proc=2, **SHOWN)
+    dataset = PackedDataset(tmp_path / "set")
+    assert str(dataset.schema) == "photo=image(exif=turn, alpha=white), title=text"
+    assert len(dataset) == len(rows)
+    for sample, data in enumerate(FILES.values()):
+        found = dataset.sample(sample)["photo"].permute(1, 2, 0)
+        assert np.array_equal(found, shown(data))
+        assert (*dataset.record(sample)[["width", "height"]],) == shown(data).size
 
 
 def test_an_index_of_other_files(root: Path, tmp_path: Path) -> None:
