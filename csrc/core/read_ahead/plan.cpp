@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kTrusted = 256;    // records in memory in a row, after which one in
 constexpr uint32_t kTrustedStep = 8;  // so many is looked at
+constexpr uint32_t kMostEmpty = 64;   // places without a record that a range goes over
 constexpr uint32_t kLeaders = 8;      // records of the first batch that are asked for by one thread
 
 // Whether the record may be read in parts: it is planned by itself, being large enough for that.
@@ -266,13 +267,17 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     // Where the records overlap, the difference is huge.
     return step > 0 ? record.offset - job.end : job.begin - (record.offset + record.length);
   };
+  uint32_t empty = 0;
   for (uint64_t id = job.origin.id;;) {
     sample += static_cast<uint64_t>(static_cast<int64_t>(step));
     id += static_cast<uint64_t>(static_cast<int64_t>(step));
     const auto found = queued_.find(sample);
     if (found == queued_.end() || !may_join(*found->second)) {
       // A place of a list without a picture has no bytes.
-      if (job.origin.reader->index().record(id).length == 0) continue;
+      if (empty < kMostEmpty && job.origin.reader->index().record(id).length == 0) {
+        ++empty;
+        continue;
+      }
       if (joins.others == 0) return;
       // Read along if somebody behind it can be joined.
       const Record other = job.origin.reader->locate(id);
