@@ -50,7 +50,7 @@ def compared(
         "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
         **{f"transform's {part.name}": _written(getattr(plan, part.name)) for part in fields(plan)},
         "transform's tail": ", ".join(map(_name, plan.tail)),
-        "fields": None if options.fields.names is None else list(options.fields.names),
+        "fields": "all" if options.fields.names is None else ", ".join(options.fields.names),
         "pictures of different sizes": str(options.pictures),
         "text": _text(options),
         "Fields.masks": options.fields.masks,

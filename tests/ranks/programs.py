@@ -137,6 +137,8 @@ def handshakes(data: str, copy: str, other: str, folder: str) -> None:
     found = {
         "equal": first_batch(data, num_workers=1 + rank, prefetch_factor=1 + rank),
         "copy": first_batch(copy if last else data),
+        "named": first_batch(data, fields=["image", "label"]),
+        "fields": first_batch(data, fields=["image"] if last else ["image", "label"]),
         "dataset": first_batch(other if last else data),
         "order": first_batch(data, shuffle=None, sampler=list(range(53))[:: -1 if last else 1], **divided),
         "seed": first_batch(data, seed=5 if last else 0),

@@ -26,7 +26,8 @@ def test_equal_loaders_go_on_and_different_ones_fail_on_every_rank(numbered: Pat
         finish(process)
     ranks = results(tmp_path, 3)
     for found in ranks:
-        assert found["equal"] == found["copy"] == found["afterwards"] == ""
+        assert found["equal"] == found["copy"] == found["named"] == found["afterwards"] == ""
+        assert "fields is image, label on ranks 0-1 and image on rank 2" in found["fields"]
         assert "made in programs.py, first_batch differ: dataset is " in found["dataset"]
         assert "seed is 0 on ranks 0-1 and 5 on rank 2; order (a hash) is " in found["seed"]
         assert "differ: order (a hash) is " in found["order"]
