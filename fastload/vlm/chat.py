@@ -216,6 +216,12 @@ class Chat:
                 "whether the template writes pictures at all, and whether the texts of the sample contain "
                 "that word: take it out of them."
             )
+        image = self._frames.image
+        if image != self._frames.placeholder and any(image in text.text for text in texts):
+            raise ValueError(
+                f"{where}: the text has {image!r}, which stands for a picture's features and has none here. "
+                "Take it out of the sample's texts."
+            )
 
     def _positions(
         self, length: int, begins: Sequence[int], grids: Sequence[Sequence[int]], where: str
