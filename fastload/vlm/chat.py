@@ -176,7 +176,7 @@ class Chat:
         """
         where = self._where(sample)
         frames = self._frames_for(grids, where)
-        texts = self._texts(read_turns(conversation, len(grids), where, self.mark), where, answers=True)
+        texts = self._texts(read_turns(conversation, len(grids), where, self.mark), where)
         self._check_places(texts, len(frames), where)
         pieces = [self._piece(text, frames if not number else [], where) for number, text in enumerate(texts)]
         ids = np.concatenate([piece.ids for piece in pieces])
@@ -216,6 +216,12 @@ class Chat:
                 "whether the template writes pictures at all, and whether the texts of the sample contain "
                 "that word: take it out of them."
             )
+        image = self._frames.image
+        if image != self._frames.placeholder and any(image in text.text for text in texts):
+            raise ValueError(
+                f"{where}: the text has {image!r}, which stands for a picture's features and has none here. "
+                "Take it out of the sample's texts."
+            )
 
     def _positions(
         self, length: int, begins: Sequence[int], grids: Sequence[Sequence[int]], where: str
@@ -236,11 +242,10 @@ class Chat:
 
     # ---- Texts --------------------------------------------------------------------------------
 
-    def _texts(self, turns: Sequence[Turn], where: str, answers: bool) -> list[_Text]:
+    def _texts(self, turns: Sequence[Turn], where: str) -> list[_Text]:
         """Return what is tokenised, in pieces that are tokenised one by one.
 
-        Args:
-            answers: whether it must be known what is trained.
+        For lengths, too, it is found what is trained: a sample of which that cannot be said has no document.
         """
         if all(not turn.role for turn in turns):
             return [self._plain(turns)]
@@ -249,7 +254,7 @@ class Chat:
         messages = [self._message(turn) for turn in turns]
         text = self._rendered(messages, False, where)
         special = not (self._tokens.begin and text.startswith(self._tokens.begin))
-        if self.train == "all" or not answers:
+        if self.train == "all":
             return [_Text(text, [(0, len(text))], special)]
         if not any(turn.role == "assistant" for turn in turns):
             return [_Text(text, [], special)]
@@ -524,7 +529,7 @@ class Chat:
                 )
             pictures = [self._frames.least()] * int(pictures)
         frames = self._frames_for(pictures, where)
-        texts = self._texts(read_turns(conversation, len(frames), where, self.mark), where, answers=False)
+        texts = self._texts(read_turns(conversation, len(frames), where, self.mark), where)
         self._check_places(texts, len(frames), where)
         pieces = [self._piece(text, frames if not number else [], where) for number, text in enumerate(texts)]
         return sum(len(piece.ids) for piece in pieces) - sum(len(frame.ids) for frame in frames)
@@ -534,7 +539,7 @@ class Chat:
         return [len(frame.ids) for frame in self._frames_for(grids, "Chat")]
 
     def digest(self) -> str:
-        """Return a digest of all that decides lengths: tokenizer, template, settings.
+        """Return a digest of all that decides lengths, or that there is one: tokenizer, template, settings.
 
         Raises:
             TypeError: the tokenizer cannot be written down.
@@ -547,6 +552,7 @@ class Chat:
                 "arguments": repr(sorted(self.arguments.items())),
                 "mark": self.mark,
                 "turns": self.turns,
+                "train": self.train,
                 "end": self.end,
                 "ends": [self._tokens.begin, self._tokens.end],
             }

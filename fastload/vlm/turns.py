@@ -130,11 +130,11 @@ def _spoken(value: Sequence[Any], pictures: int, where: str, mark: str) -> list[
     """Read LLaVA's conversations."""
     turns = []
     for number, item in enumerate(value):
-        role = _SPEAKERS.get(item["from"])
+        speaker = item["from"]
+        role = _SPEAKERS.get(speaker) if isinstance(speaker, str) else None
         if role is None:
             raise ValueError(
-                f"{where}, turn {number}: 'from' must be one of {', '.join(_SPEAKERS)}. Found: "
-                f"{item['from']!r}."
+                f"{where}, turn {number}: 'from' must be one of {', '.join(_SPEAKERS)}. Found: {speaker!r}."
             )
         turns.append(Turn(role, _split(_text(item["value"], f"{where}, turn {number}, 'value'"), mark)))
     return turns
@@ -174,9 +174,9 @@ def _part(part: Any, at: str) -> str | None:
     if isinstance(part, str):
         return part
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind in _PICTURES:
+    if isinstance(kind, str) and kind in _PICTURES:
         return None
-    if kind in _TEXTS:
+    if isinstance(kind, str) and kind in _TEXTS:
         return _text(part.get("text"), f"{at}, a part of the type {kind!r}")
     found = f"the keys {_names(part)}, type {kind!r}" if isinstance(part, Mapping) else type(part).__name__
     raise ValueError(

@@ -177,7 +177,8 @@ def test_digest() -> None:
     ]
     assert len({chat.digest(), *(other.digest() for other in others)}) == 1 + len(others)
     # What changes labels alone changes no length.
-    assert Chat(Qwen2VLProcessor(), shift=True, train="all").digest() == chat.digest()
+    assert Chat(Qwen2VLProcessor(), shift=True).digest() == chat.digest()
+    assert Chat(Qwen2VLProcessor(), train="all").digest() != chat.digest()
 
 
 def test_a_tokenizer_with_a_template_of_texts() -> None:
@@ -294,3 +295,14 @@ def test_transformers_is_never_imported() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_feature_s_token_in_a_text_is_refused() -> None:
+    """The template writes another word for a picture, so counting that one does not find it."""
+    own = (*OWN, "<start_of_image>", "<image_soft_token>", "<end_of_image>")
+    chat = Chat(SmallTokenizer(own, "texts"), images=CropFrames(tokens=3))
+    talk = [{"user": "what is <image_soft_token>?", "assistant": "that"}]
+    with pytest.raises(ValueError, match="of sample 4: the text has '<image_soft_token>'"):
+        chat.document(talk, [(0,)], 4)
+    with pytest.raises(ValueError, match="of sample 0: the text has '<image_soft_token>'"):
+        chat.text_lengths([talk], [1])

@@ -448,6 +448,24 @@ def test_samples_without_a_document_are_left_out_if_wished(tmp_path: Path, chat:
     assert sorted(seen) == [0, 3]
 
 
+def test_a_sample_whose_answers_are_not_shown_has_no_length(tmp_path: Path, chat: Chat) -> None:
+    """What fails as a document is left out by its length, and only there where it fails."""
+    rows: list[dict[str, Any]] = [
+        {"images": [photo(1)], "texts": [{"user": "what?", "assistant": "that"}]},
+        {"images": [], "texts": [{"from": "gpt", "value": "hello"}, {"from": "human", "value": "what?"}]},
+    ]
+    data = PackedDataset(written(tmp_path / "set", rows))
+    everything = Chat(Qwen2VLProcessor(), train="all").lengths(data, RULE)
+    with pytest.raises(ValueError, match="sample 1: the conversation begins with an answer"):
+        chat.lengths(data, RULE)
+    with pytest.warns(UserWarning, match="begins with an answer"):
+        lengths = chat.lengths(data, RULE, bad="skip")
+    assert everything.tokens[0] == lengths.tokens[0]
+    packs = PackingSampler(lengths.tokens, 200, long="skip")
+    (batch,) = fastload.DataLoader(data, 2, sampler=packs, transform=RULE, text=chat, seed=0, padding="mark")
+    assert batch["documents"].values.tolist() == [0]
+
+
 def test_texts_are_kept_for_rules_that_take_the_pictures(tmp_path: Path, chat: Chat) -> None:
     """What is kept under a rule that refuses a picture holds under one that takes it."""
     rows = [{"images": [photo(1)], "texts": [{"user": "what?", "assistant": "that"}]}]

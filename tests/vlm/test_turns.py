@@ -100,7 +100,12 @@ def test_places_and_pictures_must_be_as_many(shape: str, more: int, words: str) 
         (b"\xff\xfe\xfd", "a text that is no JSON.*Found: "),
         ("7", "Found: int"),
         ([{"from": "bot", "value": "a"}], "turn 0: 'from' must be one of human.*Found: 'bot'"),
+        ([{"from": ["gpt"], "value": "a"}], r"turn 0: 'from' must be one of human.*Found: \['gpt'\]"),
         ([{"from": "gpt", "value": 7}], "turn 0, 'value' must be a text. Found: int"),
+        (
+            [{"role": "user", "content": [{"type": ["image"]}]}],
+            "a part must be of the type 'text' or 'image'",
+        ),
         ([{"role": "", "content": "a"}], "message 0: 'role' must be a text. Found: ''"),
         (
             [{"role": "user", "content": 5}],
