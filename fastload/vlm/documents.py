@@ -110,11 +110,11 @@ class Documents:
 
     def _batch(self, key: Any, placed: Sequence[Placed]) -> dict[str, Any]:
         chat = self._chat
-        types = chat.frames.types
+        more = (chat.frames.types, chat.frames.mrope)
         if self._tokens is None:
-            return padded_batch(placed, chat.pad, types)
+            return padded_batch(placed, chat.pad, *more)
         packs = [placed[begin:end] for begin, end in pairwise(self._sampler.offsets(*key).tolist())]
-        return packed_batch(packs, self._tokens, chat.pad, chat.layout, types)
+        return packed_batch(packs, self._tokens, chat.pad, chat.layout, *more)
 
     def finish(self, key: Any, made: Made, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the documents of a batch whose pictures are there.

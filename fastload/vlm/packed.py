@@ -40,7 +40,12 @@ class Placed:
 
 
 def packed_batch(
-    packs: Sequence[Sequence[Placed]], tokens: int, pad: int, layout: str = "rows", types: str = ""
+    packs: Sequence[Sequence[Placed]],
+    tokens: int,
+    pad: int,
+    layout: str = "rows",
+    types: str = "",
+    mrope: bool = False,
 ) -> dict[str, Any]:
     """Return the batch of these packs.
 
@@ -56,6 +61,7 @@ def packed_batch(
         pad: the id that fills rows up.
         layout: "rows": (packs, tokens); "flat": (1, packs * tokens).
         types: the key under which documents' types go (``Frames.types``); "": nowhere.
+        mrope: whether positions have rows and columns also where no document says so, as in padding alone.
 
     Returns:
         ``input_ids`` and ``labels``, (packs, tokens) int64; ``position_ids``, (packs, tokens), or (4, packs,
@@ -71,7 +77,7 @@ def packed_batch(
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}. Found: {layout!r}.")
     _check(packs, tokens)
-    lines = _lines([placed.document for pack in packs for placed in pack])
+    lines = _lines([placed.document for pack in packs for placed in pack]) or 4 * mrope
     shape = (len(packs), tokens)
     ids, labels = np.full(shape, pad, dtype=np.int64), np.full(shape, IGNORED, dtype=np.int64)
     positions = np.empty((lines or 1, *shape), dtype=np.int64)
@@ -108,13 +114,15 @@ def packed_batch(
     }
 
 
-def padded_batch(documents: Sequence[Placed], pad: int, types: str = "") -> dict[str, Any]:
+def padded_batch(
+    documents: Sequence[Placed], pad: int, types: str = "", mrope: bool = False
+) -> dict[str, Any]:
     """Return the batch of these documents, each in a row, filled up at the right to the longest.
 
     Args:
         documents: in order; one that could not be made is a row of padding.
         pad: the id that fills rows up.
-        types: see :func:`packed_batch`.
+        types, mrope: see :func:`packed_batch`.
 
     Returns:
         ``input_ids``, ``labels`` and ``attention_mask``, (documents, longest) int64; ``position_ids`` of that
@@ -127,7 +135,7 @@ def padded_batch(documents: Sequence[Placed], pad: int, types: str = "") -> dict
     made = [placed.document for placed in documents]
     for placed in documents:
         _check_length(placed)
-    lines = 3 if _lines(made) else 0
+    lines = 3 if _lines(made) or mrope else 0
     shape = (len(made), max((len(document) for document in made if document is not None), default=0))
     names = ("input_ids", "labels", "attention_mask")
     batch: dict[str, npt.NDArray[Any]] = {name: np.zeros(shape, dtype=np.int64) for name in names}

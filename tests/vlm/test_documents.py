@@ -270,6 +270,7 @@ def test_padding_is_rows_without_documents(folder: Path, chat: Chat) -> None:
                 padded += 1
                 assert (batch["labels"][row] == -100).all()
                 assert (batch["input_ids"][row] == chat.pad).all()
+            assert batch["position_ids"].shape == (4, *batch["input_ids"].shape)
             assert_has_its_pictures(batch, chat)
     assert padded
 
