@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -84,7 +84,7 @@ def picture_seconds(processor: Any, width: int, height: int) -> tuple[float, flo
     picture.save(file, "JPEG", quality=90)
     data = np.frombuffer(file.getvalue(), np.uint8)
     images = getattr(processor, "image_processor", processor)
-    ways = (
+    ways: tuple[Callable[[], Any], ...] = (
         lambda: images(images=[picture], return_tensors="pt"),
         lambda: _C.vision_rows(rule, data, dtype=vision.dtype),
     )
