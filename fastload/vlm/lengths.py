@@ -226,7 +226,7 @@ def _alone(path: Path) -> Iterator[None]:
 def _read(path: Path, count: int) -> Counts | None:
     """Return lengths that were kept; None: there are none, or the file is damaged, which is said."""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as kept:
+        with open(path, "rb") as file, np.load(file) as kept:
             found: Counts = kept["texts"]
     except FileNotFoundError:
         return None

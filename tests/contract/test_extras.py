@@ -82,6 +82,9 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("packing/recoding.py", "PIL"): lambda _: module("packing.recoding").Transcoder(
         Schema.plain(), PackOptions(max_side=9)
     ),
+    ("diagnose/fixes/processors.py", "PIL"): lambda _: module("diagnose.fixes.processors").picture_seconds(
+        None, 8, 8
+    ),
     ("remote/clouds.py", "obstore"): lambda _: load_anew("remote.clouds"),
     ("remote/hub.py", "huggingface_hub"): lambda _: load_anew("remote.hub"),
     ("remote/s3.py", "botocore"): lambda _: load_anew("remote.s3"),

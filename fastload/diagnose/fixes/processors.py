@@ -13,6 +13,7 @@ import numpy as np
 
 import fastload
 from fastload._native import _C
+from fastload.extras import need
 
 _DEEP = 3  # from the collate function to a helper's object's processor
 _MOST = 2000  # things that are looked at
@@ -73,6 +74,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 def picture_seconds(processor: Any, width: int, height: int) -> tuple[float, float]:
     """Return the CPU seconds of a picture in the processor, and in fastload, which decodes it, too."""
+    need("PIL.Image", "trying a processor")
     from PIL import Image
 
     vision = fastload.Vision(processor)

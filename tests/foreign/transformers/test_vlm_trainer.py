@@ -54,5 +54,4 @@ def test_it_learns(ranks: list[Any]) -> None:
 
 
 def test_a_resumed_training_has_the_batches_that_are_left(ranks: list[Any]) -> None:
-    for rank in ranks:
-        assert rank["resumed"] == rank["seen"][3:]
+    assert [rank["resumed"] for rank in ranks] == [rank["seen"][3:] for rank in ranks]
