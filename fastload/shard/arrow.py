@@ -222,6 +222,8 @@ class _Mapped:
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
         positions = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
         lengths = np.diff(positions).astype(np.uint64)
+        if not lengths.any():  # a buffer without bytes may be anywhere
+            return np.zeros(len(lengths), np.uint64), lengths
         start = (data.address if data is not None else self._base) - self._base
         if not 0 <= start <= self.size or start + int(positions[-1]) > self.size:
             raise FormatError(self._not_as_they_are())

@@ -72,6 +72,17 @@ def test_what_goes_in_comes_out(form: str, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
+def test_shards_without_a_picture(form: str, tmp_path: Path) -> None:
+    """Of places alone: their bytes are nowhere."""
+    rows: list[dict[str, Any]] = [{"images": [None] * n, "text": "x" * 9000} for n in range(4)]
+    rows += [{"images": [photo(1)], "text": ""}, {"images": [None], "text": ""}]
+    dataset = packed(rows, tmp_path / "set", format=form, shard_size=9000)
+    assert len(dataset.manifest.shards) > 2
+    assert lists_of(dataset) == [row["images"] for row in rows]
+    assert verify(tmp_path / "set", decode=True) == ([], len(rows))
+
+
+@pytest.mark.parametrize("form", FORMATS)
 def test_sets_and_what_is_unpacked_are_sources(form: str, tmp_path: Path) -> None:
     rows = drawn_rows(7)
     wanted = [row["images"] for row in rows]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import random
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 from cache_folder import memory_folder
-from fault_server import FaultServer
+from fault_server import Fault, FaultServer, Rule
 from field_samples import photo
 from long_forms import SEED, as_drawn, how_many
 from PIL import Image as Pillow
@@ -27,6 +29,7 @@ import fastload
 from fastload import Cache, Gemma3, LlavaOneVision, Qwen2VL, Ranks, SigLIP2
 from fastload.backends.upcoming import Upcoming
 from fastload.cli import main
+from fastload.errors import SampleError, StateError
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Partition
 from fastload.sampler.sampler import Sampler, ShuffledOrder
@@ -186,6 +189,30 @@ def test_a_store_s_pictures_are_read_ahead(server: FaultServer, tmp_path: Path) 
     assert counts["requests"] < counts["ahead"]
 
 
+def test_a_loader_is_closed_while_reads_of_lists_hang(server: FaultServer, tmp_path: Path) -> None:
+    packed(tmp_path / "set", "arrow", "lists", {n: [photo(n)] * 3 for n in range(6)})
+    server.rules.append(Rule(Fault(hang=True), path=".arrow"))
+    loader = fastload.DataLoader(
+        f"{server.url}/set", 2, transform=RULES[1], cache="off", num_workers=1, seed=0
+    )
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(loader)
+        except StateError as error:
+            failed.append(error)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    while not any(".arrow" in each.path for each in server.requests):
+        time.sleep(0.01)
+    loader.close()
+    reading.join(100)
+    assert not reading.is_alive()
+    assert failed
+
+
 def test_a_damaged_table_is_the_sample_s_error(tmp_path: Path) -> None:
     """Announcing meets it first, and says nothing."""
     folder = packed(tmp_path / "set", "arrow", "lists", {n: [photo(n)] * 64 for n in range(40)})
@@ -196,7 +223,7 @@ def test_a_damaged_table_is_the_sample_s_error(tmp_path: Path) -> None:
     loader = fastload.DataLoader(folder, 2, transform=RULES[1], on_error="skip", num_workers=1)
     valid = [batch["valid"].tolist() for batch in loader]
     assert not all(all(each) for each in valid)
-    with pytest.raises(fastload.errors.SampleError, match=r"field-00.fli"):
+    with pytest.raises(SampleError, match=r"field-00.fli"):
         list(fastload.DataLoader(folder, 2, transform=RULES[1], num_workers=1))
 
 
