@@ -141,6 +141,7 @@ def test_mosaics(root: Path) -> None:
 def test_sample_by_sample(root: Path) -> None:
     """As torch's own loader asks for them."""
     sets = [PackedDataset(root / name, as_tensor) for name in ("arrow", "hdf5", "wanted")]
+    assert [len(one) for one in sets] == [len(FILES)] * 3
     for found, other, wanted in zip(*sets, strict=True):
         assert torch.equal(found[0], wanted[0])
         assert torch.equal(other[0], wanted[0])
