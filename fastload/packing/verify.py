@@ -32,7 +32,7 @@ from fastload.remote.store import MOST_AGAIN
 from fastload.sample.fields import Image, Images, Mask
 from fastload.sample.schema import Field
 from fastload.sample.values import row_count, wrong_rows
-from fastload.shard.codecs import CODECS, NO_LIST_FLAG, RAW, file_of
+from fastload.shard.codecs import CODECS, COEFFICIENTS, NO_LIST_FLAG, RAW, file_of
 from fastload.shard.columns import column_wrong, open_column
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import HEADER, RECORD, as_rows
@@ -323,7 +323,10 @@ def _undecodable(
                     decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
                 else:
                     decoder.decode_rgb(pixels)
-                file_of(int(record["codec"]), data)
+                picture = file_of(int(record["codec"]), data)
+                turned = kind is not None and kind.shown[0] and record["codec"] == COEFFICIENTS
+                if turned and _C.orientation(np.frombuffer(picture, np.uint8)) != 1:
+                    yield i, "is a coefficient record of a JPEG that EXIF turns, which is not turned so"
             except (FastloadError, ValueError) as error:
                 yield i, f"does not decode: {error}"
 

@@ -21,7 +21,9 @@ from fastload import Boxes, DataLoader, Images, Keypoints, Mask, PackedDataset, 
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.errors import FormatError, PackError
+from fastload.packing.coefficients import to_record
 from fastload.packing.foreign import index_files
+from fastload.packing.pictures import Picture
 from fastload.packing.recode import recode
 from fastload.sample.fields import KINDS
 from fastload.shard.manifest import Manifest
@@ -139,7 +141,7 @@ def test_mosaics(root: Path) -> None:
 def test_sample_by_sample(root: Path) -> None:
     """As torch's own loader asks for them."""
     sets = [PackedDataset(root / name, as_tensor) for name in ("arrow", "hdf5", "wanted")]
-    assert len(sets[0]) > 1
+    assert [len(one) for one in sets] == [len(FILES)] * 3
     for found, other, wanted in zip(*sets, strict=True):
         assert torch.equal(found[0], wanted[0])
         assert torch.equal(other[0], wanted[0])
@@ -202,6 +204,20 @@ def test_raw_and_recoded(root: Path, tmp_path: Path) -> None:
         assert (kept["reason"], kept["count"]) == ("EXIF turns it", 14)
     dataset = PackedDataset(tmp_path / "coefficients")
     assert all(dataset.read(sample) == FILES[dataset.key(sample)] for sample in range(len(dataset)))
+
+
+def test_verify_finds_coefficients_that_should_be_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def all_of_them(_: Any, picture: Picture, form: str) -> Picture:
+        return Picture(to_record(picture.data, form)[0])
+
+    monkeypatch.setattr("fastload.packing.recoding._coefficients", all_of_them)
+    rows = [{"photo": FILES[name]} for name in ("b/13.jpg", "a/63.jpg")]
+    fastload.pack(rows, tmp_path / "set", {"photo": "image"}, coefficients="fast", exif="turn")
+    assert main(["verify", str(tmp_path / "set"), "--decode"]) == 1
+    found = capsys.readouterr()
+    assert "is a coefficient record of a JPEG that EXIF turns" in found.out + found.err
 
 
 def test_smaller_ones_are_turned_once(root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pictures as transformers' ``load_image`` opens them: sets with ``exif="turn"`` have the same rows."""
+"""Pictures as transformers' ``load_image`` opens them: sets packed with ``exif="turn"`` give these."""
 
 from __future__ import annotations
 
