@@ -167,11 +167,18 @@ class Phases:
             self.watching.close()
             self._main = record
             self._enough()
-        elif loader is not self._main.loader:
+        elif loader is not self._main.loader and not self._is_next(loader, self._main):
             return proceed()
         if self._feed is None:
             return self._begin_feed(iterator, self._main, proceed)
         return self._fed(self._feed)
+
+    def _is_next(self, loader: Any, main: Record) -> bool:
+        """Whether it is the watched loader's successor, and that had nothing more to feed a loop with.
+
+        There may be enough at the end of an epoch, whose loader the script then leaves behind.
+        """
+        return self._feed is None and self.watching.takes_over(loader, main)
 
     def _is_enough(self, record: Record) -> bool:
         assert self._since is not None

@@ -515,29 +515,30 @@ class Diagnosis:
         """Return the record of ``loader``; the first call makes it."""
         record = self._records.get(id(loader))
         if record is None:
+            for known in list(self._records.values()):
+                if self.takes_over(loader, known):
+                    return known
             where = asked_where(_LIBRARIES)
-            record = self._successor_of(loader, where)
-            if record is None:
-                record = Record(loader, where, self.meter, self._clock, self._warm_up, self._optimizers)
-                self._optimizers.begin()
+            record = Record(loader, where, self.meter, self._clock, self._warm_up, self._optimizers)
+            self._optimizers.begin()
             self._records[id(loader)] = record
         return record
 
-    def _successor_of(self, loader: Any, where: str) -> Record | None:
-        """Return the record of the loader that ``loader`` replaces: some scripts make one for each epoch.
+    def takes_over(self, loader: Any, record: Record) -> bool:
+        """Give a record ``loader`` if that replaces its own: some scripts make one for each epoch.
 
-        Both are asked at the same place and made in the same way, and only its record still holds the first.
+        Both are asked at the same place and made in the same way, and only the record still holds the first.
         """
-        for known, record in self._records.items():
-            alike = record.where == where and all(
-                getattr(record.loader, name, None) == getattr(loader, name, None)
-                for name in ("__class__", "batch_size", "num_workers")
-            )
-            if alike and sys.getrefcount(record.loader) <= _HELD_BY_RECORD:
-                record.loader = loader
-                del self._records[known]
-                return record
-        return None
+        alike = record.where == asked_where(_LIBRARIES) and all(
+            getattr(record.loader, name, None) == getattr(loader, name, None)
+            for name in ("__class__", "batch_size", "num_workers")
+        )
+        if not alike or sys.getrefcount(record.loader) > _HELD_BY_RECORD:
+            return False
+        del self._records[id(record.loader)]
+        record.loader = loader
+        self._records[id(loader)] = record
+        return True
 
     @property
     def records(self) -> list[Record]:

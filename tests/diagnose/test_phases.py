@@ -162,6 +162,22 @@ def test_short_epochs_add_up(anew: bool) -> None:
     assert script.phases.record.batches == 6
 
 
+@pytest.mark.parametrize("samples", range(12, 44, 4))
+def test_enough_at_the_end_of_a_loader_s_only_epoch(samples: int) -> None:
+    """The next epoch's loader is fed in its place."""
+    epochs = 0
+    with Script() as script:
+        while not script.phases.is_over and epochs < 20:
+            with contextlib.suppress(Stopped):
+                for _ in script.loader(samples):
+                    script.clock.sleep(1)
+            epochs += 1
+    assert epochs <= 5
+    assert script.phases.step is not None
+    assert script.phases.record is not None
+    assert script.phases.record.batches == 6
+
+
 def test_a_rank_that_follows_is_fed_until_somebody_ends_it() -> None:
     with Script(stops=False) as script:
         for steps, _ in enumerate(script.loader(80)):
