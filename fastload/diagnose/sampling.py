@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ _THREADS = 3  # ticks between two looks at the other threads
 _WATCH = 0.06  # seconds between two looks at them while the main one waits
 _FLUSH = 0.5  # seconds between two messages
 _LATE = 0.1  # seconds in which messages of workers still count
+_PATIENCE = 10.0  # seconds for the receiver to read them, on a crowded machine
 _ROWS = 100  # in a message, whose size is limited
 _ROOM = 4 << 20  # bytes of the receiver's buffer, as far as the system allows
 _MOST_PICTURES = 64  # files that are remembered
@@ -78,6 +79,7 @@ class Sampler:
         self._known: dict[Any, Spot] = {}
         self._looked = now
         self._unseen = 0  # ticks since the other threads were looked at
+        self._taken: Counter[int] = Counter()  # the main thread's own, by state, that no place has yet
         self._lock = threading.Lock()  # never waited for in the main thread
         self._is_stopped = False
         self._is_over = False  # nothing is looked at any more; no Event, whose lock the main thread may hold
@@ -103,10 +105,11 @@ class Sampler:
 
     def _look(self, _: int, frame: FrameType | None) -> None:
         """Count where the main thread is; called in it. Nothing may be raised into the user's code."""
-        states = self._clock.take()
-        if self._is_over or not self._lock.acquire(blocking=False):
+        self._taken.update(self._clock.take())
+        if self._is_over or not self._lock.acquire(blocking=False):  # what was taken counts the next time
             return
         try:
+            states, self._taken = self._taken, Counter()
             self._looked = now = time.monotonic()
             self._count("", frame, states)
             self._unseen += sum(states.values())
@@ -120,7 +123,7 @@ class Sampler:
         finally:
             self._lock.release()
 
-    def _count(self, thread: str, frame: FrameType | None, states: dict[int, int]) -> None:
+    def _count(self, thread: str, frame: FrameType | None, states: Mapping[int, int]) -> None:
         key = _place_of(frame, thread)
         spot = self._known.get(key)
         if spot is None:
@@ -284,6 +287,7 @@ class Profile:
         self.seen: list[Seen] = []
         self.began = self.ended = time.monotonic()
         self._line: socket.socket | None = None
+        self._receiver: threading.Thread | None = None
         self._sampler: Sampler | None = None
         self._former: Any = None
 
@@ -297,7 +301,10 @@ class Profile:
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
         self._line.bind(f"\0fastload-doctor-{os.getpid()}-{os.urandom(4).hex()}")
-        threading.Thread(target=self._receive, args=(self._line,), name="fl-receiver", daemon=True).start()
+        self._receiver = threading.Thread(
+            target=self._receive, args=(self._line,), name="fl-receiver", daemon=True
+        )
+        self._receiver.start()
         self._former = worker._worker_loop
         watched: Any = WatchedWorker(self._line.getsockname())
         watched.__wrapped__ = self._former
@@ -319,9 +326,11 @@ class Profile:
             time.sleep(_LATE)
         if self._line is not None:
             with contextlib.suppress(OSError):
-                self._line.shutdown(socket.SHUT_RDWR)  # wakes the receiver
+                self._line.shutdown(socket.SHUT_RDWR)  # wakes the receiver, once it has read what has come
+            if self._receiver is not None:
+                self._receiver.join(_PATIENCE)
             self._line.close()
-            self._line = None
+            self._line = self._receiver = None
 
     def _receive(self, line: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,12 +14,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from process import settled
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker
 from watched_loops import Counting
 
 from fastload.diagnose.attribution import attributed
-from fastload.diagnose.sampling import FAULT, RUNNING, Profile, Seen, packed, unpacked
+from fastload.diagnose.sampling import FAULT, RUNNING, Profile, Sampler, Seen, _send, packed, unpacked
 from fastload.diagnose.spots import Spot
 
 RUN = 0.7  # seconds of CPU time; a tick is a fiftieth
@@ -83,6 +85,39 @@ def test_workers_are_seen_however_they_start(method: str, persistent: bool) -> N
     assert ticks_of(seen, part="waiting") > 0
 
 
+def test_ticks_that_come_while_other_threads_are_looked_at_count_later() -> None:
+    class Clock:
+        def take(self) -> dict[int, int]:
+            return {RUNNING: 3}
+
+        def stop(self) -> None:
+            pass
+
+    found: list[Seen] = []
+    sampler = Sampler("main", found.append, False)
+    sampler._clock.stop()
+    sampler._clock = Clock()
+    frame = sys._getframe()
+    with sampler._lock:
+        sampler._look(0, frame)
+    sampler._look(0, frame)
+    sampler.stop()
+    assert ticks_of(found, function="test_ticks_that_come_while_other_threads_are_looked_at_count_later") >= 6
+
+
+def test_what_workers_have_sent_is_read_before_the_end() -> None:
+    profile = Profile()
+    profile.start()
+    assert profile._line is not None
+    seen = Seen("17", 1.0, 2.0)
+    seen.ticks["", Spot("sample", "python", "/a.py", 1, "f(x)"), RUNNING] += 1
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        for _ in range(20):
+            _send(line, profile._line.getsockname(), seen)
+        profile.stop()
+    assert sum(each.process == "17" for each in profile.seen) == 20
+
+
 def test_everything_is_as_before_afterwards() -> None:
     loop = worker._worker_loop
     threads = {thread.name for thread in threading.enumerate()}
@@ -97,10 +132,7 @@ def test_everything_is_as_before_afterwards() -> None:
     profile.stop()
     assert worker._worker_loop is loop
     assert other.seen == []
-    deadline = time.monotonic() + 10
-    while {thread.name for thread in threading.enumerate()} != threads and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert {thread.name for thread in threading.enumerate()} == threads
+    assert settled(lambda: {thread.name for thread in threading.enumerate()} - threads, set()) == set()
 
 
 def test_a_signal_that_somebody_handles_is_left_alone() -> None:
