@@ -329,7 +329,8 @@ CAUSES: tuple[Cause, ...] = (
         "processor", "A processor of a vision-language model", "samples",
         "CPUs are busy in transformers' processors",
         "share of the makers' time in transformers' processing files, against other transforms",
-        "processors' fast versions; in workers and not in the main process; smaller pictures before it",
+        "fastload's threads (`fastload.DataLoader(..., transform=fastload.Vision(processor))`); processors' "
+        "fast versions; in workers and not in the main process; smaller pictures before it",
         "up to that share",
         "The model's processor is the bottleneck: {place} takes {share} of the time that samples take.",
         lambda e: _dominates(e, "processor"), ("processor",),
