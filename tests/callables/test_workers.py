@@ -39,6 +39,7 @@ def load(folder: Path, workers: int | None, **options: Any) -> DataLoader:
 def nobody_else_has_workers() -> None:
     """A loader that an earlier test has left in a cycle of references ends its workers when collected."""
     gc.collect()
+    assert settled(children, set()) == set()
 
 
 def children() -> set[int]:
@@ -78,7 +79,6 @@ def test_who_runs_them(folder: Path) -> None:
 
 
 def test_workers_are_an_epochs_or_persistent(folder: Path) -> None:
-    assert settled(children, set()) == set()
     fresh = load(folder, 2)
     assert not set(pids(fresh)) & set(pids(fresh))
     assert settled(children, set()) == set()

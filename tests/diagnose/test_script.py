@@ -10,6 +10,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from doctor_runs import left_in, two_ranks
+from process import settled
 
 import fastload
 from fastload import PackedDataset
@@ -161,10 +163,7 @@ def test_under_torchrun_the_first_rank_says(tmp_path: Path) -> None:
         "words = [found.words, notes.get('world_size'), notes.get('parallel'), found.step is not None]\n"
         f"pathlib.Path({str(tmp_path)!r}, os.environ['RANK']).write_text(repr(words))\n"
     )
-    here = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(rank)]
-    run = subprocess.run(line, capture_output=True, text=True, env=here, cwd=tmp_path)
-    assert run.returncode == 0, run.stderr
+    two_ranks(tmp_path, "rank.py")
     first = (tmp_path / "0").read_text()
     assert "was watched, and ended after" in first
     assert first.endswith(", 2, 'DistributedDataParallel', True]")
@@ -226,7 +225,7 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: py
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(script_module, "_GRACE", 10.0)
+    monkeypatch.setattr(script_module, "_GRACE", 20.0)  # for a loop of seconds, and then waited out
     text = """
         import multiprocessing, os
         from multiprocessing.util import get_temp_dir
@@ -244,7 +243,7 @@ def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: py
     """
     found = watch_script(script(tmp_path, text), [], SECONDS, quiet=True)
     assert "went on when its loop was to end" in found.words
-    assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
+    assert settled(lambda: left_in(temporary), []) == []
 
 
 def test_what_will_be_done_can_be_said_before() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from process import settled
+
 import fastload
 
 SECONDS = 0.004  # that a sample takes at least
@@ -76,6 +78,12 @@ def _environment(temporary: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
 
 
+def left_in(temporary: Path, *beginnings: str) -> list[Path]:
+    """Return what is in a temporary folder, but for torch's; with ``beginnings``, names that begin so."""
+    found = [path for path in temporary.iterdir() if not path.name.startswith("torch")]
+    return [path for path in found if path.name.startswith(beginnings or "")]
+
+
 def diagnosed(folder: Path, text: str) -> Diagnosed:
     """Run the doctor on :data:`SLOW` and ``text``, unchanged; it ends well, and nothing of it is left."""
     temporary, work = folder / "tmp", folder / "work"
@@ -92,7 +100,7 @@ def diagnosed(folder: Path, text: str) -> Diagnosed:
     )
     assert run.returncode == 0, run.stderr
     assert "was watched, and ended after" in run.stderr
-    assert [path for path in temporary.iterdir() if path.name.startswith(("fl-", "pymp-", "fastload"))] == []
+    assert settled(lambda: left_in(temporary, "fl-", "pymp-", "fastload"), []) == []
     assert (work / "train.py").read_text() == SLOW + text
     watched, batch_size, judged, step = json.loads((work / "numbers").read_text())
     files = {path.name for path in work.iterdir()} - {"train.py", "numbers"}
@@ -133,25 +141,31 @@ def _own_errors(stderr: str) -> str:
     return stderr.split("torch/distributed/elastic/multiprocessing/api.py:")[0]
 
 
-def under_torchrun(folder: Path, text: str) -> Compared:
-    """Return the first of two ranks' words, all facts, and the verdict (its limit and text).
-
-    Nothing of the doctor's is left behind.
-    """
+def two_ranks(folder: Path, program: str) -> None:
+    """Run a program in ``folder`` as two ranks; it ends well, and leaves nothing in the temporary folder."""
     temporary = folder / "tmp"
     temporary.mkdir()
-    (folder / "train.py").write_text(text)
-    (folder / "rank.py").write_text(_RANK)
     here = _environment(temporary)
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "rank.py"]
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", program]
     for _ in range(3):
         run = subprocess.run(line, capture_output=True, text=True, env=here, cwd=folder)
         if not any(words in run.stderr for words in _NO_GROUP):
             break
     assert run.returncode == 0, _own_errors(run.stderr)
-    assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
+    assert settled(lambda: left_in(temporary), []) == []
+
+
+def under_torchrun(folder: Path, text: str) -> Compared:
+    """Return the first of two ranks' words, all facts, and the verdict (its limit and text).
+
+    Nothing of the doctor's is left behind.
+    """
+    (folder / "train.py").write_text(text)
+    (folder / "rank.py").write_text(_RANK)
+    two_ranks(folder, "rank.py")
     other = json.loads((folder / "rank1").read_text())
     assert other == ["This rank ran along; the first one says what limits.", [], None]
     words, ranks, verdict = json.loads((folder / "rank0").read_text())
     assert "was watched, and ended after" in words
+    assert verdict is not None, words
     return words, ranks, *verdict
