@@ -98,12 +98,14 @@ soak:  ## after "make setup": an hour of jobs that are killed, caches cleared, f
 	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/soak"}'
 
 # One table after the other, each with what draws it again in a failure's words; some hours on two slow cores.
-drawn:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, values, sizes); FASTLOAD_SEED=1 draws others
+drawn:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, values, pictures, chats); FASTLOAD_SEED=1 draws others
 	cd tests && FASTLOAD_NIGHTLY=1 $(ALONGSIDE) $(BIN)/pytest -q --timeout 14400 \
 	  transform/test_marked_chains.py ranks/test_torch_rows.py pack/test_values_kept.py \
-	  transform/test_vision_sizes.py
+	  transform/test_vision_sizes.py vlm/test_rules.py
 	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
 	  tests/foreign/run.sh torchvision -q --timeout 14400 -k test_chains
+	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
+	  tests/foreign/run.sh transformers -q --timeout 14400 -k "test_vlm_chat or test_vlm_rules"
 
 versions:  ## tests with the oldest dependencies that are allowed, and with the newest, in environments of their own
 	PYTHON=$(BIN)/python tests/versions/run.sh oldest

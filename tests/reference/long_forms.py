@@ -1,5 +1,5 @@
 """How far tests go whose cases are drawn at random: the tables of chains of transforms, of rows by rank,
-of types of values, and of sizes of pictures.
+of types of values, of pictures for vision-language models, and of chats.
 
 ``FASTLOAD_NIGHTLY=1`` takes the long form of each of them. ``FASTLOAD_SEED=7`` draws other cases than each
 run does, whose seed is 0. Failures say both: :func:`as_drawn`.
