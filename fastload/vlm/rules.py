@@ -117,6 +117,9 @@ class Rule:
         _word(f"{name}.dtype", self.dtype, DTYPES)
         if self.first_max_pixels is not None:
             _whole(f"{name}.first_max_pixels", self.first_max_pixels)
+        for part in fields(self):  # type: ignore[arg-type]
+            if part.type in ("int", "bool"):  # as they are written
+                (_whole if part.type == "int" else _flag)(f"{name}.{part.name}", getattr(self, part.name))
         self._check(name)
 
     def core(self) -> tuple[str, dict[str, Any]]:
@@ -188,7 +191,7 @@ class Rule:
         return rows * columns + 1
 
     def _check(self, name: str) -> None:
-        raise NotImplementedError
+        """Check what the types do not say."""
 
     def _grid(self, height: int, width: int, pictures: int) -> Grid:
         raise NotImplementedError
@@ -236,8 +239,6 @@ class Qwen2VL(Rule):
     first_max_pixels: int | None = None
 
     def _check(self, name: str) -> None:
-        for part in ("patch", "merge", "temporal", "min_pixels", "max_pixels"):
-            _whole(f"{name}.{part}", getattr(self, part))
         if self.min_pixels > self.max_pixels:
             raise ValueError(
                 f"{name}.min_pixels must be at most max_pixels, {self.max_pixels}. Found: {self.min_pixels}."
@@ -301,10 +302,6 @@ class SigLIP2(Rule):
     dtype: Dtype = "float32"
     first_max_pixels: int | None = None
 
-    def _check(self, name: str) -> None:
-        _whole(f"{name}.patch", self.patch)
-        _whole(f"{name}.max_patches", self.max_patches)
-
     def _grid(self, height: int, width: int, pictures: int) -> Grid:
         # get_image_size_for_max_num_patches: bisection over the scale.
         least, most = 1e-5 / 10, 100.0
@@ -356,11 +353,6 @@ class Idefics3(Rule):
     dtype: Dtype = "float32"
     first_max_pixels: int | None = None
     tile_tokens: int = 169
-
-    def _check(self, name: str) -> None:
-        for part in ("longest_edge", "tile", "tile_tokens"):
-            _whole(f"{name}.{part}", getattr(self, part))
-        _flag(f"{name}.crop_to_patches", self.crop_to_patches)
 
     def longest(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width after the resize to the longest edge."""
@@ -443,8 +435,6 @@ class LlavaOneVision(Rule):
     select: Literal["full", "default"] = "full"
 
     def _check(self, name: str) -> None:
-        for part in ("tile", "tile_tokens", "anyres_max"):
-            _whole(f"{name}.{part}", getattr(self, part))
         _word(f"{name}.select", self.select, ("full", "default"))
         points = self.pinpoints
         if isinstance(points, Sequence) and all(isinstance(one, Sequence) for one in points):
@@ -540,9 +530,6 @@ class InternVL(Rule):
     tile_tokens: int = 256
 
     def _check(self, name: str) -> None:
-        for part in ("tile", "min_tiles", "max_tiles", "tile_tokens"):
-            _whole(f"{name}.{part}", getattr(self, part))
-        _flag(f"{name}.crop_to_patches", self.crop_to_patches)
         if self.min_tiles > self.max_tiles:
             raise ValueError(
                 f"{name}.min_tiles must be at most max_tiles, {self.max_tiles}. Found: {self.min_tiles}."
@@ -589,7 +576,6 @@ def _check_size(name: str, rule: Gemma3 | PaliGemma) -> None:
         raise ValueError(f"{name}.size must be a pair (height, width) in pixels. Found: {size!r}.")
     for side in rule.size:
         _whole(f"{name}.size", side)
-    _whole(f"{name}.tile_tokens", rule.tile_tokens)
 
 
 @dataclass(frozen=True, repr=False)
@@ -628,8 +614,6 @@ class Gemma3(Rule):
 
     def _check(self, name: str) -> None:
         _check_size(name, self)
-        _flag(f"{name}.pan_and_scan", self.pan_and_scan)
-        _whole(f"{name}.pan_max_crops", self.pan_max_crops)
         # Smaller ones could leave nothing for the last crop.
         _whole(f"{name}.pan_min_crop", self.pan_min_crop, self.pan_max_crops)
         _number(f"{name}.pan_min_ratio", self.pan_min_ratio)
