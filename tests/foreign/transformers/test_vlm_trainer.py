@@ -53,5 +53,6 @@ def test_it_learns(ranks: list[Any]) -> None:
     assert losses[-1] < 0.85 * losses[0]
 
 
-def test_a_resumed_training_has_the_batches_that_are_left(ranks: list[Any]) -> None:
+def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(ranks: list[Any]) -> None:
+    assert ranks[0]["resumed losses"] == pytest.approx(ranks[0]["losses"], abs=1e-6)
     assert [rank["resumed"] for rank in ranks] == [rank["seen"][3:] for rank in ranks]

@@ -55,9 +55,14 @@ class PackTrainer(Trainer):
         return super().compute_loss(model, {**inputs, "use_cache": False}, *args, **options)
 
 
-def trainer_of(name: str) -> PackTrainer:
-    """A Trainer of a small random Qwen2-VL."""
+def trainer_of(name: str, checkpoint: Path | None = None) -> PackTrainer:
+    """A Trainer of a small random Qwen2-VL, or of that in a checkpoint.
+
+    Trainer of transformers 5.23 does not load it: it saves weights under older names, which it does not know.
+    """
     model = small_model("Qwen2VL")
+    if checkpoint is not None:
+        model = type(model).from_pretrained(checkpoint)
     model.config.image_token_id = model.model.config.image_token_id = processor.image_token_id
     args = TrainingArguments(
         output_dir=str(OUT / name),
@@ -76,16 +81,23 @@ def trainer_of(name: str) -> PackTrainer:
     return made
 
 
+def losses_of(trainer: PackTrainer) -> list[float]:
+    """The loss of each step."""
+    return [row["loss"] for row in trainer.state.log_history if "loss" in row]
+
+
 def run() -> dict[str, Any]:
     """A training, and one that goes on from its third step."""
-    whole, resumed = trainer_of("whole"), trainer_of("resumed")
+    whole, checkpoint = trainer_of("whole"), OUT / "whole" / "checkpoint-3"
     whole.train()
-    resumed.train(resume_from_checkpoint=str(OUT / "whole" / "checkpoint-3"))
+    resumed = trainer_of("resumed", checkpoint)
+    resumed.train(resume_from_checkpoint=str(checkpoint))
     return {
         "seen": whole.seen,
         "resumed": resumed.seen,
         "steps": whole.state.global_step,
-        "losses": [row["loss"] for row in whole.state.log_history if "loss" in row],
+        "losses": losses_of(whole),
+        "resumed losses": losses_of(resumed),
         "batches": whole.made.stats()["data_wait"]["count"],
     }
 
