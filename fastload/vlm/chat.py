@@ -421,6 +421,7 @@ class Chat:
         """Tokenise a text, and put the pictures' tokens into it."""
         short = _shortened(text, self._frames.placeholder, frames)
         ids, places = self._tokens.encode(short.text, text.special)
+        places = _untrimmed(places)
         # Tokens without a place, as a begin and an end that the tokenizer adds, belong to no text.
         begins, ends = np.maximum.accumulate(places, axis=0).T if len(places) else places.T
         trained = np.zeros(len(ids), dtype=bool)
@@ -590,6 +591,22 @@ class _Short:
     text: str
     spans: Spans
     cuts: list[tuple[int, int]]
+
+
+def _untrimmed(places: Ints) -> Ints:
+    """Return tokens' places, with one for those of spaces alone.
+
+    A tokenizer that trims places (``trim_offsets``) has spaces begin where they end; they begin where the
+    token before them ends. A token that it adds is at (0, 0).
+    """
+    begins, ends = places.T
+    trimmed = np.flatnonzero((begins == ends) & (ends > 0))
+    if not len(trimmed):
+        return places
+    made = places.copy()
+    before = np.maximum.accumulate(np.append(0, ends[:-1]))
+    made[trimmed, 0] = np.minimum(before, begins)[trimmed]
+    return made
 
 
 def _shortened(text: _Text, placeholder: str, frames: Sequence[Frame]) -> _Short:
