@@ -312,16 +312,15 @@ class Chat:
         return {"role": turn.role, "content": text, **turn.more}
 
     def _takes_parts(self) -> bool:
-        """Return whether the template takes lists of parts: processors' do, tokenizers' may want texts."""
-        if hasattr(self.processor, "tokenizer"):
-            return True
+        """Return whether the template takes lists of parts: processors' do, others may want texts."""
         if "parts" not in self._made:
             try:
                 probe = [{"role": "user", "content": [{"type": "text", "text": _PROBE}]}]
                 text = self._rendered(probe, False, "Chat")
-                self._made["parts"] = _PROBE in text and not _QUOTED.search(text)
+                quoted = bool(_QUOTED.search(text))  # a template for texts wrote the list as Python does
+                self._made["parts"] = not quoted and (_PROBE in text or hasattr(self.processor, "tokenizer"))
             except ValueError:
-                self._made["parts"] = False
+                self._made["parts"] = hasattr(self.processor, "tokenizer")
         return bool(self._made["parts"])
 
     def _template_text(self) -> str:
