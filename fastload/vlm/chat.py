@@ -386,8 +386,29 @@ class Chat:
                         f"{_parting(shorter, longer)} Mark answers in the template by {{% generation %}}, or "
                         "pass another template=."
                     )
+            self._check_begins(messages[: number + 1], begin, through, where)
             spans.append((len(begin), len(through)))
         return spans
+
+    def _check_begins(
+        self, messages: Sequence[Mapping[str, Any]], begin: str, through: str, where: str
+    ) -> None:
+        """Check that an answer's own words come next, if the template writes no begin of an answer.
+
+        Else what the template writes before each answer would be trained, and no prompt would have it.
+        """
+        content = messages[-1]["content"]
+        parts = [content] if isinstance(content, str) else [part.get("text") or "" for part in content]
+        own = (parts[0] if parts else "").strip()
+        if not own or through[len(begin) :].lstrip().startswith(own):
+            return
+        if begin == self._rendered(messages[:-1], False, where):
+            raise ValueError(
+                f"{where}: the chat template writes nothing with add_generation_prompt=True, so it does not "
+                f"show where the answer in message {len(messages) - 1} begins. Found before its words: "
+                f"{through[len(begin) : len(begin) + 30]!r}. Write the begin of an answer there, mark "
+                "answers by {% generation %}, or pass another template=."
+            )
 
     def _marked_answers(self, messages: Sequence[Mapping[str, Any]], text: str, where: str) -> Spans:
         """Return where answers stand, by the template's own marks.
