@@ -312,16 +312,15 @@ class Chat:
         return {"role": turn.role, "content": text, **turn.more}
 
     def _takes_parts(self) -> bool:
-        """Return whether the template takes lists of parts: processors' do, tokenizers' may want texts."""
-        if hasattr(self.processor, "tokenizer"):
-            return True
+        """Return whether the template takes lists of parts: processors' do, others may want texts."""
         if "parts" not in self._made:
             try:
                 probe = [{"role": "user", "content": [{"type": "text", "text": _PROBE}]}]
                 text = self._rendered(probe, False, "Chat")
-                self._made["parts"] = _PROBE in text and not _QUOTED.search(text)
+                quoted = bool(_QUOTED.search(text))  # a template for texts wrote the list as Python does
+                self._made["parts"] = not quoted and (_PROBE in text or hasattr(self.processor, "tokenizer"))
             except ValueError:
-                self._made["parts"] = False
+                self._made["parts"] = hasattr(self.processor, "tokenizer")
         return bool(self._made["parts"])
 
     def _template_text(self) -> str:
@@ -387,8 +386,29 @@ class Chat:
                         f"{_parting(shorter, longer)} Mark answers in the template by {{% generation %}}, or "
                         "pass another template=."
                     )
+            self._check_begins(messages[: number + 1], begin, through, where)
             spans.append((len(begin), len(through)))
         return spans
+
+    def _check_begins(
+        self, messages: Sequence[Mapping[str, Any]], begin: str, through: str, where: str
+    ) -> None:
+        """Check that an answer's own words come next, if the template writes no begin of an answer.
+
+        Else what the template writes before each answer would be trained, and no prompt would have it.
+        """
+        content = messages[-1]["content"]
+        parts = [content] if isinstance(content, str) else [part.get("text") or "" for part in content]
+        own = (parts[0] if parts else "").strip()
+        if not own or through[len(begin) :].lstrip().startswith(own):
+            return
+        if begin == self._rendered(messages[:-1], False, where):
+            raise ValueError(
+                f"{where}: the chat template writes nothing with add_generation_prompt=True, so it does not "
+                f"show where the answer in message {len(messages) - 1} begins. Found before its words: "
+                f"{through[len(begin) : len(begin) + 30]!r}. Write the begin of an answer there, mark "
+                "answers by {% generation %}, or pass another template=."
+            )
 
     def _marked_answers(self, messages: Sequence[Mapping[str, Any]], text: str, where: str) -> Spans:
         """Return where answers stand, by the template's own marks.
@@ -421,6 +441,7 @@ class Chat:
         """Tokenise a text, and put the pictures' tokens into it."""
         short = _shortened(text, self._frames.placeholder, frames)
         ids, places = self._tokens.encode(short.text, text.special)
+        places = _untrimmed(places)
         # Tokens without a place, as a begin and an end that the tokenizer adds, belong to no text.
         begins, ends = np.maximum.accumulate(places, axis=0).T if len(places) else places.T
         trained = np.zeros(len(ids), dtype=bool)
@@ -590,6 +611,22 @@ class _Short:
     text: str
     spans: Spans
     cuts: list[tuple[int, int]]
+
+
+def _untrimmed(places: Ints) -> Ints:
+    """Return tokens' places, with one for those of spaces alone.
+
+    A tokenizer that trims places (``trim_offsets``) has spaces begin where they end; they begin where the
+    token before them ends. A token that it adds is at (0, 0).
+    """
+    begins, ends = places.T
+    trimmed = np.flatnonzero((begins == ends) & (ends > 0))
+    if not len(trimmed):
+        return places
+    made = places.copy()
+    before = np.maximum.accumulate(np.append(0, ends[:-1]))
+    made[trimmed, 0] = np.minimum(before, begins)[trimmed]
+    return made
 
 
 def _shortened(text: _Text, placeholder: str, frames: Sequence[Frame]) -> _Short:

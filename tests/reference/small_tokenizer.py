@@ -61,17 +61,20 @@ class SmallTokenizer:
 def rendered(
     messages: Sequence[Mapping[str, Any]], prompt: bool, template: str, more: Mapping[str, Any]
 ) -> str:
-    """Qwen's template; "texts" takes no parts, "count" writes how many messages there are."""
+    """Qwen's template; "texts" takes no parts, and "written" writes them as Python does; "count" writes how
+    many messages there are; "no prompt" begins no answer."""
     made = f"{len(messages)}\n" if template == "count" else str(more.get("system", ""))
     for message in messages:
         content = message["content"]
         if not isinstance(content, str):
             if template == "texts":
                 raise TypeError("can only concatenate str")
+            if template == "written":
+                content = [{"type": "text", "text": str(content)}]
             image = "<|vision_start|><|image_pad|><|vision_end|>"
             content = "".join(image if part["type"] == "image" else part["text"] for part in content)
         made += f"<|im_start|>{message['role']}\n{content}<|im_end|>\n"
-    return made + ("<|im_start|>assistant\n" if prompt else "")
+    return made + ("<|im_start|>assistant\n" if prompt and template != "no prompt" else "")
 
 
 class Qwen2VLProcessor:

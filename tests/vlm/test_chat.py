@@ -190,6 +190,34 @@ def test_a_tokenizer_with_a_template_of_texts() -> None:
         assert (found.labels == IGNORED).tolist() == (wanted.labels == IGNORED).tolist()
 
 
+def test_a_processor_with_a_template_of_texts() -> None:
+    """One that writes a list of parts as Python does gets texts."""
+    wanted = Chat(Qwen2VLProcessor()).document(TEXTS, [(2, 2)])
+    found = Chat(Qwen2VLProcessor("written")).document(TEXTS, [(2, 2)])
+    assert len(found) == len(wanted)
+    assert (found.labels == IGNORED).tolist() == (wanted.labels == IGNORED).tolist()
+
+
+class TrimmingTokenizer(SmallTokenizer):
+    """Its places leave out the spaces at both ends, as of ``ByteLevel(trim_offsets=True)``."""
+
+    def __call__(self, text: str, add_special_tokens: bool, return_offsets_mapping: bool) -> dict[str, Any]:
+        made = super().__call__(text, add_special_tokens, return_offsets_mapping)
+        for number, (begin, end) in enumerate(made["offset_mapping"]):
+            begin = min(begin + len(text[begin:end]) - len(text[begin:end].lstrip()), end)
+            made["offset_mapping"][number] = (begin, max(begin, begin + len(text[begin:end].rstrip())))
+        return made
+
+
+def test_spaces_are_trained_where_places_are_trimmed() -> None:
+    talk = [{"user": "what?\n\n", "assistant": " a dog\n\n\nis it "}]
+    wanted = Chat(SmallTokenizer(), images=PatchFrames())
+    chat = Chat(TrimmingTokenizer(), images=PatchFrames())
+    document = chat.document(talk, [(2, 2)])
+    assert document.labels.tolist() == (made := wanted.document(talk, [(2, 2)])).labels.tolist()
+    assert document.input_ids.tolist() == made.input_ids.tolist()
+
+
 def test_a_rule_may_bring_its_frames() -> None:
     class Rule:
         frames = PatchFrames(merge=4)
@@ -306,3 +334,13 @@ def test_a_feature_s_token_in_a_text_is_refused() -> None:
         chat.document(talk, [(0,)], 4)
     with pytest.raises(ValueError, match="of sample 0: the text has '<image_soft_token>'"):
         chat.text_lengths([talk], [1])
+
+
+def test_a_template_that_begins_no_answer_is_refused() -> None:
+    """Its words before an answer would be trained."""
+    chat = Chat(Qwen2VLProcessor("no prompt"))
+    with pytest.raises(
+        ValueError, match=r"of sample 3: .*nothing with add_generation_prompt.*message 1.*im_star"
+    ):
+        chat.document(TEXTS, (), 3)
+    assert len(Chat(Qwen2VLProcessor("no prompt"), train="all").document(TEXTS))
