@@ -80,7 +80,7 @@ def guess_schema(samples: Sequence[Sample], root: bytes) -> Schema:
     except ValueError as error:
         raise PackError(f"{error} Give a schema, or --field name=image.") from None
     for name in names if not schema.has_pictures else ():
-        texts = [sample[name] for sample in samples if isinstance(sample.get(name), str)]
+        texts = texts_among(sample.get(name) for sample in samples)
         refuse_lost_pictures(str(name), texts, "the samples", os.fsdecode(root))
     refuse_numbers_alone(schema, "the samples")
     return schema
@@ -104,15 +104,30 @@ def refuse_lost_pictures(name: str, texts: Sequence[str], where: str, root: str)
     """Refuse a set without pictures if a field that nobody has named has the names of image files.
 
     Raises:
-        PackError: it has; the files are not there.
+        PackError: it has; the files are not there, or it has other values among them.
     """
-    lost = next((text for text in texts if is_image(text)), None)
-    if lost is not None:
+    named = [text for text in texts if is_image(text)]
+    if not named:
+        return
+    lost = next((text for text in named if not is_image_file(text, os.fsencode(root))), None)
+    if lost is None:
         raise PackError(
-            f"{where}: {name!r} names image files, and {lost!r} is none below {root}. Give the folder "
-            f"that paths begin at, --root, or take them for texts: --field {name}=text, or schema={{...}} in "
-            "Python."
+            f"{where}: {name!r} names image files, as {named[0]!r}, and has other values among them. "
+            f"Say what it is, and such samples are named one by one: --field {name}=image, {name}=images for "
+            f"lists, {name}=text, or schema={{...}} in Python."
         )
+    raise PackError(
+        f"{where}: {name!r} names image files, and {lost!r} is none below {root}. Give the folder that paths "
+        f"begin at, --root; say that it is pictures, and such samples are named one by one: --field "
+        f"{name}=image, or {name}=images for lists; or take them for texts: --field {name}=text, or "
+        "schema={...} in Python."
+    )
+
+
+def texts_among(values: Iterable[Any]) -> list[str]:
+    """Return the values that are texts, and those in lists."""
+    flat = (one for value in values for one in (value if isinstance(value, (list, tuple)) else [value]))
+    return [one for one in flat if isinstance(one, str)]
 
 
 def guess_kind(name: str, values: Sequence[Any], root: bytes, dtype: str = "") -> Kind:
@@ -421,8 +436,8 @@ class Column:
 
     @property
     def texts_seen(self) -> list[str]:
-        """Some of its values that are texts."""
-        return [value for _, value, _ in self._kept if isinstance(value, str)]
+        """Some of its values that are texts, or are in lists."""
+        return texts_among(value for _, value, _ in self._kept)
 
     @property
     def is_known(self) -> bool:

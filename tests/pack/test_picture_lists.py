@@ -343,6 +343,30 @@ def test_names_of_pictures_that_are_not_there_are_no_texts(tmp_path: Path) -> No
     assert PackedFiles(tmp_path / "set").value("image", 0) == "x/1.jpg"
 
 
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ('"x/9.jpg"', "'x/9.jpg' is none below"),
+        ('["x/1.jpg", "x/9.jpg"]', "'x/9.jpg' is none below"),
+        ("3", "as 'x/1.jpg', and has other values among them"),
+    ],
+)
+@pytest.mark.parametrize("first", ['"x/1.jpg"', '["x/1.jpg"]'])
+def test_the_name_of_the_one_picture_that_is_not_there(
+    tmp_path: Path, first: str, other: str, says: str
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "1.jpg").write_bytes(photo(1))
+    (tmp_path / "a.jsonl").write_text(
+        f'{{"image": {first}, "text": "a"}}\n{{"image": {other}, "text": "b"}}\n'
+    )
+    with pytest.raises(PackError, match=says):
+        pack(tmp_path / "a.jsonl", tmp_path / "set")
+    options = PackOptions(fields=(("image", "images"),), on_error="skip")
+    pack(tmp_path / "a.jsonl", tmp_path / "set", options)
+    assert PackedFiles(tmp_path / "set").value("image", 0) == [photo(1)]
+
+
 def test_entries_count_all_pictures(tmp_path: Path) -> None:
     rows = drawn_rows(16)
     dataset = packed(rows, tmp_path / "set")
