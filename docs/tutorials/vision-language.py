@@ -208,9 +208,7 @@ def model_of():
 
 
 def step(model, optimizer, batch):
-    names = ["input_ids", "labels", "position_ids"]
-    if len(batch["pixel_values"]):  # models raise for batches without any picture
-        names += ["pixel_values", "image_grid_thw"]
+    names = ["input_ids", "labels", "position_ids", "pixel_values", "image_grid_thw"]
     loss = model(**{name: batch[name] for name in names}, use_cache=False).loss
     loss.backward()
     optimizer.step()

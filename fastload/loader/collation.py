@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
@@ -12,6 +13,7 @@ from fastload.backends.fields import check_moving
 from fastload.backends.options import Options
 from fastload.collate.planned import Collated, Collation, Wanted
 from fastload.dataset.views import SourceKind, read_by
+from fastload.machine.messages import stacklevel
 from fastload.sample.fields import PLACES, Boxes, Image, Images, Keypoints, Text, Texts
 from fastload.sample.layout import HOST, IDS, OF_PICTURES, PICTURE_OFFSETS, VIEW
 from fastload.sample.planned import chosen
@@ -305,6 +307,13 @@ def planned_chat(
             f"text={chat!r} needs a rule by which each picture has tokens. Found: pictures in "
             f"{', '.join(pictures)}, without one. Pass transform=fastload.Vision(processor), or leave the "
             "pictures out by fields=[...]."
+        )
+    if order.in_packs and not chat.frames.apart:
+        warnings.warn(
+            f"In packs, transformers' models for {type(chat.frames).__name__} let documents see each other: "
+            "their masks come from token_type_ids, not from position_ids. Leave out PackingSampler, or give "
+            "the model a mask of your own, by cu_seqlens.",
+            stacklevel=stacklevel(),
         )
     rule = getattr(plan.vision, "rule", plan.vision)
     if pictures:

@@ -194,6 +194,11 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
         return _from_pillow(kind, value)
     if isinstance(value, np.ndarray):
         return _from_pixels(kind, value)
+    if value is None:
+        raise TypeError(
+            "a picture is missing. Where samples may have none, or several, the field's kind is 'images' "
+            "(--field NAME=images)"
+        )
     advice = " (a tensor's is t.permute(1, 2, 0).numpy())" if type(value).__module__ == "torch" else ""
     raise TypeError(
         f"a picture must be a path, bytes, a PIL image or an array{advice}. Found: {type(value).__name__}"

@@ -146,6 +146,8 @@ class Frames:
     types: ClassVar[str] = ""
     #: Whether positions have rows and columns.
     mrope: ClassVar[bool] = False
+    #: Whether the family's models in transformers tell documents of a pack apart by their positions.
+    apart: ClassVar[bool] = True
 
     @property
     def fixed(self) -> bool:
@@ -293,6 +295,7 @@ class CropFrames(Frames):
     crops: bool = False
 
     types: ClassVar[str] = "token_type_ids"
+    apart: ClassVar[bool] = False
     numbers: ClassVar[tuple[str, ...]] = ("crops",)
 
     @property
@@ -337,6 +340,7 @@ class PrefixFrames(Frames):
     tokens: int = 256
 
     types: ClassVar[str] = "token_type_ids"
+    apart: ClassVar[bool] = False
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def checked(self, grid: Sequence[int], where: str) -> Grid:

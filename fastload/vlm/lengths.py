@@ -70,8 +70,10 @@ class DocumentLengths:
 
     def __repr__(self) -> str:
         """Say how many there are, and how long."""
-        mean, most = (int(self.tokens.mean()), int(self.tokens.max())) if len(self) else (0, 0)
-        return f"DocumentLengths({len(self):,} samples, mean {mean:,} tokens, longest {most:,})"
+        known = self.tokens[self.tokens < _MOST]
+        mean, most = (int(known.mean()), int(known.max())) if len(known) else (0, 0)
+        without = f", {len(self) - len(known):,} without a document" * (len(known) < len(self))
+        return f"DocumentLengths({len(self):,} samples, mean {mean:,} tokens, longest {most:,}{without})"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import fastload
 from fastload import Chat, Device, LlavaOneVision, PackedDataset, PackingSampler, Qwen2VL, Ranks, Tokenizers
 from fastload.errors import SampleError, StateError
 from fastload.vlm import lengths as kept
-from fastload.vlm.frames import PatchFrames, TileFrames
+from fastload.vlm.frames import CropFrames, PatchFrames, TileFrames
 from fastload.vlm.packed import Placed, packed_batch, padded_batch
 
 RULE = Qwen2VL(4, min_pixels=64, max_pixels=1000)
@@ -439,6 +440,11 @@ def test_samples_without_a_document_are_left_out_if_wished(tmp_path: Path, chat:
     for _ in range(2):  # counted, and kept
         with pytest.warns(UserWarning, match=r"No document can be made of 2 of 4 samples.*: 1, 2\..*200"):
             lengths = chat.lengths(data, RULE, bad="skip")
+    known = lengths.tokens[[0, 3]]
+    assert repr(lengths) == (
+        f"DocumentLengths(4 samples, mean {int(known.mean())} tokens, longest {known.max()}, "
+        "2 without a document)"
+    )
     with pytest.raises(ValueError, match="sample 2: "):
         chat.lengths(Subset(data, [0, 2]), RULE)
     assert len(chat.lengths(Subset(data, [3, 0]), RULE)) == 2
@@ -508,6 +514,38 @@ def test_a_rule_of_another_family_is_refused(folder: Path, frames: Any, rule: An
         chat.lengths(folder, rule)
     with pytest.raises(ValueError, match=says):
         fastload.DataLoader(folder, 2, transform=rule, text=chat)
+
+
+def test_packs_of_a_family_whose_models_mix_documents_are_warned_of(tmp_path: Path) -> None:
+    rows = [{"texts": row["texts"]} for row in SAMPLES]
+    fastload.pack(rows, tmp_path / "set", schema={"texts": "json"}, num_proc=1)
+    own = ("<start_of_image>", "<end_of_image>", "<image_soft_token>")
+    chat = Chat(Qwen2VLProcessor(own=(*Qwen2VLProcessor().tokenizer.own, *own)), images=CropFrames())
+    packs = PackingSampler(chat.lengths(tmp_path / "set").tokens, 200)
+    with pytest.warns(UserWarning, match="let documents see each other"):
+        fastload.DataLoader(tmp_path / "set", 2, sampler=packs, text=chat)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fastload.DataLoader(tmp_path / "set", 2, text=chat)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_callable_collate_gets_the_whole_batch(folder: Path, chat: Chat, packed: bool) -> None:
+    names = ("input_ids", "labels", "position_ids", "pixel_values", "image_grid_thw")
+
+    def chosen(batch: dict[str, Any]) -> dict[str, Any]:
+        assert not any(name.startswith(".") for name in batch)
+        return {name: batch[name] for name in names}
+
+    lengths = chat.lengths(PackedDataset(folder), RULE)
+    options: dict[str, Any] = {"sampler": PackingSampler(lengths.tokens, 200)} if packed else {}
+    options |= {"seed": 3, "transform": RULE, "text": chat}
+    plain = list(fastload.DataLoader(folder, 3, **options))
+    found = list(fastload.DataLoader(folder, 3, collate=chosen, **options))
+    assert len(found) == len(plain) > 1
+    for batch, whole in zip(found, plain, strict=True):
+        assert tuple(batch) == names
+        assert_same(batch, {name: whole[name] for name in names})
 
 
 def test_a_torch_dataset_is_refused() -> None:

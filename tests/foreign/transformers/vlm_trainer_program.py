@@ -47,9 +47,7 @@ class PackTrainer(Trainer):
         return self.accelerator.prepare(self.made)
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
-        names = ["input_ids", "labels", "position_ids"]
-        if len(inputs["pixel_values"]):
-            names += ["pixel_values", "image_grid_thw"]
+        names = ["input_ids", "labels", "position_ids", "pixel_values", "image_grid_thw"]
         self.seen.append([pack.tolist() for pack in inputs["documents"].to_list()])
         inputs = {name: inputs[name] for name in names}
         return super().compute_loss(model, {**inputs, "use_cache": False}, *args, **options)
