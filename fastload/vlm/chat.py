@@ -641,7 +641,7 @@ def _untrimmed(places: Ints) -> Ints:
     trimmed = np.flatnonzero((begins == ends) & (ends > 0))
     if not len(trimmed):
         return places
-    made = places.copy()
+    made: Ints = places.copy()
     before = np.maximum.accumulate(np.append(0, ends[:-1]))
     made[trimmed, 0] = np.minimum(before, begins)[trimmed]
     return made
