@@ -21,6 +21,7 @@ from fastload.vlm.frames import Frame, Frames, PatchFrames, PrefixFrames, Tokens
 from fastload.vlm.grids import PictureGrids, check_fits, picture_field
 from fastload.vlm.lengths import Counting, DocumentLengths, document_lengths
 from fastload.vlm.positions import mrope_positions, plain_positions
+from fastload.vlm.rules import Rule
 from fastload.vlm.turns import Turn, read_turns
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -115,8 +116,10 @@ class Chat:
             raise ValueError(f"Chat.layout must be one of {', '.join(LAYOUTS)}. Found: {self.layout!r}.")
         if not isinstance(self.turns, str) or not self.turns:
             raise ValueError(f"Chat.turns must be the name of a field. Found: {self.turns!r}.")
-        if not self.mark:
-            raise ValueError("Chat.mark must be a text of at least one character. Found: ''.")
+        if not isinstance(self.mark, str) or not self.mark:
+            raise ValueError(f"Chat.mark must be a text of at least one character. Found: {self.mark!r}.")
+        if not isinstance(self.arguments, Mapping):
+            raise TypeError(f"Chat.arguments must be a dict. Found: {type(self.arguments).__name__}.")
         given = getattr(self.images, "frames", self.images)
         if given is not None and not isinstance(given, Frames):
             raise TypeError(
@@ -127,6 +130,11 @@ class Chat:
         object.__setattr__(self, "_tokens", tokens)
         object.__setattr__(self, "_frames", frames_of(self.processor) if given is None else given)
         object.__setattr__(self, "_made", {})
+        if self.template is not None and "{" not in self._template_text():
+            raise ValueError(
+                "Chat.template must be a chat template, or the name of one of the processor's. Found: "
+                f"{self.template!r}."
+            )
         compiled(self._frames.parts(self._frames.least(), 1), tokens)  # the tokens are the tokenizer's own
 
     def __repr__(self) -> str:
@@ -507,6 +515,16 @@ class Chat:
             raise ValueError(f"Chat.lengths: bad must be 'raise' or 'skip'. Found: {bad!r}.")
         opened = open_dataset(dataset)
         rule = getattr(vision, "rule", vision)
+        if rule is not None and not isinstance(rule, Rule):
+            raise TypeError(
+                "Chat.lengths: vision must be the loader's transform, fastload.Vision(...) or a rule. Found: "
+                f"{type(vision).__name__}."
+            )
+        if not hasattr(opened, "parts") or not hasattr(opened, "schema"):
+            raise TypeError(
+                "Chat.lengths: dataset must be a packed set or its path, a view of one, or several. Found: "
+                f"{type(dataset).__name__}."
+            )
         if rule is not None:
             check_fits(self._frames, rule)
         grids = None if rule is None else PictureGrids(picture_field(opened.schema, field), rule)

@@ -23,10 +23,15 @@ class Tokens:
     """What is asked of a tokenizer: tokens with their places in the text, and which are never taken apart.
 
     Raises:
-        TypeError: it gives no places.
+        TypeError: it is none, or gives no places.
     """
 
     def __init__(self, tokenizer: Any) -> None:
+        if not callable(tokenizer) or not hasattr(tokenizer, "get_added_vocab"):
+            raise TypeError(
+                "Chat needs a processor of transformers with its tokenizer, or a tokenizer. Found: "
+                f"{type(tokenizer).__name__}. Pass AutoProcessor.from_pretrained(...), whole."
+            )
         self.tokenizer = tokenizer
         self.own: dict[str, int] = dict(tokenizer.get_added_vocab())
         self.begin: str | None = getattr(tokenizer, "bos_token", None)

@@ -117,7 +117,8 @@ def packed_batch(
 def padded_batch(
     documents: Sequence[Placed], pad: int, types: str = "", mrope: bool = False
 ) -> dict[str, Any]:
-    """Return the batch of these documents, each in a row, filled up at the right to the longest.
+    """Return the batch of these documents, each in a row, filled up at the right to the longest; without any
+    document rows have one token of padding.
 
     Args:
         documents: in order; one that could not be made is a row of padding.
@@ -136,7 +137,11 @@ def padded_batch(
     for placed in documents:
         _check_length(placed)
     lines = 3 if _lines(made) or mrope else 0
-    shape = (len(made), max((len(document) for document in made if document is not None), default=0))
+    # A row without any token would fail in a model, and all ranks have to take the step.
+    shape = (
+        len(made),
+        max((len(document) for document in made if document is not None), default=min(1, len(made))),
+    )
     names = ("input_ids", "labels", "attention_mask")
     batch: dict[str, npt.NDArray[Any]] = {name: np.zeros(shape, dtype=np.int64) for name in names}
     batch["input_ids"][:], batch["labels"][:] = pad, IGNORED

@@ -344,3 +344,26 @@ def test_a_template_that_begins_no_answer_is_refused() -> None:
     ):
         chat.document(TEXTS, (), 3)
     assert len(Chat(Qwen2VLProcessor("no prompt"), train="all").document(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "error", "says"),
+    [
+        (None, {}, TypeError, "with its tokenizer.*Found: NoneType"),
+        (Qwen2VLProcessor().image_processor, {}, TypeError, "with its tokenizer.*Found: SimpleNamespace"),
+        (Qwen2VLProcessor(), {"template": "chat"}, ValueError, "template must be a chat template.*'chat'"),
+        (Qwen2VLProcessor(), {"mark": 3}, ValueError, "mark must be a text.*Found: 3"),
+        (Qwen2VLProcessor(), {"arguments": [1]}, TypeError, "arguments must be a dict.*list"),
+    ],
+)
+def test_what_a_chat_is_not_made_of(given: Any, options: Any, error: Any, says: str) -> None:
+    with pytest.raises(error, match=says):
+        Chat(given, **options)
+
+
+def test_what_lengths_are_not_counted_of() -> None:
+    chat = Chat(Qwen2VLProcessor())
+    with pytest.raises(TypeError, match="dataset must be a packed set.*Found: list"):
+        chat.lengths([1, 2])
+    with pytest.raises(TypeError, match="vision must be the loader's transform.*Found: Qwen2VLProcessor"):
+        chat.lengths([1, 2], chat.processor)

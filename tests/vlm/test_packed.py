@@ -137,3 +137,12 @@ def test_what_does_not_fit() -> None:
         padded_batch(mixed, PAD)
     with pytest.raises(ValueError, match="must count positions alike"):
         packed_batch([mixed], 99, PAD)
+
+
+def test_rows_without_documents_have_a_token_of_padding() -> None:
+    batch = padded_batch([Placed(3, None), Placed(4, None)], 7)
+    assert batch["input_ids"].tolist() == [[7], [7]]
+    assert batch["labels"].tolist() == [[-100], [-100]]
+    assert batch["attention_mask"].tolist() == [[0], [0]]
+    assert batch["valid"].tolist() == [False, False]
+    assert padded_batch([], 7)["input_ids"].shape == (0, 0)
