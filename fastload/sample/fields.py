@@ -105,7 +105,7 @@ class Kind:
             ValueError, TypeError: there is no such kind, or settings are missing or wrong.
         """
         name = body.get("kind")
-        cls = KINDS.get(name) if isinstance(name, str) else None
+        cls = STORED_KINDS.get(name) if isinstance(name, str) else None
         if cls is None:
             raise ValueError(f"'kind' must be one of {', '.join(KINDS)}. Found: {name!r}.")
         missing = [s.name for s in fields(cls) if s.name not in body and not _is_optional(s)]
@@ -549,7 +549,8 @@ KINDS: dict[str, type[Kind]] = {
         Images,
     )
 }
-KINDS |= {"picture": Image, "pictures": Images}  # as which sets name them that are shown otherwise
+#: The kinds by the names that manifests have: those of pictures that are shown otherwise have another one.
+STORED_KINDS: dict[str, type[Kind]] = {**KINDS, "picture": Image, "pictures": Images}
 
 
 #: Kinds whose values are positions in a picture, and move with it.

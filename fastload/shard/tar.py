@@ -327,6 +327,24 @@ def check_kinds(kinds: Kinds) -> tuple[str, str] | None:
     return None
 
 
+_NUMBERED = re.compile(r"(\D*)(\d+)\.")
+
+
+def numbered(values: Mapping[str, T]) -> list[tuple[str, T]]:
+    """Return a sample's members by suffix: ``0.jpg``, ``1.jpg``, ... in the order of their numbers, as a tar
+    whose names were sorted has 10 before 2. Others, and those that are named otherwise beside them, stay."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for suffix in values:
+        if found := _NUMBERED.match(suffix):
+            groups.setdefault(found[1], []).append((int(found[2]), suffix))
+    sorted_of = {name: iter(sorted(group, key=lambda one: one[0])) for name, group in groups.items()}
+    order = []
+    for suffix in values:
+        found = _NUMBERED.match(suffix)
+        order.append(next(sorted_of[found[1]])[1] if found else suffix)
+    return [(suffix, values[suffix]) for suffix in order]
+
+
 class Suffixes:
     """The fields that suffixes stand for.
 
@@ -441,7 +459,7 @@ class _Reader:
         self._fields: dict[str, Field] = {}
         self._keys: list[str] = []
         self._pictures: dict[str, dict[int, Member]] = {}  # by field, of samples
-        self._lists: dict[str, dict[int, list[Member]]] = {}  # likewise, in the tar's order
+        self._lists: dict[str, dict[int, list[Member]]] = {}  # likewise, in the order of their numbers
         self._values: dict[str, dict[int, bytes]] = {}
         self._labels: dict[int, int] = {}
         self._bad: dict[int, str] = {}
@@ -477,7 +495,7 @@ class _Reader:
         name = b""
         if sample.twice:
             self._bad[number] = f"has two members .{sample.twice}"
-        for suffix, member in sample.values.items():
+        for suffix, member in numbered(sample.values):
             field = self._suffixes.field(suffix)
             if field is None:
                 if self._suffixes.is_unknown(suffix):

@@ -71,10 +71,10 @@ def drawn_tars(folder: Path, seed: int, tars: int = 2) -> tuple[list[Path], list
         for _ in range(draws.randrange(3, 12)):
             pictures = [photo(draws.randrange(50)) for _ in range(draws.choice([0, 1, 2, 12, 64]))]
             members = [(f"{place}.jpg", data) for place, data in enumerate(pictures)]
-            draws.shuffle(members)  # the tar's order counts
+            draws.shuffle(members)  # their numbers count
             facts = ("json", json.dumps({"n": number}).encode())
             samples.append((f"a/{number:04}", [*members, facts]))
-            lists.append([data for _, data in members])
+            lists.append(pictures)
             number += 1
         paths.append(write_tar(folder / f"part{tar}.tar", samples))
     return paths, lists

@@ -25,7 +25,7 @@ from fastload.packing.coefficients import to_record
 from fastload.packing.foreign import index_files
 from fastload.packing.pictures import Picture
 from fastload.packing.recode import recode
-from fastload.sample.fields import KINDS
+from fastload.sample.fields import STORED_KINDS
 from fastload.shard.manifest import Manifest
 
 SHOWN = {"exif": "turn", "alpha": "white"}
@@ -401,7 +401,7 @@ def test_annotations_are_of_the_turned_pictures(tmp_path: Path) -> None:
 
 
 def test_who_does_not_know_the_kind_refuses_the_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(KINDS, "picture")
+    monkeypatch.delitem(STORED_KINDS, "picture")
     with pytest.raises(FormatError, match="'kind' must be one of image, mask, .* Found: 'picture'"):
         PackedDataset(root / "arrow")
 

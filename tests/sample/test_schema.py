@@ -18,7 +18,7 @@ import fastload
 from fastload._native import _C
 from fastload.sample.fields import (
     DTYPES,
-    KINDS,
+    STORED_KINDS,
     Array,
     Boxes,
     Bytes,
@@ -55,8 +55,8 @@ def test_the_table_of_kinds_is_the_cores() -> None:
     rows = re.findall(r'\{"(\w+)", FieldKind::k(\w+), Storage::k(\w+)\}', source)
     numbers = dict(re.findall(r"k(\w+) = (\d+),", source))
     assert {name: (int(numbers[kind]), storage.lower()) for name, kind, storage in rows} == _C.FIELD_KINDS
-    assert list(KINDS) == sorted(_C.FIELD_KINDS, key=lambda name: _C.FIELD_KINDS[name][0])
-    others = {name: cls.name for name, cls in KINDS.items() if cls.name != name}
+    assert list(STORED_KINDS) == sorted(_C.FIELD_KINDS, key=lambda name: _C.FIELD_KINDS[name][0])
+    others = {name: cls.name for name, cls in STORED_KINDS.items() if cls.name != name}
     assert others == {"picture": "image", "pictures": "images"}
 
 
@@ -70,8 +70,8 @@ def test_the_formats_table_is_the_cores() -> None:
     }
     for _, name, settings, storage in rows:
         assert storage == _C.FIELD_KINDS[name][1]
-        for setting in fields(KINDS[name]):
-            older = KINDS[name].name == name and setting.name in ("exif", "alpha")
+        for setting in fields(STORED_KINDS[name]):
+            older = STORED_KINDS[name].name == name and setting.name in ("exif", "alpha")
             assert (f"`{setting.name}`" in settings) != older, name
 
 

@@ -29,7 +29,7 @@ from fastload.sample.fields import Image, kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
 from fastload.shard.suffixes import COMPRESSED_TARS
-from fastload.shard.tar import IMAGE, LABEL, Grouped, Suffixes, check_kinds, grouped, value_of
+from fastload.shard.tar import IMAGE, LABEL, Grouped, Suffixes, check_kinds, grouped, numbered, value_of
 
 Tar = Path | StoredTar
 _SUFFIXES = (".tar", *COMPRESSED_TARS)
@@ -271,7 +271,7 @@ class WdsSamples(SampleRows):
         try:
             if sample.twice:
                 raise ValueError(f"has two members .{sample.twice}")
-            for suffix, data in sample.values.items():
+            for suffix, data in numbered(sample.values):
                 field = self._suffixes.field(suffix)
                 if field is None:
                     continue
