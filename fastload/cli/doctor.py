@@ -208,7 +208,7 @@ def _loader(arguments: argparse.Namespace) -> Any:
     from fastload import DataLoader, Ranks
 
     shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle or "exact"]
-    return DataLoader(
+    loader = DataLoader(
         str(arguments.target),
         arguments.batch_size or 256,
         shuffle,  # type: ignore[arg-type]
@@ -218,6 +218,21 @@ def _loader(arguments: argparse.Namespace) -> Any:
         storage_options=options_for(arguments, arguments.target),
         ranks=Ranks(0, 1),
     )
+    _check_lists(arguments, loader.dataset.schema)
+    return loader
+
+
+def _check_lists(arguments: argparse.Namespace, schema: Any) -> None:
+    """Raise SystemExit for lists of pictures, of which only a picture rule makes batches."""
+    from fastload.sample.fields import Images
+
+    lists = [field.name for field in schema if isinstance(field.kind, Images)]
+    if lists and ":" not in (arguments.transform or ""):
+        raise SystemExit(
+            f"fastload doctor: {arguments.target} has lists of pictures, {lists[0]!r}, and what a job makes of "
+            "them is not known. Examine its script, 'fastload doctor train.py', or name its rule: --transform "
+            "module:attribute, a fastload.Vision."
+        )
 
 
 def _transform(name: str) -> Any:

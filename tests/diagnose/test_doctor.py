@@ -11,6 +11,7 @@ from cache_folder import memory_folder
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
+import fastload
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
@@ -139,6 +140,14 @@ for epoch in range(10_000):
     for images, labels in DataLoader(TensorDataset(torch.zeros(64, 3), torch.zeros(64)), batch_size=8):
         time.sleep(0.05)
 """
+
+
+def test_a_set_of_lists_of_pictures_is_refused_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fastload.pack([{"images": []}], tmp_path / "set", schema={"images": "images"}, num_proc=1)
+    assert main(["doctor", str(tmp_path / "set"), "--seconds", "5"]) == 2
+    assert "has lists of pictures, 'images'" in capsys.readouterr().err
 
 
 def test_a_script_is_examined_with_its_own_arguments(
