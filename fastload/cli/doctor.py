@@ -218,7 +218,7 @@ def _loader(arguments: argparse.Namespace) -> Any:
         storage_options=options_for(arguments, arguments.target),
         ranks=Ranks(0, 1),
     )
-    _check_lists(arguments, loader.dataset.schema)
+    _check_lists(arguments, loader.dataset.schema)  # type: ignore[attr-defined]
     return loader
 
 
@@ -229,9 +229,9 @@ def _check_lists(arguments: argparse.Namespace, schema: Any) -> None:
     lists = [field.name for field in schema if isinstance(field.kind, Images)]
     if lists and ":" not in (arguments.transform or ""):
         raise SystemExit(
-            f"fastload doctor: {arguments.target} has lists of pictures, {lists[0]!r}, and what a job makes of "
-            "them is not known. Examine its script, 'fastload doctor train.py', or name its rule: --transform "
-            "module:attribute, a fastload.Vision."
+            f"fastload doctor: {arguments.target} has lists of pictures, {lists[0]!r}, and what a job makes "
+            "of them is not known. Examine its script, 'fastload doctor train.py', or name its rule: "
+            "--transform module:attribute, a fastload.Vision."
         )
 
 

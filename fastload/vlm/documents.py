@@ -144,7 +144,7 @@ class Documents:
         """Compare the pictures that were delivered with those that have tokens."""
         counts = np.where(bad, 0, made.counts)
         cells = made.cells[~np.repeat(bad, made.counts)]
-        found, delivered = facts.offsets.diff().numpy(), facts.values[:, 1:3].numpy()
+        found, delivered = np.diff(facts.offsets.numpy()), facts.values.numpy()[:, 1:3]
         if np.array_equal(found, counts) and np.array_equal(delivered, cells):
             return
         place = next(
