@@ -480,7 +480,8 @@ class Tokenizers(Printed):
     @property
     def chat(self) -> Any:
         """The :class:`fastload.Chat`, or None."""
-        return self.by_field if getattr(self.by_field, "is_chat", False) else None
+        is_one = getattr(self.by_field, "is_chat", False) and not isinstance(self.by_field, type)
+        return self.by_field if is_one else None
 
     @property
     def names(self) -> list[str]:

@@ -64,6 +64,10 @@ class DocumentLengths:
     images: Ints
     pictures: Ints
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return ``tokens``, for what takes lengths."""
+        return np.array(self.tokens, dtype, copy=True) if copy else np.asarray(self.tokens, dtype)
+
     def __len__(self) -> int:
         """Return the number of samples."""
         return len(self.tokens)

@@ -142,6 +142,8 @@ def test_lengths_are_those_of_the_documents(folder: Path, chat: Chat) -> None:
     assert found.images.tolist() == [
         sum(chat.picture_lengths(grids_of(folder, number))) for number in range(COUNT)
     ]  # fmt: skip
+    packs = [PackingSampler(lengths, TOKENS, long="skip") for lengths in (found, found.tokens)]
+    assert packs[0].digest == packs[1].digest
     chosen = Subset(PackedDataset(folder), [5, 3, 3, 9])
     assert chat.lengths(chosen, RULE).tokens.tolist() == found.tokens[[5, 3, 3, 9]].tolist()
 
@@ -546,6 +548,11 @@ def test_a_callable_collate_gets_the_whole_batch(folder: Path, chat: Chat, packe
     for batch, whole in zip(found, plain, strict=True):
         assert tuple(batch) == names
         assert_same(batch, {name: whole[name] for name in names})
+
+
+def test_the_class_is_no_chat(folder: Path) -> None:
+    with pytest.raises(TypeError, match="or a fastload.Chat. Found: <class"):
+        fastload.DataLoader(folder, 2, transform=RULE, text=Chat)  # type: ignore[arg-type]
 
 
 def test_a_torch_dataset_is_refused() -> None:
