@@ -152,11 +152,11 @@ TEST(rows_of_vision_rules_without_memory) {
   };
   Random random(8);
   const std::vector<uint8_t> pixels = random.samples(size_t{kWidth} * kHeight * 3 + RowSink::kSlack);
-  for (const auto& [family, numbers] : rules) {
+  for (const auto& rule : rules) {
     for (const DType dtype : {DType::kUint8, DType::kBfloat16, DType::kFloat32}) {
       for (const int pictures : {1, 2}) {
-        fail_everywhere(family, [&] {
-          const VisionPlan how(vision_rule(family, numbers), dtype);
+        fail_everywhere(rule.first, [&] {
+          const VisionPlan how(vision_rule(rule.first, rule.second), dtype);
           const VisionSizes sizes = plan(how.rule(), kWidth, kHeight, pictures);
           VisionCutter cutter;
           Made out(how.rule().row_bytes(dtype) * static_cast<size_t>(sizes.rows));
