@@ -11,7 +11,7 @@ import torch
 from fastload.collate.planned import Collated
 from fastload.sample.layout import PICTURE_OFFSETS, sizes_name
 from fastload.vlm.layouts import batch_of, values_on
-from fastload.vlm.rules import Rule
+from fastload.vlm.rules import Rule, SigLIP2
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class VisionBatch:
 
         def made_of() -> dict[str, Any]:
             values = rows.values if values_of is None else values_of(rows.values)
-            return batch_of(self.rule, values, grids, counts, sizes)
+            # The core lays SigLIP 2's values out with their padding; see VisionPlan::rows_each.
+            placed = isinstance(self.rule, SigLIP2) and rows.values.dtype != torch.uint8
+            return batch_of(self.rule, values, grids, counts, sizes, placed)
 
         made = delivered.device.run(made_of)
         if not len(numbers):  # models of transformers take None for no picture, and fail on empty tensors

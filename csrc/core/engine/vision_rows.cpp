@@ -1,6 +1,7 @@
 #include "engine/vision_rows.h"
 
 #include <algorithm>
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -107,7 +108,8 @@ VisionCount count_vision(const Sources::Home& home, const FieldPlan& field, Deco
   VisionCount count{0, static_cast<int64_t>(pictures.size())};
   for (const Listed& one : pictures) {
     const ListSource& list = home.source->lists[field.part];
-    count.rows += sizes_of(field, size_of(list, one, decoder, scratch), pictures.size()).rows;
+    const VisionSizes sizes = sizes_of(field, size_of(list, one, decoder, scratch), pictures.size());
+    count.rows += std::max(sizes.rows, field.vision->rows_each());
   }
   return count;
 }
@@ -152,13 +154,16 @@ void VisionRows::cut(const FieldPlan& field, const Job& job, std::span<uint8_t> 
       const Bytes bytes = read(job, list, number, held);
       const ImageInfo info = open_record(decoder, bytes, picture.record, list.reader->shown());
       const VisionSizes sizes = sizes_of(field, {info.width, info.height}, pictures.size());
-      const size_t size = static_cast<size_t>(sizes.rows) * field.width;
+      const size_t own = static_cast<size_t>(sizes.rows) * field.width;
+      const size_t size =
+          std::max(own, static_cast<size_t>(field.vision->rows_each()) * field.width);
       if (size > room.size() - at) {
         no_room(sizes.rows, static_cast<int64_t>((room.size() - at) / field.width));
       }
       scratch_.vision.begin(*field.vision, sizes, room.data() + at);
       decoder.decode(scratch_.vision.source(), scratch_.vision);
       scratch_.vision.end();
+      std::memset(room.data() + at + own, 0, size - own);
       if (held == nullptr) {
         static_cast<void>(list.reader->is_there(number, bytes, scratch_.record));
       }

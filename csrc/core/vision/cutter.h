@@ -32,6 +32,13 @@ class VisionPlan {
   [[nodiscard]] const VisionRule& rule() const { return rule_; }
   [[nodiscard]] const VisionValues& values() const { return values_; }
   [[nodiscard]] DType dtype() const { return values_.dtype(); }
+  // Rows that each picture has in a batch, with zeros behind its own; 0: its own alone. SigLIP 2's
+  // batches have as many for all, so they are laid out so at once. Bytes are not: their table would
+  // make other values of the zeros.
+  [[nodiscard]] int64_t rows_each() const {
+    const bool padded = rule_.family == VisionFamily::kSiglip2 && dtype() != DType::kUint8;
+    return padded ? rule_.max_patches : 0;
+  }
 
  private:
   VisionRule rule_;
