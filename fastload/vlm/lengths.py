@@ -195,7 +195,14 @@ def _kept(counting: Counting, part: Any, pictures: Ints) -> Counts:
         found = _read(home / name, len(part))
         if found is None:
             found = _counted(counting, part, pictures)
-            _write(home / name, found)
+            try:
+                _write(home / name, found)
+            except OSError as error:  # as of a full disk: what was counted is good all the same
+                warnings.warn(
+                    f"The lengths of {part.folder} cannot be kept: {error}. They will be counted again. "
+                    "Make room, or pass another folder=.",
+                    stacklevel=stacklevel(),
+                )
     return found
 
 

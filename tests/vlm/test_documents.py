@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import warnings
@@ -184,6 +185,19 @@ def test_damaged_lengths_are_counted_again(tmp_path: Path, chat: Chat) -> None:
         with pytest.warns(UserWarning, match="is damaged .* counted again"):
             assert chat.lengths(data, RULE).tokens.tolist() == first
         assert path.read_bytes() == whole
+
+
+def test_a_full_disk_loses_no_count(tmp_path: Path, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = PackedDataset(written(tmp_path / "set", SAMPLES))
+    first = chat.lengths(data, RULE, folder=tmp_path / "own").tokens.tolist()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("numpy.savez", full)
+    with pytest.warns(UserWarning, match="cannot be kept.*No space left.*counted again"):
+        assert chat.lengths(data, RULE).tokens.tolist() == first
+    assert [path.suffix for path in (tmp_path / "set" / ".chat").iterdir()] == [".lock"]
 
 
 def test_a_set_that_cannot_be_written_says_so(
