@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import StateError
+from fastload.sampler.changing import whole_order
 from fastload.sampler.drawn import POOL, DrawnBatches, DrawnOrder
 from fastload.sampler.keyed import KeyedSampler
-from fastload.sampler.order import PADDING, IdArray, Partition, shuffled
+from fastload.sampler.order import PADDING, IdArray, Partition, shuffled, unshuffled
 
 # ---- The order of a dataset whose length may change between epochs ----
 
@@ -91,7 +92,8 @@ class Order(Protocol):
 
 def is_shuffled(order: Order) -> bool:
     """Return whether the order differs between epochs, as far as it says."""
-    return bool(getattr(order, "shuffle", not isinstance(order, SequentialOrder)))
+    whole = whole_order(order)
+    return bool(getattr(whole, "shuffle", not isinstance(whole, SequentialOrder)))
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,10 @@ class SequentialOrder:
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         return positions
 
+    def places(self, ids: IdArray, epoch: int) -> IdArray:
+        """Return the positions of sample ids."""
+        return ids
+
 
 @dataclass(frozen=True)
 class ShuffledOrder:
@@ -123,6 +129,10 @@ class ShuffledOrder:
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         return shuffled(positions, self.n, self.seed, epoch)
+
+    def places(self, ids: IdArray, epoch: int) -> IdArray:
+        """Return the positions of sample ids."""
+        return unshuffled(ids, self.n, self.seed, epoch)
 
 
 class Sampler:
