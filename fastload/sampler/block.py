@@ -126,7 +126,7 @@ class BlockOrder:
         return np.where(is_rest, begin + ids - blocks * self.block, whole)
 
 
-def order_name(order: Any, shuffle: bool | str, epoch: int) -> bool | str:
+def order_name(order: Any, shuffle: bool | str, epoch: int = 0) -> bool | str:
     """Return the order of an epoch as a loader's state names it: ``shuffle``, or the order's own name."""
     order = order.of(epoch) if isinstance(order, ChangingOrder) else order
     name: bool | str = getattr(order, "in_state", shuffle)
