@@ -185,6 +185,12 @@ class MixedFiles:
             else self._part(given, storage_options if "://" in str(given) else None)
             for given in datasets
         )
+        for part in self.parts:
+            if len(part.dropped):
+                raise ValueError(
+                    f"{part.where} has {len(part.dropped)} dropped samples, which a mix would count. Found "
+                    "that among the datasets: pack it anew, which leaves them out ('fastload pack')."
+                )
         sizes = [len(part) for part in self.parts]
         if not sizes or 0 in sizes:
             raise ValueError(f"mix needs datasets with at least one sample each. Found sizes: {sizes}.")
@@ -240,6 +246,11 @@ class MixedFiles:
 
     def __len__(self) -> int:
         return int(self._ends[-1])
+
+    @property
+    def num_ids(self) -> int:
+        """The number of sample ids."""
+        return len(self)
 
     def __repr__(self) -> str:
         shares = ", ".join(
