@@ -17,7 +17,6 @@ from fastload.sample.schema import Field
 from fastload.shard.codecs import CODECS, JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import HEADER, RECORD
-from fastload.shard.manifest import ENTRIES_NAME
 
 # ---- The index of a set, for counting ---------------------------------------------------------------
 # A very large set is estimated from runs of entries spread over it.
@@ -120,7 +119,7 @@ def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFac
     if not runs.whole:
         jpegs = dataset.manifest.codecs.get("jpeg", 0)
     progressive, unsuited = runs.estimate(progressive), runs.estimate(unsuited)
-    path, estimated = dataset.folder / ENTRIES_NAME, not runs.whole
+    path, estimated = dataset.folder / dataset.manifest.entries_name, not runs.whole
     if dataset.entries is None:
         damaged = exists(path)
         return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0, damaged, estimated)

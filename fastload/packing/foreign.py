@@ -535,7 +535,7 @@ def index_entries(
     dataset = PackedFiles(place, entries=False, storage_options=storage_options)
     with folder_lock(place):
         if spacing is None:
-            remove_entries(place)
+            remove_entries(place, dataset.manifest.entries_name)
             return
         observer = observer or Observer()
         observer.started(entries_work(place, len(dataset)))
