@@ -1,4 +1,4 @@
-"""Orders of sets that change: dropped samples left out, and another generation of the set from an epoch on."""
+"""Orders of sets that change: dropped samples left out, another generation of the set from an epoch on."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from fastload.errors import FastloadError, FormatError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
 from fastload.shard.codecs import NO_LIST_FLAG, file_of
-from fastload.shard.index import ALIGN, HEADER, RECORD, check_sizes
 from fastload.shard.generations import read_dropped
+from fastload.shard.index import ALIGN, HEADER, RECORD, check_sizes
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, fields_digest
 
 if TYPE_CHECKING:
@@ -208,7 +208,11 @@ class PackedFiles:
         self._readers: dict[str, Any] = {}
         self._dropped = read_dropped(self.folder, self._files.dropped, len(self.index))
         self._view(self._generation or self._files.generation)
-        self.entries = opened_entries(self.folder, self.manifest.entries_name, self.index) if self._wants_entries else None
+        self.entries = (
+            opened_entries(self.folder, self.manifest.entries_name, self.index)
+            if self._wants_entries
+            else None
+        )
         #: The node cache's file for records (``_C.CacheFile``), or None; see with_caches().
         self.cache: _C.CacheFile | None = None
         #: The files for further pictures' records, by the name of their field.

@@ -188,12 +188,10 @@ def entries_name(index: str) -> str:
     return ENTRIES_NAME if found is None or found[0] == SECOND else f"entries{found[0]}.fli"
 
 
-def index_names(generation: int) -> tuple[str, ...]:
-    """Return the names that the index of a generation may have. A version that knows no generations refuses
-    those of later ones, rather than read a part of the set."""
-    if generation == 1:
-        return INDEX_NAME, SECOND_INDEX
-    return (f"index{mark_of(generation)}.fli",)
+def index_name(generation: int) -> str:
+    """Return the manifest's ``index`` of a generation, unless it is "". A version that knows no generations
+    refuses those of later ones, rather than read a part of the set."""
+    return SECOND_INDEX if generation == 1 else f"index{mark_of(generation)}.fli"
 
 
 def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = ()) -> str | None:
@@ -458,12 +456,10 @@ class Manifest:
             if isinstance(error, FormatError):
                 raise
             raise FormatError(f"{path} lacks or damages a field: {error!r:.1000}") from None
-        names = index_names(manifest.generation)
-        if manifest.index_name not in names:
-            raise FormatError(
-                f"{path}: 'index' must be {' or '.join(map(repr, names))} in generation "
-                f"{manifest.generation}. Found: {manifest.index_name!r:.200}."
-            )
+        name = index_name(manifest.generation)
+        if manifest.index != name and (manifest.index or manifest.generations):
+            or_not = "" if manifest.generations else ", or not be there"
+            raise FormatError(f"{path}: 'index' must be {name!r}{or_not}. Found: {manifest.index!r:.200}.")
         if not _ID.fullmatch(manifest.content or manifest.seal):
             raise FormatError(
                 f"{path}: 'content' must be 32 hex digits, or not be there. Found: {manifest.content!r:.80}."

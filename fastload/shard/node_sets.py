@@ -329,7 +329,9 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
 
             found.append(_Table(file.file, file.size, check))
     if entries:
-        found.append(_Table(manifest.entries_name, None, partial(_check_entries, folder / manifest.index_name)))
+        found.append(
+            _Table(manifest.entries_name, None, partial(_check_entries, folder / manifest.index_name))
+        )
     return found
 
 
