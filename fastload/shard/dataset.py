@@ -116,7 +116,8 @@ def opened_entries(folder: Path, name: str, index: _C.Index) -> _C.Entries | Non
 # Attributes that opening sets, and those computed from them: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
-    "columns", "_readers", "store", "_kept_fields", "_node_use", "_files", "_dropped", "dropped", "sample_ids",
+    "columns", "_readers", "store", "_kept_fields", "_node_use", "_present", "_dropped", "dropped",
+    "sample_ids",
 )  # fmt: skip
 
 
@@ -191,7 +192,7 @@ class PackedFiles:
             else:
                 shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
                 check_sizes(shards)
-        self._files = self.manifest
+        self._present = self.manifest
         path = self.folder / self.manifest.index_name
         self.index = _C.Index(str(path))
         if len(self.index) != self.manifest.num_records or self.index.digest != self.manifest.index_crc:
@@ -206,8 +207,8 @@ class PackedFiles:
         if self.manifest.fields:
             self.columns = self._columns()
         self._readers: dict[str, Any] = {}
-        self._dropped = read_dropped(self.folder, self._files.dropped, len(self.index))
-        self._view(self._generation or self._files.generation)
+        self._dropped = read_dropped(self.folder, self._present.dropped, len(self.index))
+        self._view(self._generation or self._present.generation)
         self.entries = (
             opened_entries(self.folder, self.manifest.entries_name, self.index)
             if self._wants_entries
@@ -221,7 +222,7 @@ class PackedFiles:
 
     def _view(self, generation: int) -> None:
         """Show the samples of one generation; all files are the newest's."""
-        self.manifest = self._files.at(generation)
+        self.manifest = self._present.at(generation)
         self._forget()
         own = (self._dropped["generation"] <= generation) & (self._dropped["id"] < self.num_ids)
         #: The samples that were dropped, ascending sample ids.
@@ -247,7 +248,7 @@ class PackedFiles:
     @property
     def newest(self) -> Self:
         """The newest generation of this set that these files have."""
-        return self.at(self._files.generation)
+        return self.at(self._present.generation)
 
     def _new_reader(self, shards: list[tuple[str, int]]) -> _C.Reader:
         core = None if self.store is None else self.store.core([path for path, _ in shards])
@@ -310,8 +311,8 @@ class PackedFiles:
 
     def __repr__(self) -> str:
         facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
-        if self._files.generations:
-            facts += f", generation {self.manifest.generation} of {self._files.generation}"
+        if self._present.generations:
+            facts += f", generation {self.manifest.generation} of {self._present.generation}"
         if not self.is_plain:
             facts += f", fields {', '.join(self.schema.names)}"
         return f"{type(self).__name__}({self.where!r}, {facts})"
@@ -403,7 +404,7 @@ class PackedFiles:
     def _columns(self) -> Columns:
         from fastload.shard.columns import Columns
 
-        return Columns(self.folder, self.schema, self._files)
+        return Columns(self.folder, self.schema, self._present)
 
     @property
     def classes(self) -> list[str]:
@@ -422,7 +423,7 @@ class PackedFiles:
 
     @property
     def records(self) -> npt.NDArray[np.void]:
-        """The index entries of all sample ids, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
+        """The index entries of all ids, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
         return self.index.records().view(RECORD)[: self.num_ids, 0]
 
     def field_records(self, field: str) -> npt.NDArray[np.void]:

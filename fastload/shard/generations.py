@@ -62,13 +62,14 @@ class Generation:
             ValueError: the entry breaks a rule of FORMAT.md, which the message names.
         """
         wrong = f"an entry of 'generations' must have an id and numbers >= 0. Found: {body!r:.200}."
-        numbers = [body.get(name) for name in ("records", "classes", "shards", "data_bytes")]
+        numbers: list[Any] = [body.get(name) for name in ("records", "classes", "shards", "data_bytes")]
         names = [body.get("id"), *body.get("same_as", ())]
         if not all(type(name) is str and _ID.fullmatch(name) for name in names):
             raise ValueError(wrong)
         if not all(type(number) is int and number >= 0 for number in numbers):
             raise ValueError(wrong)
-        return cls(body["id"], *numbers, tuple(names[1:]))  # type: ignore[arg-type]
+        records, classes, shards, data_bytes = numbers
+        return cls(body["id"], records, classes, shards, data_bytes, tuple(names[1:]))
 
     def is_called(self, dataset_id: str) -> bool:
         """Whether a set with this id had its samples."""
