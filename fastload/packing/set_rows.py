@@ -182,7 +182,7 @@ class SetRows(SampleRows):
         self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
     ) -> Iterator[Batch]:
         stop = len(self) if stop is None else stop
-        encoder = Encoder(self.schema, self.root, options.format == "hdf5")
+        encoder = Encoder(self.schema, self.root, options.format == "hdf5", first_number=options.first_number)
         with started_pool(threads_for(options), "fastload-records") as pool:
             yield from encoder.encode(start, self._samples(range(start, stop), options, pool))
 

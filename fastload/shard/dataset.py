@@ -116,7 +116,7 @@ def opened_entries(folder: Path, name: str, index: _C.Index) -> _C.Entries | Non
 # Attributes that opening sets, and those computed from them: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
-    "columns", "_readers", "store", "_kept_fields", "_node_use", "_present", "_dropped", "dropped",
+    "columns", "_readers", "store", "_kept_fields", "_node_use", "_present", "all_dropped", "dropped",
     "sample_ids",
 )  # fmt: skip
 
@@ -207,7 +207,8 @@ class PackedFiles:
         if self.manifest.fields:
             self.columns = self._columns()
         self._readers: dict[str, Any] = {}
-        self._dropped = read_dropped(self.folder, self._present.dropped, len(self.index))
+        #: Entries of all dropped samples, ``fastload.shard.generations.DROPPED``, by ascending id.
+        self.all_dropped = read_dropped(self.folder, self._present.dropped, len(self.index))
         self._view(self._generation or self._present.generation)
         self.entries = (
             opened_entries(self.folder, self.manifest.entries_name, self.index)
@@ -224,9 +225,9 @@ class PackedFiles:
         """Show the samples of one generation; all files are the newest's."""
         self.manifest = self._present.at(generation)
         self._forget()
-        own = (self._dropped["generation"] <= generation) & (self._dropped["id"] < self.num_ids)
+        own = (self.all_dropped["generation"] <= generation) & (self.all_dropped["id"] < self.num_ids)
         #: The samples that were dropped, ascending sample ids.
-        self.dropped: npt.NDArray[np.int64] = self._dropped["id"][own].astype(np.int64)
+        self.dropped: npt.NDArray[np.int64] = self.all_dropped["id"][own].astype(np.int64)
 
     def _forget(self) -> None:
         """Forget what was computed of another generation's samples."""
@@ -423,7 +424,7 @@ class PackedFiles:
 
     @property
     def records(self) -> npt.NDArray[np.void]:
-        """The index entries of all ids, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
+        """The index entries of all ids, read-only, (n,) ``fastload.shard.index.RECORD``."""
         return self.index.records().view(RECORD)[: self.num_ids, 0]
 
     def field_records(self, field: str) -> npt.NDArray[np.void]:
