@@ -29,6 +29,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.packer import PathOrUrl, Samples, pack
 from fastload.packing.progress import Observer
 from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index
+from fastload.packing.sample_rows import IterableRows
 from fastload.packing.switch import Switch, changing, folder_name, next_generation, tables_of
 from fastload.packing.target import APPEND_NAME
 from fastload.sample.fields import Label, Labels
@@ -182,9 +183,7 @@ def _has_numbers(files: PackedFiles, field: Field) -> bool:
         return bool((files.records["label"] >= 0).any())
     column = files.columns[field.name]
     pieces = (np.arange(at, min(at + _CHUNK, files.num_ids)) for at in range(0, files.num_ids, _CHUNK))
-    return any(
-        bool((np.ascontiguousarray(column.gather(ids)[0]).view("<i4") >= 0).any()) for ids in pieces
-    )
+    return any(bool((np.ascontiguousarray(column.gather(ids)[0]).view("<i4") >= 0).any()) for ids in pieces)
 
 
 # ---- Two sets joined --------------------------------------------------------------------------------
@@ -441,6 +440,8 @@ def append(
         assert wanted is not None
         stage = Path(output).absolute() / APPEND_NAME / _STAGE
         stage.parent.mkdir(exist_ok=True)
+        if isinstance(source, IterableRows):  # which comes once: it cannot be compared with what is there
+            wanted = replace(wanted, restart=True)
         packed = pack(source, stage, wanted, observer, ray)
         results: list[PackResult] = []
         for result in packed:

@@ -88,7 +88,8 @@ def drop(folder: str | os.PathLike[str], ids: Iterable[int]) -> DropResult:
         ids: sample ids. Those that were dropped before are counted, and change nothing.
 
     Raises:
-        PackError: unknown ids, no sample would remain, a set in a store, a full disk, another process at work.
+        PackError: unknown ids, no sample would remain, a set in a store, a full disk, another process at
+            work.
         FormatError: the folder is not a packed dataset.
     """
     wanted = np.unique(np.fromiter(ids, np.int64))

@@ -128,8 +128,7 @@ def write_dropped(path: Path, entries: Entries) -> Dropped:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    ids = hashlib.blake2b(entries["id"].astype("<u8").tobytes(), digest_size=16).hexdigest()
-    return Dropped(path.name, len(entries), _crc(data), ids)
+    return Dropped(path.name, len(entries), _crc(data), _digest(entries))
 
 
 def read_dropped(folder: Path, dropped: Dropped | None, records: int) -> Entries:
@@ -162,11 +161,16 @@ def read_dropped(folder: Path, dropped: Dropped | None, records: int) -> Entries
         )
     entries: Entries = np.frombuffer(data, DROPPED)
     ids = entries["id"]
-    if (ids[1:] <= ids[:-1]).any() or ids[-1] >= records:
+    if (ids[1:] <= ids[:-1]).any() or ids[-1] >= records or _digest(entries) != dropped.ids:
         raise ChecksumError(
-            f"{path} must have ascending ids below {records}, each once. Found: others. Restore the file."
+            f"{path} must have ascending ids below {records}, each once, with the digest {dropped.ids}. "
+            "Found: others. Restore the file."
         )
     return entries
+
+
+def _digest(entries: Entries) -> str:
+    return hashlib.blake2b(entries["id"].astype("<u8").tobytes(), digest_size=16).hexdigest()
 
 
 def _crc(data: bytes) -> int:
