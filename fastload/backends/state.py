@@ -54,8 +54,8 @@ def has_state(value: Any) -> bool:
 # ---- A loader's state -------------------------------------------------------------------------------
 
 VERSION = 1
-_OPTIONAL = ("global_batch", "rank")
-_MOST = dict.fromkeys(("length", "epoch", "position", *_OPTIONAL), 2**63) | {"seed": 2**64}
+_OPTIONAL = ("global_batch", "rank", "then")
+_MOST = dict.fromkeys(("length", "epoch", "position", "global_batch", "rank"), 2**63) | {"seed": 2**64}
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class LoaderState:
     # Global batch size of the run that began the epoch, if samples are combined by it (mosaics).
     global_batch: int | None = None
     rank: int | None = None  # the saving rank, if the ranks do not divide the samples: orders differ then
+    then: str | None = None  # the id of the set's generation that the epochs after this one have
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict, under 1 kB, whose keys depend only on the transform."""
@@ -119,6 +120,8 @@ class LoaderState:
                     f"{name} of a loader state must be an integer >= {least} and < "
                     f"2**{most.bit_length() - 1}. Found: {value!r:.80}."
                 )
+        if not isinstance(state.get("then", ""), str):
+            raise StateError(f"then of a loader state must be a dataset id. Found: {state['then']!r:.80}.")
         return cls(**state)
 
     def check_fits(

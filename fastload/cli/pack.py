@@ -252,8 +252,8 @@ def run(arguments: argparse.Namespace) -> int:
     steps = [name for name in ("dry_run", "plan_only", "shards", "publish") if getattr(arguments, name)]
     if arguments.append and steps:
         raise PackError(
-            f"--append is a whole pack. Found: --{steps[0].replace('_', '-')}. --num-proc and --ray share the "
-            "work."
+            f"--append is a whole pack. Found: --{steps[0].replace('_', '-')}. --num-proc and --ray share "
+            "the work."
         )
     if arguments.dry_run:
         return _print_dry_runs(dry_run(arguments.source, arguments.output, options), arguments.json)

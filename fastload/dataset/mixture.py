@@ -41,7 +41,7 @@ class Selection:
     def select(self, members: Sequence[Any], ids: npt.NDArray[np.int64] | None) -> None:
         """Initialise as the class does; for classes whose constructor is another's."""
         self._members = tuple(members)
-        self._ends = np.cumsum([len(member) for member in self._members], dtype=np.int64)
+        self._ends = np.cumsum([member.num_ids for member in self._members], dtype=np.int64)
         self._ids = ids
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class Selection:
         """Return the dataset that has a sample id, and the sample's id in it."""
         number = min(int(np.searchsorted(self._ends, sample, side="right")), len(self._members) - 1)
         member = self._members[number]
-        return member, sample - int(self._ends[number]) + len(member)
+        return member, sample - int(self._ends[number]) + member.num_ids
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """Return the packed folder that holds a sample id, and the sample's id in it."""

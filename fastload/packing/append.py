@@ -114,23 +114,22 @@ def _joined_kind(old: Any, new: Any, name: str) -> Any:
     """Return a kind with the classes of both: the old ones, then those that only the new rows have."""
     if not isinstance(old, (Label, Labels)):
         return old
-    known = set(old.classes)
-    names = (*old.classes, *(one for one in dict.fromkeys(new.classes) if one not in known))
-    joined = replace(old, classes=names)
-    if isinstance(old, Labels) and isinstance(new, Labels) and (old.ids or new.ids):
-        known = dict(zip(new.classes, new.ids, strict=False))
-        if any(known.get(name, number) != number for name, number in zip(old.classes, old.ids, strict=False)):
-            raise PackError(
-                f"field {name!r}: a class has another number (ids) in the new rows than in the set. Give "
-                "both the same."
-            )
-        try:
-            return replace(joined, ids=(*old.ids, *(known[name] for name in names[len(old.ids) :])))
-        except (KeyError, ValueError) as error:
-            raise PackError(
-                f"field {name!r}: the numbers (ids) of classes cannot be joined: {error}."
-            ) from None
-    return joined
+    before = set(old.classes)
+    more = tuple(one for one in dict.fromkeys(new.classes) if one not in before)
+    if not isinstance(old, Labels) or not (old.ids or new.ids):
+        return replace(old, classes=(*old.classes, *more))
+    numbers = dict(zip(new.classes, new.ids, strict=False))
+    has_all = len(old.ids) == len(old.classes) and len(new.ids) == len(new.classes)
+    pairs = zip(old.classes, old.ids, strict=False)
+    if not has_all or any(numbers.get(one, number) != number for one, number in pairs):
+        raise PackError(
+            f"field {name!r}: a class has another number (ids) in the new rows than in the set, or only one "
+            "of both has numbers. Give both the same."
+        )
+    try:
+        return replace(old, classes=(*old.classes, *more), ids=(*old.ids, *(numbers[one] for one in more)))
+    except ValueError as error:  # two classes with one number
+        raise PackError(f"field {name!r}: the classes cannot be joined: {error}") from None
 
 
 def joined_schema(old: Schema, new: Schema) -> Schema:
@@ -273,13 +272,14 @@ class _Join:
     def entry_points(self) -> Iterator[Made]:
         """Yield the entry points of all records."""
         for files, ids in self._parts():
-            entries, pieces, sizes = files.entries, [], np.zeros((len(ids), 2), np.uint32)
-            for at, sample in enumerate(ids.tolist() if entries is not None else ()):
-                has_parts = entries.part_bytes == _C.PART_BYTES
-                one = entries.get(sample), entries.get_parts(sample) if has_parts else b""
-                pieces += one
-                sizes[at] = len(one[0]), len(one[1])
-            yield b"".join(pieces), sizes
+            entries, pieces = files.entries, list[bytes]()
+            if entries is None:
+                yield b"", np.zeros((len(ids), 2), np.uint32)
+                continue
+            has_parts = entries.part_bytes == _C.PART_BYTES
+            for sample in ids.tolist():
+                pieces += entries.get(sample), entries.get_parts(sample) if has_parts else b""
+            yield b"".join(pieces), np.array([*map(len, pieces)], np.uint32).reshape(-1, 2)
 
     def write(self, path: Path, mark: str, index: str) -> tuple[Entries, tuple[int, int]]:
         """Write columns and index; return the fields' entries, and the index's size and digest."""
@@ -445,12 +445,10 @@ def append(
         packed = pack(source, stage, wanted, observer, ray)
         results: list[PackResult] = []
         for result in packed:
-            path = sets.get(result.output.name if result.output != stage else "")
-            if path is None:
-                raise PackError(
-                    f"{source} has the split {result.output.name!r}, and {output} has no such set."
-                )
-            results.append(_Append(path, result, options, observer).run())
+            name = result.output.name if result.output != stage else ""
+            if name not in sets:
+                raise PackError(f"{source} has the split {name!r}, and {output} has no such set.")
+            results.append(_Append(sets[name], result, options, observer).run())
         remove(stage.parent)
         return results
 

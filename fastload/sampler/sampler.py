@@ -419,11 +419,14 @@ def make_sampler(
     batch_sampler: Iterable[Any] | None = None,
     own_order: Callable[[int, bool], Order] | None = None,
     length: Callable[[], int] | None = None,
+    check_there: Callable[[IdArray], None] | None = None,
 ) -> Sampler:
     """Return the sampler for torch's arguments; ``own_order(seed, shuffle)`` is the dataset's.
 
     For a torch Dataset ``n`` is None, and ``length`` returns the number of samples when an epoch begins; a
     sampler may draw anything that the dataset accepts.
+
+    ``check_there`` raises if a user's sampler drew a sample that was dropped.
 
     A sampler that already is one rank's share (it has ``num_replicas``, like ``DistributedSampler``) is not
     divided again.
@@ -442,14 +445,18 @@ def make_sampler(
         share = int(getattr(inner, "rank", 0)), int(inner.num_replicas)
         partition = replace(partition, rank=0, world_size=1)
     if batch_sampler is not None:
-        return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition, share)
+        batches = DrawnBatches(batch_sampler, n, seed)
+        batches.draws.check_there = check_there
+        return ListedSampler(batches, partition, share)
     if isinstance(sampler, KeyedSampler):
         samples: Any = length() if length is not None else n
         order = sampler.order(samples, seed)
         made: Sampler | None = sampler.batches(order, partition)
         return Sampler(order, sampler.divided(partition)) if made is None else made
     if sampler is not None:
-        return DrawnSampler(DrawnOrder(sampler, n, seed), partition, share)
+        drawn = DrawnOrder(sampler, n, seed)
+        drawn.draws.check_there = check_there
+        return DrawnSampler(drawn, partition, share)
     if length is not None:
         return Sampler(GrowingOrder(length, shuffle, seed), partition)
     assert n is not None
