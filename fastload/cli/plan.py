@@ -11,8 +11,9 @@ from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Link, Traffic, TrafficJob, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import print_json, print_table
+from fastload.dataset.generations import order_of
 from fastload.machine.sizes import counted, human_bytes, parse_size
-from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
+from fastload.sampler import BlockSampler, Partition, Sampler, default_blocks
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 
@@ -197,7 +198,7 @@ def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, i
     if arguments.shuffle != "block":
         return None
     try:
-        return default_blocks(len(dataset), dataset.manifest.read_bytes, arguments.block, arguments.window)
+        return default_blocks(dataset.num_ids, dataset.manifest.read_bytes, arguments.block, arguments.window)
     except ValueError as error:
         raise SystemExit(f"fastload plan: {error}") from None
 
@@ -211,9 +212,9 @@ def _mixing(
         return None
     partition = Partition(min(arguments.batch_size * arguments.ranks, n))
     samplers: dict[str, Sampler] = {
-        "uniform": make_sampler(n, partition, shuffle=True, seed=seed),
-        "block": BlockSampler(BlockOrder(n, seed, *blocks), partition),
-        "none": make_sampler(n, partition, shuffle=False, seed=seed),
+        "uniform": Sampler(order_of(dataset, seed, True), partition),
+        "block": BlockSampler(order_of(dataset, seed, True, blocks), partition),
+        "none": Sampler(order_of(dataset, seed, False), partition),
     }
     return {name: measure(sampler, dataset.labels) for name, sampler in samplers.items()}
 

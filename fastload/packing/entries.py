@@ -199,7 +199,7 @@ def ensure_entries(
     tidy_entries(folder)  # left by a killed run
     if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
-    observer.started(entries_work(folder, len(dataset)))
+    observer.started(entries_work(folder, dataset.num_ids))
     if made is not None:
         write_entries(folder, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         return
@@ -276,7 +276,7 @@ def wrong_entries(
                 wrong.append(sample)
         return wrong
 
-    every = range(len(dataset)) if samples is None else samples
+    every = range(dataset.num_ids) if samples is None else samples
     for wrong in _map_in_order(differing, every, threads, lambda n: None):
         yield from wrong
 
@@ -312,7 +312,7 @@ def index_stored_entries(
     folder = NodeFolder(dataset.manifest.seal)
     with folder.alone(str(location)):
         if spacing is not None:
-            observer.started(entries_work(location, len(dataset)))
+            observer.started(entries_work(location, dataset.num_ids))
             threads = len(os.sched_getaffinity(0))
             entries = made_in_windows(dataset, spacing, threads, observer.advanced)
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)

@@ -538,7 +538,7 @@ def index_entries(
             remove_entries(place, dataset.manifest.entries_name)
             return
         observer = observer or Observer()
-        observer.started(entries_work(place, len(dataset)))
+        observer.started(entries_work(place, dataset.num_ids))
         if made is not None:
             write_entries(place, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
             return

@@ -87,7 +87,7 @@ def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) 
     if room is None:
         room = available_memory()
     size = sum(shard.size for part in dataset.parts for shard in part.manifest.shards)
-    record = max(1.0, size / max(1, sum(len(part) for part in dataset.parts)))
+    record = max(1.0, size / max(1, sum(part.num_ids for part in dataset.parts)))
     share = sampler.partition.world_size  # a window's blocks are divided among the ranks
     order = whole_order(sampler.order)
     window = int(order.window / share * record * _WINDOW_ROOM) if isinstance(order, BlockOrder) else 0

@@ -287,6 +287,10 @@ class PackedFiles:
         """The ids of the samples that were not dropped, ascending; None: all of ``[0, num_ids)``."""
         return np.setdiff1d(np.arange(self.num_ids), self.dropped) if len(self.dropped) else None
 
+    def ids_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the sample ids at places among those that were not dropped, ``[0, len(dataset))``."""
+        return places if self.sample_ids is None else self.sample_ids[places]
+
     def checked_id(self, sample: Any) -> int:
         """Return a sample id as an int.
 
