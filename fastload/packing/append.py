@@ -475,8 +475,12 @@ class _Append:
         began = time.monotonic()
         stage = Path(str(self.packed.output))
         old, new = PackedFiles(self.path), PackedFiles(stage)
-        schema = joined_schema(old.schema, new.schema)
-        _check_numbers(old, new)
+        try:
+            schema = joined_schema(old.schema, new.schema)
+            _check_numbers(old, new)
+        except PackError:
+            remove(stage)
+            raise
         before = _generation_with(old, new, schema)
         if before is not None:
             remove(stage)
