@@ -25,7 +25,7 @@ def rows(first: int, count: int) -> list[dict[str, Any]]:
     return [
         {
             "image": np.full((8, 8, 3), number % 251, np.uint8),
-            "label": CLASSES[number % (3 if number < 20 else 5)],
+            "label": CLASSES[number % (3 if number < 30 else 5)],
             "number": number,
             "text": "x" * (number % 7) + str(number),
         }
