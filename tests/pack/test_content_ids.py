@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import io
 import json
+import pickle
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from recode_sets import pictures
 
 import fastload
 from fastload import DataLoader, Images, Text
-from fastload.errors import FormatError, StateError
+from fastload.errors import FormatError, PackError, StateError
 from fastload.packing import PackOptions, pack
 from fastload.packing import recode as recode_module
 from fastload.packing.foreign import IndexOptions, index_files
@@ -308,6 +310,22 @@ def test_states_go_on_with_the_same_samples_in_other_shards(sets: list[Path]) ->
     assert rest_of(sets[1], state) == wanted
     with pytest.raises(StateError, match="dataset was"):
         rest_of(sets[0], state_of(sets[1]))  # nothing says that the recoded set is this one
+
+
+def test_a_set_that_was_cut_anew_is_the_same_to_who_knew_it(sets: list[Path], tmp_path: Path) -> None:
+    """A pickled dataset opens it, and a pack of it is complete; with other samples neither is."""
+    known, output = pickle.dumps(PackedFiles(sets[0])), tmp_path / "out"
+    pack(sets[0], output, PackOptions(num_proc=1))
+    shutil.rmtree(sets[0])
+    pack(sets[1], sets[0], PackOptions(num_proc=1, shard_size=6000, format="lmdb"))
+    assert [pickle.loads(known).read(i) for i in range(14)] == list(JPEGS.values())
+    assert pack(sets[0], output, PackOptions(num_proc=1))[0].was_complete
+    shutil.rmtree(sets[0])
+    pack(sets[1], sets[0], PackOptions(num_proc=1, limit=13))
+    with pytest.raises(FormatError, match="packed again, from other samples"):
+        pickle.loads(known)
+    with pytest.raises(PackError, match="holds a pack of other samples"):
+        pack(sets[0], output, PackOptions(num_proc=1))
 
 
 def test_sets_of_earlier_versions_keep_their_ids_and_states(sets: list[Path]) -> None:
