@@ -24,7 +24,7 @@ from recode_sets import pictures
 
 import fastload
 from fastload import DataLoader, Images, Text
-from fastload.errors import FormatError, PackError, StateError
+from fastload.errors import FormatError, PackError, ShardError, ShardTruncated, StateError
 from fastload.packing import PackOptions, pack
 from fastload.packing import recode as recode_module
 from fastload.packing.foreign import IndexOptions, index_files
@@ -401,3 +401,15 @@ def test_info_says_it(sets: list[Path]) -> None:
     manifest = Manifest.read(sets[1])
     assert manifest.id != manifest.seal
     assert f"{manifest.id}" in run_cli("info", sets[1]).stdout
+
+
+@pytest.mark.parametrize("name", ["index.fli", "field-02.fli"])
+def test_files_that_cannot_be_read_are_named(name: str, tmp_path: Path) -> None:
+    fastload.pack(rich_samples(4), tmp_path / "set", RICH, num_proc=1)
+    manifest, path = Manifest.read(tmp_path / "set"), tmp_path / "set" / name
+    path.write_bytes(path.read_bytes()[:4100])
+    with pytest.raises(ShardTruncated, match=rf"{name} is too short\. Restore the file"):
+        content_id(manifest, tmp_path / "set")
+    path.unlink()
+    with pytest.raises(ShardError, match=r"the tables of .*set cannot be read: No such file"):
+        content_id(manifest, tmp_path / "set")
