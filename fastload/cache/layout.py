@@ -129,7 +129,7 @@ def encoded(dataset: PackedFiles) -> Contents:
     records = dataset.index.records().view(RECORD)[:, 0]
     entries = dataset.folder / ENTRIES_NAME if dataset.entries is not None else None
     return Contents(
-        dataset.id,
+        dataset.manifest.seal,
         "encoded",
         dataset.folder,
         dataset.index.digest,

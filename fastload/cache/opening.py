@@ -110,7 +110,7 @@ def tier_of_field(dataset: PackedFiles, field: str, cheap: bool = False) -> Tier
 def _encoded(dataset: PackedFiles, field: str) -> Contents:
     records = dataset.field_records(field)
     return Contents(
-        dataset.id,
+        dataset.manifest.seal,
         dataset.columns.path(field).stem,
         dataset.folder,
         dataset.columns[field].digest,

@@ -392,7 +392,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         if loaded.seed is not None and self._loader_plan.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
         manifest = getattr(self._loader_plan.dataset, "manifest", None)  # a mix has none
-        same_as = () if manifest is None else manifest.same_as
+        same_as = () if manifest is None else manifest.all_ids
         self._state(0, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
         if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)

@@ -308,7 +308,7 @@ def index_stored_entries(
     assert location is not None
     assert store is not None
     path = (location / ENTRIES_NAME).path
-    folder = NodeFolder(dataset.id)
+    folder = NodeFolder(dataset.manifest.seal)
     with folder.alone(str(location)):
         if spacing is not None:
             observer.started(entries_work(location, len(dataset)))

@@ -291,16 +291,16 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def opened_once(folder: Path, packed_as: str) -> PackedFiles:
+def opened_once(folder: Path, seal: str) -> PackedFiles:
     """Return a process's dataset, opened once, as another process knows it.
 
     Raises:
         PackError: this process sees another dataset.
     """
     dataset = PackedFiles(folder, entries=False)
-    if dataset.id != packed_as:
+    if dataset.manifest.seal != seal:
         raise PackError(
-            f"{folder} has dataset id {dataset.id} on this worker's machine, and {packed_as} where the "
-            "command runs: all must see the same folder."
+            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {dataset.manifest.seal} and {seal}. All must see the same folder."
         )
     return dataset

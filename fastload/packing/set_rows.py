@@ -148,7 +148,8 @@ class SetRows(SampleRows):
         return len(self.dataset)
 
     def settings(self) -> dict[str, Any]:
-        return {"set": self.dataset.id}
+        manifest = self.dataset.manifest  # the same samples from other files give the same pack
+        return {"set": manifest.seal if self._in_place else manifest.id}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""

@@ -34,6 +34,7 @@ from fastload.sample.schema import Field
 from fastload.sample.values import row_count, wrong_rows
 from fastload.shard.codecs import CODECS, COEFFICIENTS, NO_LIST_FLAG, RAW, file_of
 from fastload.shard.columns import column_wrong, open_column
+from fastload.shard.contents import content_id
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import HEADER, RECORD, as_rows
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
@@ -414,6 +415,11 @@ class ColumnChecks:
         if self.field.storage == "records":
             self._open_lists()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is whole and the manifest's."""
+        return self._column is not None
+
     def _open_lists(self) -> None:
         """Check the entries without a picture, and find the others' samples."""
         entries = self._column.records().view(RECORD)[:, 0]
@@ -639,6 +645,16 @@ class _Checks:
         for column in self.columns:
             column.open()
 
+    def content(self) -> None:
+        """Find a manifest whose content id is not that of its files, if these are whole."""
+        wanted = self.manifest.content
+        if not wanted or not all(column.is_open for column in self.columns):
+            return
+        found = content_id(self.manifest, self.folder)
+        if found != wanted:
+            reason = f"says content id {wanted}, its files have {found}; states of other samples would fit it"
+            self.found.add("", [Problem(reason, MANIFEST_NAME)])
+
     def entries(self) -> None:
         """Find entries that break a rule by themselves, and records that share bytes."""
         labels = len(self.manifest.classes) or int(np.iinfo(np.int32).max)
@@ -684,7 +700,7 @@ class _Checks:
         elif spread is None:
             self.records.contents(self._readable, decode)
         else:
-            common = (self.folder, self.manifest.id, frozenset(self._readable), decode)
+            common = (self.folder, self.manifest.seal, frozenset(self._readable), decode)
             spans = spans_of(self.manifest)
             for problems in spread(_records_of_span, common, spans):
                 for kind, problem in problems:
@@ -723,7 +739,7 @@ class _Checks:
         if spread is None:
             yield from wrong_entries(dataset, len(os.sched_getaffinity(0)))
             return
-        common = (self.folder, dataset.id)
+        common = (self.folder, dataset.manifest.seal)
         yield from chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
 
 
@@ -731,8 +747,8 @@ def _records_of_span(
     common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
 ) -> list[tuple[str, Problem]]:
     """Return what is wrong with some samples' records."""
-    folder, packed_as, readable, decode = common
-    dataset = opened_once(folder, packed_as)
+    folder, seal, readable, decode = common
+    dataset = opened_once(folder, seal)
     checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
     return checks.records.problems_of(range(*span), set(readable), decode)
 
@@ -806,9 +822,9 @@ def _verified(
     except FastloadError as error:
         return [Problem(str(error), manifest.index_name)], 0
     problems = Problems()
-    if (len(index), index.digest, path.stat().st_size) != (
-        manifest.num_records, manifest.index_crc, manifest.index_size
-    ):  # fmt: skip
+    said = (manifest.num_records, manifest.index_crc, manifest.index_size)
+    belongs = (len(index), index.digest, path.stat().st_size) == said
+    if not belongs:
         reason = (
             f"belongs to another manifest: {len(index)} records, digest {index.digest:#010x}; "
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
@@ -817,6 +833,8 @@ def _verified(
     checks = _Checks(place, manifest, index, problems, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
+    if belongs:
+        checks.content()
     checks.contents(decode, spread)
     checks.entry_points(entries, spread)
     return problems.listed(), len(index)

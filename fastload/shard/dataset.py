@@ -220,10 +220,10 @@ class PackedFiles:
         self.__dict__.update(state)
         packed_as = self.__dict__.pop("_packed_as")
         self._open()
-        if self.id != packed_as and packed_as not in self.manifest.same_as:
+        if packed_as not in self.manifest.all_ids:
             raise FormatError(
                 f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
-                "it was packed again. Open it again."
+                "it was packed again, from other samples. Open it again."
             )
 
     def __len__(self) -> int:
@@ -295,7 +295,7 @@ class PackedFiles:
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: equal data give equal ids."""
+        """Dataset id, 32 hex digits: equal samples in the same order give equal ids."""
         return self.manifest.id
 
     @property

@@ -170,6 +170,7 @@ MAJOR = 1
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
 MAX_VALUES = 4_000_000  # JSON's parser makes an object of each, of 64 bytes or more
 _HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
+_ID = re.compile("[0-9a-f]{32}")
 _MOST_NAME = 4096  # bytes of a path, Linux's PATH_MAX
 MAX_NUMBERED = 1_000_000  # more integer labels get no class names, which would be their numbers
 
@@ -231,6 +232,7 @@ class Manifest:
     )  # hidden files, and those in the source that are not images
     index: str = ""  # the index's file, unless it is index.fli
     same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: from before recoding
+    content: str = ""  # the content id; "": written by an earlier version
 
     @property
     def index_name(self) -> str:
@@ -269,8 +271,19 @@ class Manifest:
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: a hash of index (which has the fields' digest), shards and classes;
-        equal data give equal ids."""
+        """Dataset id, 32 hex digits: the content id, which equal samples in the same order have however they
+        are cut into shards; of a set that an earlier version packed, the seal."""
+        return self.content or self.seal
+
+    @property
+    def all_ids(self) -> tuple[str, ...]:
+        """The ids by which states may know these samples: content id, seal, those from before recoding."""
+        return tuple(dict.fromkeys([self.id, self.seal, *self.same_as]))
+
+    @property
+    def seal(self) -> str:
+        """The manifest's ``id``, 32 hex digits: a hash of index (which has the fields' digest), shards and
+        classes. It names these files; the same samples in other shards have another one."""
         facts = [
             self.num_records,
             self.index_size,
@@ -290,8 +303,8 @@ class Manifest:
         wrong = names_fit(self.classes, [shard.file for shard in self.shards], self.fields)
         if wrong:
             raise FormatError(wrong)
-        body = {"fastload": list(self.version), "id": self.id, **asdict(self)}
-        for name in ("fields", "left_out", "ignored", "index", "same_as"):
+        body = {"fastload": list(self.version), "id": self.seal, "content": self.content, **asdict(self)}
+        for name in ("fields", "left_out", "ignored", "index", "same_as", "content"):
             if not body[name]:
                 del body[name]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
@@ -381,6 +394,7 @@ class Manifest:
                 ignored=dict(body.get("ignored", {})),
                 index=str(body.get("index", "")),
                 same_as=tuple(str(one) for one in body.get("same_as", ())),
+                content=str(body.get("content", "")),
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):
@@ -390,9 +404,13 @@ class Manifest:
             raise FormatError(
                 f"{path}: 'index' must be {SECOND_INDEX!r}, or not be there. Found: {manifest.index!r:.200}."
             )
-        if body.get("id") != manifest.id:
+        if not _ID.fullmatch(manifest.content or manifest.seal):
             raise FormatError(
-                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.id!r}: it was changed."
+                f"{path}: 'content' must be 32 hex digits, or not be there. Found: {manifest.content!r:.80}."
+            )
+        if body.get("id") != manifest.seal:
+            raise FormatError(
+                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.seal!r}: it was changed."
             )
         try:
             manifest.check_fields()
