@@ -128,7 +128,8 @@ class LoaderState:
 
         Args:
             same_as: ids of other datasets with the same samples and pixels, in the same order.
-            order_differs: how the order differs, if there is more to say than what it was and is.
+            order_differs: how the order differs, if there is more to say than what it was and is; "": it does
+                not.
 
         Raises:
             StateError: they differ; the message has every difference.
@@ -142,6 +143,7 @@ class LoaderState:
             if getattr(self, name) != getattr(other, name)
             and (name != "seed" or other.seed is not None)
             and (name != "dataset" or other.dataset not in same_as)
+            and (name != "shuffle" or order_differs != "")
         ]
         if differences:
             raise StateError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -94,6 +94,8 @@ class WorldBinding:
         self.agreement: Handshake | None = None
         #: The seed, if it is known.
         self.seed = seed
+        #: How often the ranks have changed.
+        self.moves = 0
 
     @property
     def world(self) -> World:
@@ -148,8 +150,39 @@ class WorldBinding:
             raise WorldError(
                 f"This loader began as rank {began.rank} of {began.size}, now the process is rank {now.rank} "
                 f"of {now.size}: its share of the samples would be wrong. Begin to iterate after the process "
-                "group is made; after a change of the world make a new loader and call load_state_dict()."
+                "group is made; after a change of the world call loader.reshard() on all of its ranks."
             )
+
+    def move(
+        self, ranks: Ranks, divide: Callable[[World], None], handshake: Callable[[World], Handshake]
+    ) -> None:
+        """Take another place among the ranks; nothing has changed if it raises.
+
+        Args:
+            ranks: which.
+            divide: divides the samples of epochs that are under way.
+            handshake: makes the handshake with the other ranks.
+
+        Raises:
+            WorldError: the place cannot be found, or the ranks do not divide the samples.
+            StateError: the samples cannot be divided otherwise there.
+        """
+        if not self.is_divided:
+            raise WorldError(
+                "reshard() is for loaders whose ranks divide the samples among them; this one reads all of "
+                "its dataset, as torch's does. Make it with ranks=, for example ranks=fastload.Ranks(rank, "
+                "world_size), and without a sampler that has its own rank."
+            )
+        forget()
+        world = find_world(ranks.rank, ranks.world_size, group=ranks.group)
+        if self._fixed is None:
+            self._ranks = ranks
+            self.moves += 1
+            return
+        agreement, processes = handshake(world), world if ranks.rank is not None else find_processes()
+        divide(world)
+        self._ranks, self._began, self._fixed, self.agreement = ranks, processes, world, agreement
+        self.moves += 1
 
     def fix(self, handshake: Callable[[World], Handshake], is_random: bool) -> Handshake:
         """Fix rank, world size and seed, and return the handshake with the other ranks.
@@ -546,6 +579,36 @@ class LoaderPlan:
             RankWarning,
             stacklevel=stacklevel(),
         )
+
+    def reshard(self, ranks: Ranks, sampler: RankSampler, places: Sequence[tuple[int, int]]) -> None:
+        """Take another place among the ranks; see :meth:`fastload.DataLoader.reshard`.
+
+        Args:
+            places: epoch and position of what is under way.
+
+        Raises:
+            WorldError, StateError, ValueError: it is not possible; nothing has changed.
+        """
+
+        def divide(world: World) -> None:
+            furthest, before = max(position for _, position in places), sampler.core.partition
+            sampler.divide(world, furthest)
+            try:
+                for place in places:
+                    self._check_epoch(sampler.core, *place)
+            except ValueError:
+                sampler.core.divide(before, furthest)
+                raise
+
+        def handshake(world: World) -> Handshake:
+            return Handshake(world, ranks.group, ranks.handshake, self._described(sampler), self.site)
+
+        self.beginning.move(ranks, divide, handshake)
+        self.arguments = self.arguments.changed(ranks=ranks)
+        self._asked, self._settled = (replace(one, ranks=ranks) for one in (self._asked, self._settled))
+        if self._fixed is not None:
+            self._fixed = replace(self._fixed[0], ranks=ranks), self._fixed[1]
+            sampler.divided()
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         ranks = self._settled.ranks

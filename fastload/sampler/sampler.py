@@ -162,6 +162,17 @@ class Sampler:
             raise ValueError(f"epoch must be >= 0. Found: {number}.")
         self.epoch = number
 
+    def divide(self, partition: Partition, position: int = 0) -> None:
+        """Divide positions among the ranks by ``partition`` from now on.
+
+        Args:
+            position: how far an epoch that is under way has come.
+
+        Raises:
+            StateError: the order's positions depend on the global batch, and an epoch is under way.
+        """
+        self.partition = partition
+
     def total(self, epoch: int) -> int:
         """Return the epoch's number of positions over all ranks."""
         return self.order.total(epoch)
@@ -192,7 +203,8 @@ class Sampler:
         return self.partition.batch_size
 
     def differs(self, saved: object) -> str | None:
-        """Say how the order of a saved state differs from this one's, if there is more to say than both."""
+        """Say how the order of a saved state differs from this one's, if there is more to say than both; "":
+        it does not, whatever the two are named."""
         return None
 
     def pool(self, epoch: int) -> int:
