@@ -1,7 +1,7 @@
 """A replica group of one rank, whose model counts what it was trained on: weight i is how often sample i was.
 
-The loss is minus the sum of the samples' weights, times the number of replica groups, by which torchft divides;
-so a step adds one to each sample of the global batch.
+The loss is minus the sum of the samples' weights, times the number of replica groups, by which torchft
+divides; so a step adds one to each sample of the global batch.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def main(given: dict[str, Any]) -> None:
                 wait_for(folder / given["waits"].pop(len(worlds)))
             time.sleep(0.02)  # others start meanwhile
     found = {"counts": counts.weights.tolist(), "worlds": worlds, "failed": failed}
-    found |= {"step": manager.current_step(), "loader": batches.state_dict(), "stats": loader.stats()["world"]}
+    found |= {"loader": batches.state_dict()}
+    found |= {"step": manager.current_step(), "stats": loader.stats()["world"]}
     (folder / f"end-{number}-{given['life']}.json").write_text(json.dumps(found))
     wait_for(folder / "done")  # the store and the sender of states are this process's
     manager.shutdown(wait=False)
