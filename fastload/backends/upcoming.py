@@ -16,7 +16,7 @@ from fastload.cache.disk import DiskUse, planned_disk_bytes
 from fastload.cache.opening import Streams, kept_of
 from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey
-from fastload.sampler import Sampler
+from fastload.sampler import Sampler, StickyOrder
 from fastload.sampler.upcoming import NOT_NEEDED, Levels, level_of, needs_all, use_levels
 from fastload.shard.dataset import PackedFiles
 
@@ -93,7 +93,7 @@ class Upcoming:
         self._masks_from = self._masks_to = 0  # epochs
         self._wanted: int | None = None
         self._thread: threading.Thread | None = None
-        disk.expect(len(ranks) / size)
+        disk.expect(len(ranks) / size, isinstance(sampler.order, StickyOrder))
 
     def at(self, key: BatchKey) -> None:
         """Tell the tiers that the consumer asks for a batch."""

@@ -73,9 +73,9 @@ class Block(Printed):
     Args:
         size: records per block; None: about 1 MiB of them.
         window: records that are mixed at a time; None: about 256 MiB of them, for each of ``nodes``.
-        nodes: how many nodes cache a part of the set each. Every block then is of one node, in all epochs, and
-            the ranks of that node read it. It stays the same for the whole job: one that goes on with fewer
-            or more nodes goes on with this number (``docs/start/cluster.md``).
+        nodes: how many nodes cache a part of the set each. Every block then is of one node in all epochs,
+            and the ranks of that node read it. It stays the same for the whole job: one that goes on with
+            fewer or more nodes goes on with this number (``docs/start/cluster.md``).
 
     Raises:
         TypeError, ValueError: not an integer of at least 1.

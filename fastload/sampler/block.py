@@ -29,7 +29,7 @@ _REST, _WINDOW, ARRANGED = 1, 2, 3  # purposes of keyed bits
 def default_blocks(
     n: int, data_bytes: int, block: int | None, window: int | None, nodes: int = 1
 ) -> tuple[int, int]:
-    """Return (records per block, records per window): by default about 1 MiB, and 256 MiB for each of ``nodes``.
+    """Return (records per block, records per window): by default about 1 MiB, and 256 MiB per node.
 
     They depend on the dataset and the arguments alone, and so does the order.
 

@@ -1,14 +1,16 @@
 """The block shuffle of several nodes: each block of records is of one node in every epoch.
 
-A node that caches a part of the set finds it useful only if it needs the same samples again. Here the blocks are
-dealt to ``nodes`` parts, once and for all, by the seed. Each epoch shuffles every part by itself, as
+A node that caches a part of the set finds it useful only if it needs the same samples again. Here the blocks
+are dealt to ``nodes`` parts, once and for all, by the seed. Each epoch shuffles every part by itself, as
 :mod:`fastload.sampler.block` does, and the order takes a sample of each part in turn: position p is of part
-p mod nodes. So any ``nodes * k`` positions in a row have k samples of each part, and a global batch, sorted by
-part, falls into equal shares. Ranks are numbered node by node, so a node's ranks get the same parts each epoch.
+p mod nodes. So any ``nodes * k`` positions in a row have k samples of each part, and a global batch, sorted
+by part, falls into equal shares. Ranks are numbered node by node, so a node's ranks get the same parts each
+epoch.
 
-The order depends on (seed, epoch, nodes) alone, not on the world that reads it: a position means the same samples
-for any number of ranks and nodes, and a job goes on with others than it began with. If the nodes that there are do
-not divide ``nodes``, or those the global batch, some samples change nodes between epochs; none is lost.
+The order depends on (seed, epoch, nodes) alone, not on the world that reads it: a position means the same
+samples for any number of ranks and nodes, and a job goes on with others than it began with. If the nodes
+that there are do not divide ``nodes``, or ``nodes`` the global batch, some samples change nodes between
+epochs; none is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from fastload.sampler.block import ARRANGED, BlockOrder, BlockSampler
-from fastload.sampler.order import PADDING, IdArray, Partition, derived_seed, keyed_bits, shuffled
+from fastload.sampler.order import PADDING, IdArray, Partition, Words, derived_seed, keyed_bits, shuffled
 from fastload.sampler.sampler import BatchIds, Sampler
 
 _DEALING = 0  # the seed derived for dealing blocks to parts; 1 + p: for shuffling part p
@@ -27,7 +29,7 @@ _DEALING = 0  # the seed derived for dealing blocks to parts; 1 + p: for shuffli
 
 @dataclass(frozen=True)
 class StickyOrder(BlockOrder):
-    """An order with each sample once per epoch, and with samples of the same part at positions p mod ``nodes``.
+    """An order with each sample once per epoch, and with those of part p at positions p mod ``nodes``.
 
     ``window`` counts the records of all parts.
     """
@@ -71,8 +73,8 @@ class StickyOrder(BlockOrder):
 
 
 class StickySampler(Sampler):
-    """Batches of a sticky order: a global batch is sorted by part, and within a part by block; each rank takes
-    its share of that, as it would of the positions."""
+    """Batches of a sticky order: a global batch is sorted by part, and within a part by block; each rank
+    takes its share of that, as it would of the positions."""
 
     def __init__(self, order: StickyOrder, partition: Partition) -> None:
         super().__init__(order, partition)
@@ -107,10 +109,9 @@ class StickySampler(Sampler):
             ids[here], positions[here] = found[chosen], all_of_it[chosen]
         return ids, positions
 
-    def _bits(self, ids: IdArray, epoch: int) -> IdArray:
+    def _bits(self, ids: IdArray, epoch: int) -> Words:
         blocks = (ids // self._sticky.block).astype(np.uint64)
-        bits: IdArray = keyed_bits(blocks, self._sticky.seed, epoch, ARRANGED, 0)
-        return bits
+        return keyed_bits(blocks, self._sticky.seed, epoch, ARRANGED, 0)
 
     def ranks_at(self, positions: IdArray, epoch: int) -> IdArray:
         """Return the ranks that have these positions, which are those of whole batches of a whole epoch."""

@@ -1,5 +1,5 @@
-"""Nodes that cache a part of a set in a store, in one process: a folder for each one's disk tier, a server for
-what it asks for. Labels are sample ids, and records are too large to be read because they lie in a gap."""
+"""Nodes that cache a part of a set in a store, in one process: a folder for each one's disk tier, and a
+server for what it asks for. Labels are sample ids, and no record is small enough to be read along."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Cluster:
         return self.root / f"node {node}"
 
     def run(self, epochs: Sequence[int]) -> list[tuple[list[int], list[int], int]]:
-        """Each rank's sample ids in these epochs, the samples that it asked the store for, and bytes from there."""
+        """Each rank's sample ids in these epochs, the samples that it asked for at the store, and bytes."""
         return [self._rank(rank, epochs) for rank in range(self.nodes * self.own)]
 
     def _rank(self, rank: int, epochs: Sequence[int]) -> tuple[list[int], list[int], int]:
@@ -82,7 +82,10 @@ class Cluster:
         given: dict[str, Any] = {"shuffle": self.shuffle, "cache": cache, "seed": 1, "num_workers": 1}
         given["transform"] = transforms.Resize((16, 16))
         sets = self.root / f"sets of {node}"
-        with _launched(sets, rank, self.nodes * self.own, local, self.own), FaultServer(self._objects) as server:
+        with (
+            _launched(sets, rank, self.nodes * self.own, local, self.own),
+            FaultServer(self._objects) as server,
+        ):
             ids = []
             with DataLoader(f"{server.url}/set", self.batch, **given) as loader:
                 for epoch in epochs:

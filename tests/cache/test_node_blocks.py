@@ -1,4 +1,4 @@
-"""``Block(nodes=...)`` on several nodes that cache a part of a set in a store: what is read there, sample by sample."""
+"""``Block(nodes=...)`` on nodes that cache a part of a set in a store each: which samples are read there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block shuffle of several nodes: each sample once an epoch, on the same node in all, whoever goes on with it."""
+"""The block shuffle of several nodes: each sample once an epoch, and on the same node in all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def whole(order: StickyOrder, epoch: int = 0) -> np.ndarray:
 
 
 def reference(order: StickyOrder, epoch: int, start: int, step: int, part: Partition) -> list[list[int]]:
-    """Each rank's batch: the global batch's positions, sorted one by one, and cut where a plain order's are."""
+    """Each rank's batch: the global batch's positions, sorted one by one, and cut as those of others are."""
     ids = whole(order, epoch).tolist()
     first = start + step * part.global_batch
     end = min(first + part.global_batch, order.n)
@@ -68,8 +68,8 @@ def epoch_of(samplers: list[Sampler], epoch: int, start: int = 0) -> list[list[i
 
 @settings(deadline=None, max_examples=80)
 @given(
-    st.integers(1, 4000), st.integers(1, 90), st.integers(1, 20), st.integers(1, 12), st.integers(0, 2**64 - 1),
-    st.integers(0, 9),
+    st.integers(1, 4000), st.integers(1, 90), st.integers(1, 20), st.integers(1, 12),
+    st.integers(0, 2**64 - 1), st.integers(0, 9),
 )  # fmt: skip
 def test_is_a_permutation(n: int, block: int, blocks: int, nodes: int, seed: int, epoch: int) -> None:
     order = StickyOrder(n, seed, block, block * blocks, nodes=nodes)
@@ -93,7 +93,9 @@ def test_a_sample_is_of_the_same_part_in_all_epochs(n: int, block: int, nodes: i
         assert np.array_equal(part_of[whole(order, epoch)], np.arange(n) % nodes)
         assert not np.array_equal(whole(order, epoch), whole(order))
     blocks = [set(part_of[begin : begin + block].tolist()) for begin in range(0, n, block)]
-    assert sum(len(parts) - 1 for parts in blocks) <= nodes - 1  # only where one part ends and the next begins
+    assert (
+        sum(len(parts) - 1 for parts in blocks) <= nodes - 1
+    )  # only where one part ends and the next begins
     other = np.empty(n, np.int64)
     other[whole(replace(order, seed=2))] = np.arange(n) % nodes
     assert not np.array_equal(part_of, other)
@@ -178,7 +180,7 @@ def read_by_nodes(
 def test_a_node_reads_the_same_samples_in_every_epoch(
     parts: int, nodes: int, world: int, padding: str
 ) -> None:
-    """Exactly, in the whole batches; of the last one at most a sample for each node and one for each rank move."""
+    """Exactly, in whole batches; of the last one at most a sample for each node and each rank moves."""
     n = 1207
     order = StickyOrder(n, 3, 5, 60, nodes=parts)
     part = Partition(6, 0, world, padding=padding)
@@ -209,7 +211,7 @@ def test_a_resumed_epoch_and_another_global_batch_keep_the_parts() -> None:
 
 
 def test_fewer_nodes_than_parts_lose_some_of_what_they_keep() -> None:
-    """Seven nodes of eight: what a node needs and did not read before; with a uniform shuffle six sevenths."""
+    """Seven nodes of eight: what a node needs and did not read before; uniform: six sevenths."""
     order = StickyOrder(5600, 3, 5, 400, nodes=8)
     before, after = (read_by_nodes(order, Partition(20, 0, 7), 7, epoch) for epoch in (0, 1))
     new = sum(len(now - then) for now, then in zip(after, before, strict=True)) / 5600
