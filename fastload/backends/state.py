@@ -69,7 +69,7 @@ class LoaderState:
     dataset: str  # dataset id; "" for a torch Dataset
     length: int  # samples in the dataset
     seed: int | None  # None: not drawn yet
-    shuffle: bool | str  # "block:BLOCK:WINDOW" for the block shuffle
+    shuffle: bool | str  # "block:BLOCK:WINDOW" for the block shuffle, with ":NODES" if nodes keep blocks
     epoch: int
     position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
     version: int = VERSION

@@ -38,11 +38,10 @@ from fastload.ranks.handshake import Handshake
 from fastload.ranks.mesh import forget
 from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
 from fastload.sampler import (
-    BlockOrder,
-    BlockSampler,
     KeyedSampler,
     Partition,
     Sampler,
+    block_sampler,
     check_position,
     default_blocks,
     make_sampler,
@@ -411,9 +410,9 @@ class LoaderPlan:
         padding = order.padding if self.packed or order.padding == "drop" else "repeat"
         partition = Partition(self.batch_size, world.rank, world.size, order.drop_last, padding)
         if order.block is not None:
-            n, read_bytes = len(self.dataset), self.dataset.manifest.read_bytes
-            shape = default_blocks(n, read_bytes, order.block.size, order.block.window)
-            return BlockSampler(BlockOrder(n, seed, *shape), partition)
+            n, read_bytes, block = len(self.dataset), self.dataset.manifest.read_bytes, order.block
+            shape = default_blocks(n, read_bytes, block.size, block.window, block.nodes)
+            return block_sampler(n, seed, shape, block.nodes, partition)
         grows = self.kind is SourceKind.MAPPED
         return make_sampler(
             None if grows else 0 if self.kind is SourceKind.STREAM else len(self.dataset),

@@ -23,13 +23,15 @@ BLOCK_BYTES = 1 << 20
 WINDOW_BYTES = 256 << 20
 ARRANGE_LIMIT = 1 << 16  # samples per global batch
 
-_REST, _WINDOW, _BATCH = 1, 2, 3  # purposes of keyed bits
+_REST, _WINDOW, ARRANGED = 1, 2, 3  # purposes of keyed bits
 
 
-def default_blocks(n: int, data_bytes: int, block: int | None, window: int | None) -> tuple[int, int]:
-    """Return (records per block, records per window): by default about 1 MiB and 256 MiB.
+def default_blocks(
+    n: int, data_bytes: int, block: int | None, window: int | None, nodes: int = 1
+) -> tuple[int, int]:
+    """Return (records per block, records per window): by default about 1 MiB, and 256 MiB per node.
 
-    They depend on the dataset alone, and so does the order.
+    They depend on the dataset and the arguments alone, and so does the order.
 
     Raises:
         ValueError: out of range.
@@ -39,7 +41,7 @@ def default_blocks(n: int, data_bytes: int, block: int | None, window: int | Non
         block = max(1, round(BLOCK_BYTES / mean))
         block = min(block, window or block)
     if window is None:
-        window = max(block, round(WINDOW_BYTES / mean))
+        window = max(block, round(WINDOW_BYTES * nodes / mean))
     if block < 1 or window < block:
         raise ValueError(
             f"Block.size must be at least 1 and Block.window at least Block.size. Found: size={block}, "
@@ -128,7 +130,7 @@ class BlockSampler(Sampler):
             return super().batch(epoch, start, step)
         ids = self._blocks.ids(np.arange(first, first + part.global_batch, dtype=np.int64), epoch)
         blocks = (ids // self._blocks.block).astype(np.uint64)
-        place = np.argsort(keyed_bits(blocks, self._blocks.seed, epoch, _BATCH, 0), kind="stable")
+        place = np.argsort(keyed_bits(blocks, self._blocks.seed, epoch, ARRANGED, 0), kind="stable")
         own = slice(part.rank * part.batch_size, (part.rank + 1) * part.batch_size)
         return BatchIds(ids[place[own]], None, first + place[own])
 
@@ -138,7 +140,7 @@ class BlockSampler(Sampler):
             return super().ranks_at(positions, epoch)
         blocks = (self._blocks.ids(positions, epoch) // self._blocks.block).astype(np.uint64)
         batches = positions // part.global_batch
-        bits = keyed_bits(blocks, self._blocks.seed, epoch, _BATCH, 0)
+        bits = keyed_bits(blocks, self._blocks.seed, epoch, ARRANGED, 0)
         order = np.lexsort((positions, bits, batches))
         places = np.empty(len(positions), np.int64)
         firsts = np.searchsorted(batches[order], batches[order])
