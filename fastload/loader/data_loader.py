@@ -76,7 +76,9 @@ class Introspection:
         """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`)."""
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
-        return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
+        found = stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
+        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:
         """Return a printable list of all steps: where each runs, and why."""
@@ -378,6 +380,9 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         manifest = getattr(self._loader_plan.dataset, "manifest", None)  # a mix has none
         same_as = () if manifest is None else manifest.same_as
         self._state(0, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
+        if self._loader_plan.adopt_start(loaded.mixture):
+            self._sampler.remake()
+            self._epochs.lanes.restart()
         if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         self._go_on_by(loaded)
@@ -447,6 +452,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             position=position,
             global_batch=sampler.global_batch(epoch) if arranged.plan.puts_together else None,
             rank=arranged.own_rank,
+            mixture=arranged.mixture,
         )
 
 
