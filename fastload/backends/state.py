@@ -54,8 +54,9 @@ def has_state(value: Any) -> bool:
 # ---- A loader's state -------------------------------------------------------------------------------
 
 VERSION = 1
-_OPTIONAL = ("global_batch", "rank")
-_MOST = dict.fromkeys(("length", "epoch", "position", *_OPTIONAL), 2**63) | {"seed": 2**64}
+_NUMBERS = ("global_batch", "rank")
+_OPTIONAL = (*_NUMBERS, "mixture")
+_MOST = dict.fromkeys(("length", "epoch", "position", *_NUMBERS), 2**63) | {"seed": 2**64}
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class LoaderState:
     # Global batch size of the run that began the epoch, if samples are combined by it (mosaics).
     global_batch: int | None = None
     rank: int | None = None  # the saving rank, if the ranks do not divide the samples: orders differ then
+    # Where a mix began, if not with the run (fastload.sampler.schedule.MixtureStart).
+    mixture: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict, under 1 kB, whose keys depend only on the transform."""

@@ -25,7 +25,7 @@ from fastload.dataset.views import (
     open_dataset,
     transforms_of,
 )
-from fastload.errors import RankWarning, WorldError
+from fastload.errors import RankWarning, StateError, WorldError
 from fastload.loader.arguments import Arguments
 from fastload.loader.compared import compared
 from fastload.loader.fitting import check_fit
@@ -677,6 +677,51 @@ class LoaderPlan:
             return False
         self._fixed = None
         self._fixed = self._now()
+        return True
+
+    @property
+    def mixture(self) -> str | None:
+        """Where the mix began, for a state; None: with the run, or the dataset is no mix."""
+        start = getattr(self.dataset, "start", None)
+        return None if start is None else str(start.to_text())
+
+    def mixture_at(self, sampler: Sampler, epoch: int, position: int) -> list[dict[str, Any]]:
+        """Return what each dataset of a mix has given before a position, and its shares; [] for no mix, or in
+        the order of a sampler."""
+        order: Any = sampler.order
+        if not isinstance(self.dataset, MixedFiles) or not hasattr(order, "wished"):
+            return []
+        given, wished = order.given(epoch, position), order.wished(epoch, position)
+        whole = max(1, int(given.sum()))
+        return [
+            {
+                "where": part.where,
+                "samples": count,
+                "share": count / whole,
+                "wished": share,
+                "pass": count // len(part),
+            }
+            for part, count, share in zip(self.dataset.parts, given.tolist(), wished.tolist(), strict=True)
+        ]
+
+    def adopt_start(self, mixture: str | None) -> bool:
+        """Let the mix begin where a saved state says (``MixtureStart.to_text``), by default with the run;
+        return whether it began elsewhere until now.
+
+        Raises:
+            StateError: the text is damaged, or the dataset is no mix.
+        """
+        before = getattr(self.dataset, "start", None)
+        if mixture is None and before is None:
+            return False
+        from fastload.sampler.schedule import MixtureStart
+
+        start = None if mixture is None else MixtureStart.from_text(mixture)
+        if start == before:
+            return False
+        if not isinstance(self.dataset, MixedFiles):
+            raise StateError("The state is of a mix that was migrated. Found: a loader of no mix.")
+        self.dataset = self.dataset.starting(start)
         return True
 
     def arguments_here(self) -> Arguments:
