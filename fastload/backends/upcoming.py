@@ -44,7 +44,7 @@ def disk_plan(
     ``disk_bytes``: on disk, once for all processes of the node; ``order_bytes``: in memory, in ``total``.
     """
     assert options.cache.disk is not None
-    part, samples = sampler.partition, sum(map(len, parts))
+    part, samples = sampler.partition, sum(dataset.num_ids for dataset in parts)
     ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
     known = not sampler.order.is_drawn and not needs_all(sampler, ranks, samples)
     records = sum(dataset.record_count(stream) for dataset, stream in kept_of(parts, streams))
@@ -89,7 +89,7 @@ class Upcoming:
         self._samples = 0
         for part, tiers in zip(parts, disk.of(parts), strict=True):
             self._parts.append(_Part(self._samples, part, tiers))
-            self._samples += len(part)
+            self._samples += part.num_ids
         self._wanted: int | None = None
         self._thread: threading.Thread | None = None
         self._divide()

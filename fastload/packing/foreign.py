@@ -535,10 +535,10 @@ def index_entries(
     dataset = PackedFiles(place, entries=False, storage_options=storage_options)
     with folder_lock(place):
         if spacing is None:
-            remove_entries(place)
+            remove_entries(place, dataset.manifest.entries_name)
             return
         observer = observer or Observer()
-        observer.started(entries_work(place, len(dataset)))
+        observer.started(entries_work(place, dataset.num_ids))
         if made is not None:
             write_entries(place, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
             return

@@ -203,6 +203,11 @@ def _check_own(manifest: Manifest, path: Path) -> None:
             f"{path} is an index of files that are not its own, which are never written to. 'fastload pack' "
             "makes a set of them: --coefficients works there, too."
         )
+    if manifest.generations:
+        raise PackError(
+            f"{path} has grown, or samples were dropped: earlier generations could not be opened after a "
+            f"recode. 'fastload pack {path} OUTPUT --coefficients' makes a recoded set of its samples."
+        )
     outside = [shard.file for shard in manifest.shards if PurePosixPath(shard.file).is_absolute()]
     if outside:
         raise PackError(f"{path} has a shard outside of its folder ({outside[0]}); it cannot be recoded.")

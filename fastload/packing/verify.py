@@ -37,7 +37,7 @@ from fastload.shard.columns import column_wrong, open_column
 from fastload.shard.contents import content_id
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import HEADER, RECORD, as_rows
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
 # ---- The problems that ``fastload verify`` lists and counts -----------------------------------------
@@ -567,10 +567,11 @@ def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     Raises:
         RemoteError: the store does not answer.
     """
+    name = manifest_at(folder, storage_options).entries_name
     folder, location, options = place_of(folder, storage_options)
     if location is None:
-        return exists(Path(folder).absolute() / ENTRIES_NAME)
-    return shared_store(location, options).head((location / ENTRIES_NAME).path) is not None
+        return exists(Path(folder).absolute() / name)
+    return shared_store(location, options).head((location / name).path) is not None
 
 
 class _Checks:
@@ -714,7 +715,7 @@ class _Checks:
 
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Find entry points that are damaged, missing or, if they are computed again, wrong."""
-        path = self.folder / ENTRIES_NAME
+        path = self.folder / self.manifest.entries_name
         folder = self.folder if self.stored is None else self.stored.location
         again = f"'fastload index {folder} --entries'"
         try:
@@ -727,7 +728,7 @@ class _Checks:
                 self.records.samples("other entry points", np.array([sample]), reason)
         except FastloadError as error:
             words = f"{error} It is optional, but decoding is slower without it; {again} makes it anew"
-            self.found.add("", [Problem(words, ENTRIES_NAME)])
+            self.found.add("", [Problem(words, path.name)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
         if self.stored is not None:

@@ -22,7 +22,7 @@ from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder, node_root
 from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN, Store
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
+from fastload.shard.manifest import MANIFEST_NAME, MAX_BYTES, Manifest
 
 # ---- Users, list and removal of copies ----
 
@@ -329,7 +329,9 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
 
             found.append(_Table(file.file, file.size, check))
     if entries:
-        found.append(_Table(ENTRIES_NAME, None, partial(_check_entries, folder / manifest.index_name)))
+        found.append(
+            _Table(manifest.entries_name, None, partial(_check_entries, folder / manifest.index_name))
+        )
     return found
 
 
