@@ -16,7 +16,7 @@ from fastload.cache.disk import DiskUse, planned_disk_bytes
 from fastload.cache.opening import Streams, kept_of
 from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey
-from fastload.sampler import Sampler
+from fastload.sampler import Sampler, StickyOrder
 from fastload.sampler.upcoming import NOT_NEEDED, Levels, level_of, needs_all, use_levels
 from fastload.shard.dataset import PackedFiles
 
@@ -105,7 +105,8 @@ class Upcoming:
         self._is_of_use = not drawn and not needs_all(self._sampler, ranks, self._samples)
         self._masks = np.zeros(self._samples if self._is_of_use else 0, np.uint16)
         self._masks_from = self._masks_to = 0  # epochs
-        self._disk.expect(len(ranks) / part.world_size)
+        sticky = isinstance(self._sampler.order, StickyOrder)
+        self._disk.expect(len(ranks) / part.world_size, sticky)
 
     def at(self, key: BatchKey) -> None:
         """Tell the tiers that the consumer asks for a batch."""

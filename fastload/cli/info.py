@@ -72,6 +72,7 @@ def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any
     manifest, looked = dataset.manifest, _Looked(dataset, arguments.all, quiet=True)
     return {
         "id": dataset.id,
+        "seal": manifest.seal,
         "format": manifest.format,
         "records": manifest.num_records,
         "generation": manifest.generation,

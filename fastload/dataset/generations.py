@@ -56,3 +56,18 @@ def refuse_sampler(files: PackedFiles, sampler: Any) -> None:
             "draw, too. Give the loader torch.utils.data.Subset(dataset, dataset.sample_ids) and a sampler "
             f"over its {len(files)} places, or pack the set anew, which leaves them out."
         )
+
+
+def refuse_nodes(generations: Sequence[PackedFiles]) -> None:
+    """Refuse blocks that are dealt to nodes over sets that change, in these generations: the blocks would be.
+
+    Raises:
+        ValueError: there are several generations, or dropped samples.
+    """
+    files = generations[-1]
+    if len(generations) > 1 or len(files.dropped):
+        raise ValueError(
+            f"Block(nodes=) deals the blocks of one set that stays as it is. Found: {files.where} with "
+            f"{len(generations)} generations in this run and {len(files.dropped)} dropped samples. Pack the "
+            "set anew, or begin a run with the latest generation, or leave nodes out."
+        )

@@ -384,8 +384,7 @@ def _warn_of_labels(dataset: Any) -> None:
 
 def _warn_of_weights(members: Sequence[Any]) -> None:
     for member in members:
-        sizes = [len(part) for part in member.parts]
-        if isinstance(member, MixedFiles) and not np.array_equal(member.counts, sizes):
+        if isinstance(member, MixedFiles) and not member.is_whole:
             _warn_once(
                 f"A Subset or ConcatDataset has each sample of {member!r} once: the weights and num_samples "
                 "of the mix do not count. Use a WeightedSampler over the subset."

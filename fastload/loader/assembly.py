@@ -14,7 +14,7 @@ from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.choice import make_backend, makes_empty_batches, plan_memory
 from fastload.backends.options import Options, default_prefetch
 from fastload.backends.values import Ranks
-from fastload.dataset.generations import Generations, order_by_epoch, refuse_sampler
+from fastload.dataset.generations import Generations, order_by_epoch, refuse_nodes, refuse_sampler
 from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
@@ -26,7 +26,7 @@ from fastload.dataset.views import (
     open_dataset,
     transforms_of,
 )
-from fastload.errors import RankWarning, WorldError
+from fastload.errors import RankWarning, StateError, WorldError
 from fastload.loader.arguments import Arguments
 from fastload.loader.compared import compared
 from fastload.loader.fitting import check_fit
@@ -44,7 +44,9 @@ from fastload.sampler import (
     KeyedSampler,
     Partition,
     Sampler,
+    block_sampler,
     check_position,
+    default_blocks,
     make_sampler,
 )
 from fastload.shard.dataset import PackedFiles
@@ -417,8 +419,13 @@ class LoaderPlan:
         files = self.dataset if self.packed and isinstance(self.dataset, PackedFiles) else None
         own_order = self.dataset.order if isinstance(self.dataset, MixedFiles) else None
         if files is not None:
-            blocks = None if order.block is None else (order.block.size, order.block.window)
+            block = order.block
+            blocks = None if block is None else (block.size, block.window)
             generations = self.generations or ((0, files),)
+            if block is not None and block.nodes > 1:
+                refuse_nodes([files for _, files in generations])
+                shape = default_blocks(files.num_ids, files.manifest.read_bytes, *blocks, block.nodes)
+                return block_sampler(files.num_ids, seed, shape, block.nodes, partition)
             own_order = partial(order_by_epoch, generations, blocks=blocks)
             if blocks is not None:
                 return BlockSampler(own_order(seed, True), partition)
@@ -708,6 +715,51 @@ class LoaderPlan:
             return False
         self._fixed = None
         self._fixed = self._now()
+        return True
+
+    @property
+    def mixture(self) -> str | None:
+        """Where the mix began, for a state; None: with the run, or the dataset is no mix."""
+        start = getattr(self.dataset, "start", None)
+        return None if start is None else str(start.to_text())
+
+    def mixture_at(self, sampler: Sampler, epoch: int, position: int) -> list[dict[str, Any]]:
+        """Return what each dataset of a mix has given before a position, and its shares; [] for no mix, or in
+        the order of a sampler."""
+        order: Any = sampler.order
+        if not isinstance(self.dataset, MixedFiles) or not hasattr(order, "wished"):
+            return []
+        given, wished = order.given(epoch, position), order.wished(epoch, position)
+        whole = max(1, int(given.sum()))
+        return [
+            {
+                "where": part.where,
+                "samples": count,
+                "share": count / whole,
+                "wished": share,
+                "pass": count // len(part),
+            }
+            for part, count, share in zip(self.dataset.parts, given.tolist(), wished.tolist(), strict=True)
+        ]
+
+    def adopt_start(self, mixture: str | None) -> bool:
+        """Let the mix begin where a saved state says (``MixtureStart.to_text``), by default with the run;
+        return whether it began elsewhere until now.
+
+        Raises:
+            StateError: the text is damaged, or the dataset is no mix.
+        """
+        before = getattr(self.dataset, "start", None)
+        if mixture is None and before is None:
+            return False
+        from fastload.sampler.schedule import MixtureStart
+
+        start = None if mixture is None else MixtureStart.from_text(mixture)
+        if start == before:
+            return False
+        if not isinstance(self.dataset, MixedFiles):
+            raise StateError("The state is of a mix that was migrated. Found: a loader of no mix.")
+        self.dataset = self.dataset.starting(start)
         return True
 
     def arguments_here(self) -> Arguments:

@@ -88,7 +88,8 @@ class Introspection:
             found["world"] = {"rank": world.rank, "size": world.size, "changes": beginning.moves}
         manifest = getattr(self._loader_plan.set_at(self._epochs.place[0]), "manifest", None)
         found |= {} if manifest is None else {"generation": manifest.generation}
-        return found
+        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:
         """Return a printable list of all steps: where each runs, and why."""
@@ -399,6 +400,9 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         manifest = getattr(self._loader_plan.set_at(loaded.epoch), "manifest", None)  # a mix has none
         same_as = () if manifest is None else manifest.all_ids
         self._state(loaded.epoch, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
+        if self._loader_plan.adopt_start(loaded.mixture):
+            self._sampler.remake()
+            self._epochs.lanes.restart()
         if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         return loaded, kept
@@ -518,6 +522,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             position=position,
             global_batch=sampler.global_batch(epoch) if arranged.plan.puts_together else None,
             rank=arranged.own_rank,
+            mixture=arranged.mixture,
             then=None if then is now else then.id,
         )
 

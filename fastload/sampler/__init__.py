@@ -7,6 +7,7 @@ from fastload.sampler.changing import ChangingOrder, LeftOutOrder, whole_order
 from fastload.sampler.keyed import KeyedSampler, RepeatedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.order import Partition
 from fastload.sampler.sampler import BatchIds, Sampler, check_position, make_sampler
+from fastload.sampler.sticky import StickyOrder, block_sampler
 
 __all__ = [
     "BatchIds",
@@ -18,8 +19,10 @@ __all__ = [
     "Partition",
     "RepeatedSampler",
     "Sampler",
+    "StickyOrder",
     "SubsetSampler",
     "WeightedSampler",
+    "block_sampler",
     "check_position",
     "default_blocks",
     "make_sampler",

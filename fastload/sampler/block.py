@@ -26,13 +26,15 @@ BLOCK_BYTES = 1 << 20
 WINDOW_BYTES = 256 << 20
 ARRANGE_LIMIT = 1 << 16  # samples per global batch
 
-_REST, _WINDOW, _BATCH = 1, 2, 3  # purposes of keyed bits
+_REST, _WINDOW, ARRANGED = 1, 2, 3  # purposes of keyed bits
 
 
-def default_blocks(n: int, data_bytes: int, block: int | None, window: int | None) -> tuple[int, int]:
-    """Return (records per block, records per window): by default about 1 MiB and 256 MiB.
+def default_blocks(
+    n: int, data_bytes: int, block: int | None, window: int | None, nodes: int = 1
+) -> tuple[int, int]:
+    """Return (records per block, records per window): by default about 1 MiB, and 256 MiB per node.
 
-    They depend on the dataset alone, and so does the order.
+    They depend on the dataset and the arguments alone, and so does the order.
 
     Raises:
         ValueError: out of range.
@@ -42,7 +44,7 @@ def default_blocks(n: int, data_bytes: int, block: int | None, window: int | Non
         block = max(1, round(BLOCK_BYTES / mean))
         block = min(block, window or block)
     if window is None:
-        window = max(block, round(WINDOW_BYTES / mean))
+        window = max(block, round(WINDOW_BYTES * nodes / mean))
     if block < 1 or window < block:
         raise ValueError(
             f"Block.size must be at least 1 and Block.window at least Block.size. Found: size={block}, "
@@ -148,7 +150,7 @@ class BlockSampler(Sampler):
     def _blocks(self, ids: IdArray, epoch: int) -> npt.NDArray[np.uint64]:
         """Return a number for each sample that sorts those of a batch by blocks, at random."""
         order: Any = self._order.of(epoch) if isinstance(self._order, ChangingOrder) else self._order
-        return keyed_bits((ids // order.block).astype(np.uint64), order.seed, epoch, _BATCH, 0)
+        return keyed_bits((ids // order.block).astype(np.uint64), order.seed, epoch, ARRANGED, 0)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
         part = self.partition

@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from fastload.errors import ShardTruncated
+from fastload.errors import FastloadError, ShardError, ShardTruncated
 from fastload.shard.index import HEADER, RECORD
 from fastload.shard.manifest import Manifest, column_file
 
@@ -35,74 +36,88 @@ def content_id(manifest: Manifest, folder: Path) -> str:
         folder: the dataset's.
 
     Raises:
-        OSError, ShardTruncated: a file cannot be read, or is too short.
+        ShardError, ShardTruncated: a file cannot be read, or is too short.
     """
+    found = hashlib.blake2b(_facts(manifest), digest_size=16)
+    try:
+        for piece in _of_files(manifest, folder):
+            found.update(piece)
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise ShardError(f"the tables of {folder} cannot be read: {error.strerror}.") from error
+    return found.hexdigest()
+
+
+def _facts(manifest: Manifest) -> bytes:
     entries = [
         {name: value for name, value in entry.items() if name not in _OF_CUTTING} for entry in manifest.fields
     ]
     facts = [manifest.num_records, list(manifest.classes), entries]
-    text = json.dumps(facts, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    found = hashlib.blake2b(text.encode(), digest_size=16)
-    for piece in _index_pieces(folder / manifest.index_name):
-        found.update(piece)
+    return json.dumps(facts, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _of_files(manifest: Manifest, folder: Path) -> Iterator[bytes]:
+    """Yield what is hashed of the index, then of the columns."""
+    with open(folder / manifest.index_name, "rb") as file:
+        index = _Table(file)
+        yield from index.entries("data_offset", len(index))
+        yield from index.table()
+        yield from index.pieces("bytes_offset", index.end)
     for number, field in manifest.schema.columns if manifest.fields else ():
-        file = column_file(number, manifest.fields[number])
-        if field.storage == "record":
-            pieces = _entries(folder / file.file, "data_offset")
-        elif field.storage == "records":
-            pieces = _list_pieces(folder / file.file)
-        else:
-            pieces = iter([np.uint32(file.digest).astype("<u4").tobytes()])
-        for piece in pieces:
-            found.update(piece)
-    return found.hexdigest()
+        known = column_file(number, manifest.fields[number])
+        if field.storage not in ("record", "records"):
+            yield known.digest.to_bytes(4, "little")
+            continue
+        with open(folder / known.file, "rb") as file:
+            column = _Table(file)
+            if field.storage == "record":
+                yield from column.entries("data_offset", len(column))
+            else:
+                yield from column.table()
+                yield from column.entries("bytes_offset", column.end // RECORD.itemsize)
 
 
-def _index_pieces(path: Path) -> Iterator[bytes]:
-    """Yield the entries without their places, the table of the keys, and the keys."""
-    yield from _entries(path, "data_offset")
-    yield from _table(path)
-    yield from _pieces(path, "bytes_offset", _table_end(path))
+class _Table:
+    """A table file, in pieces of bounded size.
 
+    Args:
+        file: open at its beginning.
+    """
 
-def _list_pieces(path: Path) -> Iterator[bytes]:
-    """Yield the table of lists of pictures, and the entries without their places."""
-    yield from _table(path)
-    yield from _entries(path, "bytes_offset", _table_end(path) // RECORD.itemsize)
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._header = np.frombuffer(self._read(HEADER.itemsize), HEADER)[0]
 
+    def __len__(self) -> int:
+        return int(self._header["num_records"])
 
-def _header(path: Path) -> np.void:
-    header: np.void = np.fromfile(path, HEADER, 1)[0]
-    return header
+    @property
+    def end(self) -> int:
+        """The table's last number: how many bytes it points into."""
+        self._file.seek(int(self._header["table_offset"]) + 8 * len(self))
+        return int.from_bytes(self._read(8), "little")
 
+    def table(self) -> Iterator[bytes]:
+        """Yield the table."""
+        return self.pieces("table_offset", 8 * (len(self) + 1))
 
-def _table(path: Path) -> Iterator[bytes]:
-    return _pieces(path, "table_offset", 8 * (int(_header(path)["num_records"]) + 1))
+    def entries(self, begin: str, count: int) -> Iterator[bytes]:
+        """Yield entries of records, without their places."""
+        for piece in self.pieces(begin, count * RECORD.itemsize):
+            entries = np.frombuffer(bytearray(piece), RECORD)
+            for name in _ENTRY_OF_CUTTING:
+                entries[name] = 0
+            yield entries.tobytes()
 
+    def pieces(self, begin: str, size: int) -> Iterator[bytes]:
+        """Yield ``size`` bytes from an offset that the header names."""
+        self._file.seek(int(self._header[begin]))
+        step = _CHUNK * RECORD.itemsize
+        return (self._read(min(step, size - at)) for at in range(0, size, step))
 
-def _table_end(path: Path) -> int:
-    """Return the last number of a table: all its bytes."""
-    header = _header(path)
-    at = int(header["table_offset"]) + 8 * int(header["num_records"])
-    return int(np.fromfile(path, "<u8", 1, offset=at)[0])
-
-
-def _entries(path: Path, begin: str, count: int | None = None) -> Iterator[bytes]:
-    count = int(_header(path)["num_records"]) if count is None else count
-    for piece in _pieces(path, begin, count * RECORD.itemsize):
-        entries = np.frombuffer(bytearray(piece), RECORD)
-        for name in _ENTRY_OF_CUTTING:
-            entries[name] = 0
-        yield entries.tobytes()
-
-
-def _pieces(path: Path, begin: str, size: int) -> Iterator[bytes]:
-    """Yield ``size`` bytes of a file from an offset that its header names."""
-    with open(path, "rb") as file:
-        file.seek(int(_header(path)[begin]))
-        while size:
-            piece = file.read(min(size, _CHUNK * RECORD.itemsize))
-            if not piece:
-                raise ShardTruncated(f"{path} ends {size} bytes too early. Restore the file, or pack again.")
-            size -= len(piece)
-            yield piece
+    def _read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if len(data) != size:
+            raise ShardTruncated(f"{self._file.name} is too short. Restore the file, or pack again.")
+        return data

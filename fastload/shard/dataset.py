@@ -271,7 +271,7 @@ class PackedFiles:
         else:
             raise FormatError(
                 f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
-                "it was packed again. Open it again."
+                "it was packed again, from other samples. Open it again."
             )
 
     def __len__(self) -> int:

@@ -357,7 +357,7 @@ class Manifest:
         wrong = names_fit(self.classes, [shard.file for shard in self.shards], self.fields)
         if wrong:
             raise FormatError(wrong)
-        body = {"fastload": list(self.version), "id": self.seal, **asdict(self)}
+        body = {"fastload": list(self.version), "id": self.seal, "content": self.content, **asdict(self)}
         for name in _OPTIONAL:
             if not body[name]:
                 del body[name]
