@@ -18,9 +18,7 @@ from torch.utils.data import ConcatDataset, RandomSampler, Subset, random_split
 
 import fastload
 from fastload import DataLoader, PackedDataset, Ranks, WeightedSampler
-from fastload.backends.state import LoaderState
 from fastload.errors import StateError
-from fastload.loader.generations import migrated
 from fastload.sampler.order import shuffled
 
 FIELDS = ["number"]
@@ -135,10 +133,10 @@ def test_a_migrated_job_takes_the_newest_in_with_its_next_epoch(tmp_path: Path, 
     with loader_of(grown.folder, shuffle=shuffle) as loader:
         numbers(loader)
         new = [numbers(loader) for _ in range(2)]
-    found, words = migrated(LoaderState.from_dict(state), PackedDataset(grown.folder))
+    moves = fastload.migrate(state, PackedDataset(grown.folder))
+    moved, words = moves.state, str(moves)
     assert "epoch 0 is finished on generation 1, with 14 of 26 samples left. From epoch 1 on it" in words
     assert "has generation 3: 33 samples, 9 new and 2 dropped since. Sample ids are the same." in words
-    moved = found.to_dict()
     assert len(json.dumps(moved)) < 1000
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -172,14 +170,14 @@ def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Pat
             numbers(loader)
             state = loader.state_dict()
         grown.append(3)
-        found, words = migrated(LoaderState.from_dict(state), PackedDataset(grown.folder))
-        assert "epoch 1 has not begun; it and all later ones" in words
+        found = fastload.migrate(state, PackedDataset(grown.folder))
+        assert "epoch 1 has not begun; it and all later ones" in str(found)
         with loader_of(grown.folder, shuffle=shuffle) as loader:
-            loader.load_state_dict(found.to_dict())
+            loader.load_state_dict(found.state)
             assert sorted(numbers(loader)) == grown.generations[-1]
-    again, words = migrated(found, PackedDataset(grown.folder))
-    assert again == found
-    assert "the state is of the newest generation, 3." in words
+    again = fastload.migrate(found.state, PackedDataset(grown.folder))
+    assert again.state == found.state
+    assert "the state is of the newest generation, 3." in str(again)
 
 
 def test_migrations_that_cannot_be(tmp_path: Path) -> None:
@@ -188,7 +186,7 @@ def test_migrations_that_cannot_be(tmp_path: Path) -> None:
     with loader_of(other.folder) as loader:
         state = loader.state_dict()
     with pytest.raises(StateError, match="The state is of another set than"):
-        migrated(LoaderState.from_dict(state), PackedDataset(grown.folder))
+        fastload.migrate(state, PackedDataset(grown.folder))
     with loader_of(other.folder) as loader:
         with pytest.raises(StateError, match="then of a loader state must be a dataset id. Found: 7"):
             loader.load_state_dict({**state, "then": 7})
