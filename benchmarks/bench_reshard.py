@@ -3,8 +3,8 @@
     python benchmarks/bench_reshard.py PACKED
 
 A loader of rank 0 takes one place after another, in worlds of 1 to 8 ranks, in the middle of an epoch. In
-turns with it a new loader is made, given the state, and asked for its first batch. Milliseconds: the call, and
-from the call to the next batch; a batch of a loader in motion is given for comparison.
+turns with it a new loader is made, given the state, and asked for its first batch. Milliseconds: the call,
+and from the call to the next batch; a batch of a loader in motion is given for comparison.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ _ALONE = "Where one rank alone makes it, pass ranks=fastload.Ranks(0, 1): it get
 
 Membership = tuple[Any, list[int], int]  # a store, global ranks, and this process's index among them
 
-# Handshakes of this process by the place where the loader was made, for each store: after a change of the world
-# there is a new one, and a rank that was started then has met nobody before.
+# Handshakes of this process by the place where the loader was made, for each store: after a change of the
+# world there may be a new one, and a rank that was started then has met nobody before.
 _met: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 
 

@@ -4,9 +4,9 @@
 
 The coordinator forms one world of some of the processes after another, gives each a few steps, and kills some
 of them meanwhile. The sets are read from a web server that fails. Between worlds the mixture gets other
-weights, loses or gains a source, or a source has grown. A step counts if its all-reduce ended in any rank that
-lives: as in torchft, what was not committed comes again. In the end each pass of each source must have every row
-once. The last line of the output is JSON: ``{"points": {...}, "bad": [...]}``.
+weights, loses or gains a source, or a source has grown. A step counts if its all-reduce ended in any rank
+that lives: as in torchft, what was not committed comes again. In the end each pass of each source must have
+every row once. The last line of the output is JSON: ``{"points": {...}, "bad": [...]}``.
 """
 
 from __future__ import annotations
@@ -152,11 +152,15 @@ class Soak:
 
     def fill(self) -> None:
         """Start processes in place of those that died."""
-        self.members = [member for member in self.members if member.is_alive]
+        self.members, new = [member for member in self.members if member.is_alive], []
         while len(self.members) < RANKS:
             self.members.append(Member(self.folder, self._started, self._server.port))
             self._started += 1
             self.ledger.points["processes"] += 1
+            new.append(self.members[-1])
+        for member in new:
+            if member.answer(time.monotonic() + ANSWER_SECONDS) is None:
+                self.ledger.bad.append(f"{member.log.stem} does not start: see its .err file")
 
     def run_a_world(self) -> None:
         """Form a world of some of the processes, let it make steps, perhaps kill some of them; count."""
@@ -212,7 +216,7 @@ class Soak:
 
     def _compare(self, stats: dict[str, Any]) -> None:
         """What the loader says of its mixture is what was counted."""
-        for name, told in zip(self.names, stats["mixture"] or [], strict=False):
+        for name, told in zip(self.names, stats["mixture"], strict=True):
             counted = len(self.ledger.walks[self.sources[name].number][-1][1])
             if told["samples"] != counted:
                 self.ledger.bad.append(f"stats() says {told['samples']} of {name}, counted: {counted}")

@@ -20,7 +20,7 @@ from fastload import DataLoader, Ranks
 from fastload import transforms as T
 
 BATCH = 4
-PATIENCE = datetime.timedelta(seconds=45)
+PATIENCE = datetime.timedelta(seconds=20)
 
 
 def loader_of(job: dict[str, Any], ranks: Ranks, state: dict[str, Any] | None) -> DataLoader:
@@ -119,6 +119,8 @@ def main() -> None:
     """Answer commands until there are none."""
     torch.set_num_threads(1)
     rank = Rank(int(sys.argv[1]), sys.argv[2])
+    sys.stdout.write("{}\n")  # ready
+    sys.stdout.flush()
     for line in sys.stdin:
         answer = rank.run(json.loads(line))
         sys.stdout.write(json.dumps(answer) + "\n")
