@@ -312,6 +312,27 @@ def test_states_go_on_with_the_same_samples_in_other_shards(sets: list[Path]) ->
         rest_of(sets[0], state_of(sets[1]))  # nothing says that the recoded set is this one
 
 
+def test_a_block_order_that_follows_from_shards_is_refused_in_words(tmp_path: Path) -> None:
+    """Of lists of pictures only shards tell the bytes: their blocks are given, or differ."""
+    rows = [{"images": [data], "text": ""} for data in JPEGS.values()] * 20
+    for form in ("arrow", "hdf5"):
+        fastload.pack(rows, tmp_path / form, LISTS, num_proc=1, format=form)
+    saved: dict[str, Any] = {}
+    for form in ("arrow", "hdf5"):
+        for shuffle in (fastload.Block(), fastload.Block(8, 32)):
+            with DataLoader(
+                tmp_path / form, 2, shuffle=shuffle, seed=3, num_workers=1, fields=["text"]
+            ) as loader:
+                if form == "arrow":
+                    saved[str(shuffle)] = loader.state_dict()
+                elif shuffle.size is None:
+                    with pytest.raises(StateError, match=r"shuffle was .*\d+.*, is .*\d+"):
+                        loader.load_state_dict(saved[str(shuffle)])
+                else:
+                    loader.load_state_dict(saved[str(shuffle)])
+                    assert loader.state_dict() == saved[str(shuffle)]
+
+
 def test_a_set_that_was_cut_anew_is_the_same_to_who_knew_it(sets: list[Path], tmp_path: Path) -> None:
     """A pickled dataset opens it, and a pack of it is complete; with other samples neither is."""
     known, output = pickle.dumps(PackedFiles(sets[0])), tmp_path / "out"
