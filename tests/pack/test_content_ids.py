@@ -126,7 +126,7 @@ def test_every_way_gives_one_id(kind: str, tmp_path: Path) -> None:
     source = source_of(kind, tmp_path)
     directly(kind, source, tmp_path / "one")
     wanted, shards, seals = PackedFiles(tmp_path / "one"), set(), set()
-    for number in range(how_many(5, 200)):
+    for number in range(how_many(5, 60)):
         way, form = WAYS[number % len(WAYS)], draws.choice(FORMATS)
         size, output = draws.choice([4096, 6000, 9000, 1 << 30]), tmp_path / f"{number}"
         way(kind, source, output, format=form, shard_size=size)
