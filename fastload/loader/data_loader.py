@@ -73,7 +73,12 @@ class Introspection:
         return [report for backend in self._epochs.lanes.backends for report in backend.errors]
 
     def stats(self) -> dict[str, Any]:
-        """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`)."""
+        """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`).
+
+        For a mix, ``mixture`` has for each dataset ``where`` it is, the ``samples`` that it has given in the
+        run before the consumer's next batch, their ``share`` of all, the share that is the ``wish`` now, and
+        ``pass``, how often it has come whole.
+        """
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
         found = stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)

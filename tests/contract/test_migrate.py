@@ -171,9 +171,9 @@ def test_stats_say_what_each_dataset_has_given(parts: list[PackedDataset]) -> No
         count // size for count, size in zip(counts, SIZES, strict=False)
     ]
     assert [row["share"] for row in rows] == [count / 112 for count in counts]
-    assert np.allclose([row["wished"] for row in rows], 1 / 3)
+    assert np.allclose([row["wish"] for row in rows], 1 / 3)
     plain = load(fastload.mix(parts[:2]))
-    assert [row["wished"] for row in plain.stats()["mixture"]] == [12 / 32, 20 / 32]
+    assert [row["wish"] for row in plain.stats()["mixture"]] == [12 / 32, 20 / 32]
     assert "mixture" not in load(parts[0]).stats()
     assert "mixture" not in load(fastload.mix(parts[:2]), shuffle=False, sampler=[3, 1]).stats()
 
