@@ -736,7 +736,7 @@ class LoaderPlan:
                 "where": part.where,
                 "samples": count,
                 "share": count / whole,
-                "wished": share,
+                "wish": share,
                 "pass": count // len(part),
             }
             for part, count, share in zip(self.dataset.parts, given.tolist(), wished.tolist(), strict=True)
