@@ -54,8 +54,9 @@ def has_state(value: Any) -> bool:
 # ---- A loader's state -------------------------------------------------------------------------------
 
 VERSION = 1
-_OPTIONAL = ("global_batch", "rank")
-_MOST = dict.fromkeys(("length", "epoch", "position", *_OPTIONAL), 2**63) | {"seed": 2**64}
+_NUMBERS = ("global_batch", "rank")
+_OPTIONAL = (*_NUMBERS, "mixture", "then")
+_MOST = dict.fromkeys(("length", "epoch", "position", *_NUMBERS), 2**63) | {"seed": 2**64}
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,16 @@ class LoaderState:
     dataset: str  # dataset id; "" for a torch Dataset
     length: int  # samples in the dataset
     seed: int | None  # None: not drawn yet
-    shuffle: bool | str  # "block:BLOCK:WINDOW" for the block shuffle
+    shuffle: bool | str  # "block:BLOCK:WINDOW" for the block shuffle, with ":NODES" if nodes keep blocks
     epoch: int
     position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
     version: int = VERSION
     # Global batch size of the run that began the epoch, if samples are combined by it (mosaics).
     global_batch: int | None = None
     rank: int | None = None  # the saving rank, if the ranks do not divide the samples: orders differ then
+    # Where a mix began, if not with the run (fastload.sampler.schedule.MixtureStart).
+    mixture: str | None = None
+    then: str | None = None  # the id of the set's generation that the epochs after this one have
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict, under 1 kB, whose keys depend only on the transform."""
@@ -119,6 +123,8 @@ class LoaderState:
                     f"{name} of a loader state must be an integer >= {least} and < "
                     f"2**{most.bit_length() - 1}. Found: {value!r:.80}."
                 )
+        if not isinstance(state.get("then", ""), str):
+            raise StateError(f"then of a loader state must be a dataset id. Found: {state['then']!r:.80}.")
         return cls(**state)
 
     def check_fits(

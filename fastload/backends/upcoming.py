@@ -16,7 +16,7 @@ from fastload.cache.disk import DiskUse, planned_disk_bytes
 from fastload.cache.opening import Streams, kept_of
 from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey
-from fastload.sampler import Sampler
+from fastload.sampler import Sampler, StickyOrder
 from fastload.sampler.upcoming import NOT_NEEDED, Levels, level_of, needs_all, use_levels
 from fastload.shard.dataset import PackedFiles
 
@@ -44,7 +44,7 @@ def disk_plan(
     ``disk_bytes``: on disk, once for all processes of the node; ``order_bytes``: in memory, in ``total``.
     """
     assert options.cache.disk is not None
-    part, samples = sampler.partition, sum(map(len, parts))
+    part, samples = sampler.partition, sum(dataset.num_ids for dataset in parts)
     ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
     known = not sampler.order.is_drawn and not needs_all(sampler, ranks, samples)
     records = sum(dataset.record_count(stream) for dataset, stream in kept_of(parts, streams))
@@ -89,7 +89,7 @@ class Upcoming:
         self._samples = 0
         for part, tiers in zip(parts, disk.of(parts), strict=True):
             self._parts.append(_Part(self._samples, part, tiers))
-            self._samples += len(part)
+            self._samples += part.num_ids
         self._wanted: int | None = None
         self._thread: threading.Thread | None = None
         self._divide()
@@ -105,7 +105,8 @@ class Upcoming:
         self._is_of_use = not drawn and not needs_all(self._sampler, ranks, self._samples)
         self._masks = np.zeros(self._samples if self._is_of_use else 0, np.uint16)
         self._masks_from = self._masks_to = 0  # epochs
-        self._disk.expect(len(ranks) / part.world_size)
+        sticky = isinstance(self._sampler.order, StickyOrder)
+        self._disk.expect(len(ranks) / part.world_size, sticky)
 
     def at(self, key: BatchKey) -> None:
         """Tell the tiers that the consumer asks for a batch."""

@@ -14,6 +14,7 @@ from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.choice import make_backend, makes_empty_batches, plan_memory
 from fastload.backends.options import Options, default_prefetch
 from fastload.backends.values import Ranks
+from fastload.dataset.generations import Generations, order_by_epoch, refuse_nodes, refuse_sampler
 from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
@@ -25,10 +26,11 @@ from fastload.dataset.views import (
     open_dataset,
     transforms_of,
 )
-from fastload.errors import RankWarning, WorldError
+from fastload.errors import RankWarning, StateError, WorldError
 from fastload.loader.arguments import Arguments
 from fastload.loader.compared import compared
 from fastload.loader.fitting import check_fit
+from fastload.loader.generations import generations_of, tell_of_newer
 from fastload.loader.options import resolve
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.machine.cpu import ThreadPlan, find_budget
@@ -38,20 +40,22 @@ from fastload.ranks.handshake import Handshake
 from fastload.ranks.mesh import forget
 from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
 from fastload.sampler import (
-    BlockOrder,
     BlockSampler,
     KeyedSampler,
     Partition,
     Sampler,
+    block_sampler,
     check_position,
     default_blocks,
     make_sampler,
 )
+from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
+    from fastload.backends.state import LoaderState
     from fastload.collate.planned import Collation
     from fastload.loader.collation import PlannedChat
     from fastload.loader.explain import Explanation
@@ -252,6 +256,8 @@ class LoaderPlan:
         self.site = site
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._said_empty = False
+        #: With which generations of the set a job goes on, by its state; (): with the one that was opened.
+        self.generations: Generations = ()
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
         self.dataset = open_dataset(self.arguments.dataset, self.arguments.storage_options)
         self.kind = kind_of(self.dataset)
@@ -410,21 +416,52 @@ class LoaderPlan:
         # A torch Dataset has no labels to mark.
         padding = order.padding if self.packed or order.padding == "drop" else "repeat"
         partition = Partition(self.batch_size, world.rank, world.size, order.drop_last, padding)
-        if order.block is not None:
-            n, read_bytes = len(self.dataset), self.dataset.manifest.read_bytes
-            shape = default_blocks(n, read_bytes, order.block.size, order.block.window)
-            return BlockSampler(BlockOrder(n, seed, *shape), partition)
+        files = self.dataset if self.packed and isinstance(self.dataset, PackedFiles) else None
+        own_order = self.dataset.order if isinstance(self.dataset, MixedFiles) else None
+        if files is not None:
+            block = order.block
+            blocks = None if block is None else (block.size, block.window)
+            generations = self.generations or ((0, files),)
+            if block is not None and block.nodes > 1:
+                refuse_nodes([files for _, files in generations])
+                shape = default_blocks(files.num_ids, files.manifest.read_bytes, *blocks, block.nodes)
+                return block_sampler(files.num_ids, seed, shape, block.nodes, partition)
+            own_order = partial(order_by_epoch, generations, blocks=blocks)
+            if blocks is not None:
+                return BlockSampler(own_order(seed, True), partition)
+            if isinstance(order.sampler, KeyedSampler):
+                refuse_sampler(files, order.sampler)
         grows = self.kind is SourceKind.MAPPED
+        samples = 0 if self.kind is SourceKind.STREAM else None if grows else len(self.dataset)
         return make_sampler(
-            None if grows else 0 if self.kind is SourceKind.STREAM else len(self.dataset),
+            samples if files is None else files.num_ids,
             partition,
             shuffle=bool(order.shuffle),
             seed=seed,
             sampler=order.sampler,
             batch_sampler=order.batch_sampler,
-            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
+            own_order=own_order,
             length=partial(len, self.dataset) if grows else None,
+            check_there=files.check_there if files is not None and len(files.dropped) else None,
         )
+
+    def set_at(self, epoch: int) -> Any:
+        """Return the dataset as an epoch has it: of a set that has grown, the generation."""
+        return next((files for first, files in reversed(self.generations) if first <= epoch), self.dataset)
+
+    def go_with(self, state: LoaderState) -> bool:
+        """Take over the generations that a state says; True if the order is another one now.
+
+        Raises:
+            StateError: see :func:`fastload.loader.generations.generations_of`.
+        """
+        if not self.packed or not isinstance(self.dataset, PackedFiles):
+            return False
+        before = [(first, files.id) for first, files in self.generations]
+        self.generations = generations_of(state, self.dataset, self.order.is_given)
+        if self.generations:
+            tell_of_newer(state, self.generations, self.dataset)
+        return before != [(first, files.id) for first, files in self.generations]
 
     @property
     def is_random(self) -> bool:
@@ -616,11 +653,11 @@ class LoaderPlan:
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
         has_length = hasattr(self.dataset, "__len__") and self.kind is not SourceKind.STREAM
-        length = len(self.dataset) if has_length else 0
 
         def described(epoch: int) -> dict[str, Any]:
-            world, options = self.beginning.world, self.options
-            return compared(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
+            world, options, dataset = self.beginning.world, self.options, self.set_at(epoch)
+            length = len(dataset) if has_length else 0
+            return compared(dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
 
         return described
 
@@ -678,6 +715,51 @@ class LoaderPlan:
             return False
         self._fixed = None
         self._fixed = self._now()
+        return True
+
+    @property
+    def mixture(self) -> str | None:
+        """Where the mix began, for a state; None: with the run, or the dataset is no mix."""
+        start = getattr(self.dataset, "start", None)
+        return None if start is None else str(start.to_text())
+
+    def mixture_at(self, sampler: Sampler, epoch: int, position: int) -> list[dict[str, Any]]:
+        """Return what each dataset of a mix has given before a position, and its shares; [] for no mix, or in
+        the order of a sampler."""
+        order: Any = sampler.order
+        if not isinstance(self.dataset, MixedFiles) or not hasattr(order, "wished"):
+            return []
+        given, wished = order.given(epoch, position), order.wished(epoch, position)
+        whole = max(1, int(given.sum()))
+        return [
+            {
+                "where": part.where,
+                "samples": count,
+                "share": count / whole,
+                "wished": share,
+                "pass": count // len(part),
+            }
+            for part, count, share in zip(self.dataset.parts, given.tolist(), wished.tolist(), strict=True)
+        ]
+
+    def adopt_start(self, mixture: str | None) -> bool:
+        """Let the mix begin where a saved state says (``MixtureStart.to_text``), by default with the run;
+        return whether it began elsewhere until now.
+
+        Raises:
+            StateError: the text is damaged, or the dataset is no mix.
+        """
+        before = getattr(self.dataset, "start", None)
+        if mixture is None and before is None:
+            return False
+        from fastload.sampler.schedule import MixtureStart
+
+        start = None if mixture is None else MixtureStart.from_text(mixture)
+        if start == before:
+            return False
+        if not isinstance(self.dataset, MixedFiles):
+            raise StateError("The state is of a mix that was migrated. Found: a loader of no mix.")
+        self.dataset = self.dataset.starting(start)
         return True
 
     def arguments_here(self) -> Arguments:

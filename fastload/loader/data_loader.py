@@ -77,7 +77,7 @@ class Introspection:
         """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`).
 
         If the ranks divide the samples, ``world`` has this one's ``rank``, the world's ``size``, and how
-        often they have changed.
+        often they have changed. ``generation``: of a packed set, the one that the epoch has.
         """
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
@@ -86,7 +86,10 @@ class Introspection:
         if beginning.is_divided and beginning.has_begun:
             world = beginning.world
             found["world"] = {"rank": world.rank, "size": world.size, "changes": beginning.moves}
-        return found
+        manifest = getattr(self._loader_plan.set_at(self._epochs.place[0]), "manifest", None)
+        found |= {} if manifest is None else {"generation": manifest.generation}
+        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:
         """Return a printable list of all steps: where each runs, and why."""
@@ -391,9 +394,15 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         check_kept(self.dataset, kept)
         if loaded.seed is not None and self._loader_plan.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
-        manifest = getattr(self._loader_plan.dataset, "manifest", None)  # a mix has none
-        same_as = () if manifest is None else manifest.same_as
-        self._state(0, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
+        if self._loader_plan.go_with(loaded):
+            self._sampler.remake()
+            self._epochs.lanes.restart()
+        manifest = getattr(self._loader_plan.set_at(loaded.epoch), "manifest", None)  # a mix has none
+        same_as = () if manifest is None else manifest.all_ids
+        self._state(loaded.epoch, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
+        if self._loader_plan.adopt_start(loaded.mixture):
+            self._sampler.remake()
+            self._epochs.lanes.restart()
         if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         return loaded, kept
@@ -503,15 +512,18 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
     def _state(self, epoch: int, position: int) -> LoaderState:
         arranged, sampler = self._loader_plan, self._sampler
+        now, then = arranged.set_at(epoch), arranged.set_at(epoch + 1)
         return LoaderState(
-            dataset=arranged.dataset.id if arranged.packed else "",
-            length=len(arranged.dataset) if arranged.packed else 0,
+            dataset=now.id if arranged.packed else "",
+            length=len(now) if arranged.packed else 0,
             seed=arranged.beginning.seed,
-            shuffle=order_name(sampler.order, arranged.shuffle),
+            shuffle=order_name(sampler.order, arranged.shuffle, epoch),
             epoch=epoch,
             position=position,
             global_batch=sampler.global_batch(epoch) if arranged.plan.puts_together else None,
             rank=arranged.own_rank,
+            mixture=arranged.mixture,
+            then=None if then is now else then.id,
         )
 
 

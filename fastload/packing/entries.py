@@ -133,7 +133,7 @@ def write_entries(
         spacing: pixels between entry points; 0: one per row of MCUs.
         made: for some records at a time, their bytes back to back, and how many each has.
     """
-    final, with_entries = folder / ENTRIES_NAME, 0
+    final, with_entries = folder / manifest.entries_name, 0
     temporary, packed_path, sizes_path, parts_path = _temporaries(folder)
     try:
         with failed_writes_reported(temporary, manifest.data_bytes // _SHARE):
@@ -199,16 +199,16 @@ def ensure_entries(
     tidy_entries(folder)  # left by a killed run
     if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
-    observer.started(entries_work(folder, len(dataset)))
+    observer.started(entries_work(folder, dataset.num_ids))
     if made is not None:
         write_entries(folder, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         return
     build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.advanced)
 
 
-def remove_entries(folder: Path) -> None:
-    """Remove ``entries.fli``, and what an interrupted :func:`build_entries` left."""
-    remove(folder / ENTRIES_NAME)
+def remove_entries(folder: Path, name: str = ENTRIES_NAME) -> None:
+    """Remove the file of the entry points, and what an interrupted :func:`build_entries` left."""
+    remove(folder / name)
     tidy_entries(folder)
 
 
@@ -230,7 +230,7 @@ def spacing_of(dataset: PackedFiles) -> int | None:
     Raises:
         ShardError: the system could not read them, though they may be undamaged.
     """
-    path = dataset.folder / ENTRIES_NAME
+    path = dataset.folder / dataset.manifest.entries_name
     try:
         return int(_C.Entries(str(path), dataset.index).spacing) if exists(path) else None
     except (FormatError, ChecksumError, ShardTruncated):
@@ -262,7 +262,7 @@ def wrong_entries(
         FormatError: ``entries.fli`` is missing or damaged.
         ChecksumError: one of its pages is damaged.
     """
-    entries = _C.Entries(str((folder or dataset.folder) / ENTRIES_NAME), dataset.index)
+    entries = _C.Entries(str((folder or dataset.folder) / dataset.manifest.entries_name), dataset.index)
     entries.verify()
 
     def differing(ids: npt.NDArray[np.uint64]) -> list[int]:
@@ -276,7 +276,7 @@ def wrong_entries(
                 wrong.append(sample)
         return wrong
 
-    every = range(len(dataset)) if samples is None else samples
+    every = range(dataset.num_ids) if samples is None else samples
     for wrong in _map_in_order(differing, every, threads, lambda n: None):
         yield from wrong
 
@@ -307,11 +307,12 @@ def index_stored_entries(
     location, store, observer = dataset.location, dataset.store, observer or Observer()
     assert location is not None
     assert store is not None
-    path = (location / ENTRIES_NAME).path
-    folder = NodeFolder(dataset.id)
+    name = dataset.manifest.entries_name
+    path = (location / name).path
+    folder = NodeFolder(dataset.manifest.seal)
     with folder.alone(str(location)):
         if spacing is not None:
-            observer.started(entries_work(location, len(dataset)))
+            observer.started(entries_work(location, dataset.num_ids))
             threads = len(os.sched_getaffinity(0))
             entries = made_in_windows(dataset, spacing, threads, observer.advanced)
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)
@@ -319,10 +320,10 @@ def index_stored_entries(
             if spacing is None:
                 store.delete(path)
             else:
-                store.upload(path, folder.path / ENTRIES_NAME)
+                store.upload(path, folder.path / name)
         except RemoteError as error:
             return str(error)
         finally:
             if spacing is None:
-                remove_entries(folder.path)
+                remove_entries(folder.path, name)
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -138,7 +138,7 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
     Raises:
         RemoteError: the store does not deliver them.
     """
-    samples = range(len(dataset)) if samples is None else samples
+    samples = range(dataset.num_ids) if samples is None else samples
     if dataset.location is None:
         yield samples, dataset
         return
@@ -152,6 +152,14 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
                 coming = ahead.submit(_fetched, dataset, windows[number + 1], pool)
             with kept:
                 yield ids, part
+
+
+def left_of(dataset: PackedFiles, ids: range) -> Iterable[int]:
+    """Return those of some sample ids that were not dropped."""
+    if not len(dataset.dropped):
+        return ids
+    left: list[int] = np.setdiff1d(np.arange(ids.start, ids.stop), dataset.dropped).tolist()
+    return left
 
 
 def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
@@ -291,16 +299,16 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def opened_once(folder: Path, packed_as: str) -> PackedFiles:
+def opened_once(folder: Path, seal: str) -> PackedFiles:
     """Return a process's dataset, opened once, as another process knows it.
 
     Raises:
         PackError: this process sees another dataset.
     """
     dataset = PackedFiles(folder, entries=False)
-    if dataset.id != packed_as:
+    if dataset.manifest.seal != seal:
         raise PackError(
-            f"{folder} has dataset id {dataset.id} on this worker's machine, and {packed_as} where the "
-            "command runs: all must see the same folder."
+            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {dataset.manifest.seal} and {seal}. All must see the same folder."
         )
     return dataset

@@ -213,7 +213,7 @@ def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:
 
     def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
         spans = spans_of(dataset.manifest)
-        common = (dataset.folder, dataset.id, spacing)
+        common = (dataset.folder, dataset.manifest.seal, spacing)
         for (start, stop), pieces in zip(spans, cluster.in_order(_entries, common, spans), strict=True):
             yield from pieces
             observer.advanced(stop - start)
@@ -223,5 +223,5 @@ def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:
 
 def _entries(common: tuple[Path, str, int], span: tuple[int, int]) -> list[Made]:
     """Make the entry points of some samples on a worker."""
-    folder, packed_as, spacing = common
-    return list(entries_of(opened_once(folder, packed_as).reader, range(*span), spacing, 1))
+    folder, seal, spacing = common
+    return list(entries_of(opened_once(folder, seal).reader, range(*span), spacing, 1))

@@ -34,9 +34,10 @@ from fastload.sample.schema import Field
 from fastload.sample.values import row_count, wrong_rows
 from fastload.shard.codecs import CODECS, COEFFICIENTS, NO_LIST_FLAG, RAW, file_of
 from fastload.shard.columns import column_wrong, open_column
+from fastload.shard.contents import content_id
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import HEADER, RECORD, as_rows
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
 # ---- The problems that ``fastload verify`` lists and counts -----------------------------------------
@@ -414,6 +415,11 @@ class ColumnChecks:
         if self.field.storage == "records":
             self._open_lists()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is whole and the manifest's."""
+        return self._column is not None
+
     def _open_lists(self) -> None:
         """Check the entries without a picture, and find the others' samples."""
         entries = self._column.records().view(RECORD)[:, 0]
@@ -561,10 +567,11 @@ def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     Raises:
         RemoteError: the store does not answer.
     """
+    name = manifest_at(folder, storage_options).entries_name
     folder, location, options = place_of(folder, storage_options)
     if location is None:
-        return exists(Path(folder).absolute() / ENTRIES_NAME)
-    return shared_store(location, options).head((location / ENTRIES_NAME).path) is not None
+        return exists(Path(folder).absolute() / name)
+    return shared_store(location, options).head((location / name).path) is not None
 
 
 class _Checks:
@@ -639,6 +646,16 @@ class _Checks:
         for column in self.columns:
             column.open()
 
+    def content(self) -> None:
+        """Find a manifest whose content id is not that of its files, if these are whole."""
+        wanted = self.manifest.content
+        if not wanted or not all(column.is_open for column in self.columns):
+            return
+        found = content_id(self.manifest, self.folder)
+        if found != wanted:
+            reason = f"says content id {wanted}, its files have {found}; states of other samples would fit it"
+            self.found.add("", [Problem(reason, MANIFEST_NAME)])
+
     def entries(self) -> None:
         """Find entries that break a rule by themselves, and records that share bytes."""
         labels = len(self.manifest.classes) or int(np.iinfo(np.int32).max)
@@ -684,7 +701,7 @@ class _Checks:
         elif spread is None:
             self.records.contents(self._readable, decode)
         else:
-            common = (self.folder, self.manifest.id, frozenset(self._readable), decode)
+            common = (self.folder, self.manifest.seal, frozenset(self._readable), decode)
             spans = spans_of(self.manifest)
             for problems in spread(_records_of_span, common, spans):
                 for kind, problem in problems:
@@ -698,7 +715,7 @@ class _Checks:
 
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Find entry points that are damaged, missing or, if they are computed again, wrong."""
-        path = self.folder / ENTRIES_NAME
+        path = self.folder / self.manifest.entries_name
         folder = self.folder if self.stored is None else self.stored.location
         again = f"'fastload index {folder} --entries'"
         try:
@@ -711,7 +728,7 @@ class _Checks:
                 self.records.samples("other entry points", np.array([sample]), reason)
         except FastloadError as error:
             words = f"{error} It is optional, but decoding is slower without it; {again} makes it anew"
-            self.found.add("", [Problem(words, ENTRIES_NAME)])
+            self.found.add("", [Problem(words, path.name)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
         if self.stored is not None:
@@ -723,7 +740,7 @@ class _Checks:
         if spread is None:
             yield from wrong_entries(dataset, len(os.sched_getaffinity(0)))
             return
-        common = (self.folder, dataset.id)
+        common = (self.folder, dataset.manifest.seal)
         yield from chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
 
 
@@ -731,8 +748,8 @@ def _records_of_span(
     common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
 ) -> list[tuple[str, Problem]]:
     """Return what is wrong with some samples' records."""
-    folder, packed_as, readable, decode = common
-    dataset = opened_once(folder, packed_as)
+    folder, seal, readable, decode = common
+    dataset = opened_once(folder, seal)
     checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
     return checks.records.problems_of(range(*span), set(readable), decode)
 
@@ -806,9 +823,9 @@ def _verified(
     except FastloadError as error:
         return [Problem(str(error), manifest.index_name)], 0
     problems = Problems()
-    if (len(index), index.digest, path.stat().st_size) != (
-        manifest.num_records, manifest.index_crc, manifest.index_size
-    ):  # fmt: skip
+    said = (manifest.num_records, manifest.index_crc, manifest.index_size)
+    belongs = (len(index), index.digest, path.stat().st_size) == said
+    if not belongs:
         reason = (
             f"belongs to another manifest: {len(index)} records, digest {index.digest:#010x}; "
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
@@ -817,6 +834,8 @@ def _verified(
     checks = _Checks(place, manifest, index, problems, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
+    if belongs:
+        checks.content()
     checks.contents(decode, spread)
     checks.entry_points(entries, spread)
     return problems.listed(), len(index)
