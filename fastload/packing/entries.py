@@ -295,17 +295,8 @@ def wrong_entries(
             same = entries.get(sample) == packed[begin:middle]
             # A file from before parts existed has none.
             if not same or (entries.part_bytes and entries.get_parts(sample) != packed[middle:end]):
-<<<<<<< HEAD
-                wrong.append(sample)
-        return wrong
-
-    every = range(dataset.num_ids) if samples is None else samples
-    for wrong in _map_in_order(differing, every, threads, lambda n: None):
-        yield from wrong
-=======
                 yield sample
             sample += 1
->>>>>>> sticky
 
 
 # ---- Entry points of a set in a store ---------------------------------------------------------------
@@ -336,21 +327,12 @@ def index_stored_entries(
     location, store, observer = dataset.location, dataset.store, observer or Observer()
     assert location is not None
     assert store is not None
-<<<<<<< HEAD
     name = dataset.manifest.entries_name
     path = (location / name).path
     folder = NodeFolder(dataset.manifest.seal)
-    with folder.alone(str(location)):
-        if spacing is not None:
-            observer.started(entries_work(location, dataset.num_ids))
-            threads = len(os.sched_getaffinity(0))
-            entries = made_in_windows(dataset, spacing, threads, observer.advanced)
-=======
-    path = (location / ENTRIES_NAME).path
-    folder = NodeFolder(dataset.id)
     with ExitStack() as stack:
         if spacing is not None:
-            observer.started(entries_work(location, len(dataset)))
+            observer.started(entries_work(location, dataset.num_ids))
         apart = folder.path
         if spacing is not None and made is not None:
             # Before the lock: processes of this node that open the set may wait for that.
@@ -358,11 +340,10 @@ def index_stored_entries(
             write_entries(apart, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         stack.enter_context(folder.alone(str(location)))
         if apart != folder.path:
-            with publishing(folder.path / ENTRIES_NAME) as temporary:
-                shutil.copyfile(apart / ENTRIES_NAME, temporary)
+            with publishing(folder.path / name) as temporary:
+                shutil.copyfile(apart / name, temporary)
         elif spacing is not None:
             entries = made_in_windows(dataset, spacing, len(os.sched_getaffinity(0)), observer.advanced)
->>>>>>> sticky
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)
         try:
             if spacing is None:

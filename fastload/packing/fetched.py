@@ -5,12 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-<<<<<<< HEAD
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-=======
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
->>>>>>> sticky
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -308,44 +304,30 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-<<<<<<< HEAD
-def opened_once(folder: Path, seal: str) -> PackedFiles:
-    """Return a process's dataset, opened once, as another process knows it.
-=======
-def check_seen(folder: Path, packed_as: str) -> None:
+def check_seen(folder: Path, seal: str) -> None:
     """Check, once, that this process sees the dataset in a folder that another process knows.
 
     Raises:
         PackError: it sees another one.
         FormatError: it sees none.
     """
-    found = Manifest.read(folder).id
-    if found != packed_as:
+    found = Manifest.read(folder).seal
+    if found != seal:
         raise PackError(
-            f"{folder} has dataset id {found} on this worker's machine, and {packed_as} where the "
-            "command runs: all must see the same folder."
+            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {found} and {seal}. All must see the same folder."
         )
 
 
 @functools.lru_cache(maxsize=1)
 def opened_once(pickled: bytes) -> PackedFiles:
     """Return a process's dataset, opened once, as another process pickled it.
->>>>>>> sticky
 
     Raises:
         PackError: this process sees another dataset.
     """
-<<<<<<< HEAD
-    dataset = PackedFiles(folder, entries=False)
-    if dataset.manifest.seal != seal:
-        raise PackError(
-            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
-            f"have the ids {dataset.manifest.seal} and {seal}. All must see the same folder."
-        )
-=======
     try:
         dataset: PackedFiles = pickle.loads(pickled)
     except FormatError as error:
         raise PackError(f"a worker's machine does not see the set as it is here: {error}") from error
->>>>>>> sticky
     return dataset

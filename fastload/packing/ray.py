@@ -196,30 +196,3 @@ class LazyCluster:
         if self._cluster is None:
             self._cluster = self._stack.enter_context(RayCluster(self.address, self._at_once))
         return self._cluster
-<<<<<<< HEAD
-
-
-# ---- ``--ray`` of ``index`` and ``verify`` ------------------------------------------------------------
-# The same work is spread over a Ray cluster's machines, which all see source and dataset under the same
-# names.
-
-
-def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:
-    """Return the maker of a dataset's entry points on a cluster, for ``fastload.packing.entries``."""
-
-    def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
-        spans = spans_of(dataset.manifest)
-        common = (dataset.folder, dataset.manifest.seal, spacing)
-        for (start, stop), pieces in zip(spans, cluster.in_order(_entries, common, spans), strict=True):
-            yield from pieces
-            observer.advanced(stop - start)
-
-    return made
-
-
-def _entries(common: tuple[Path, str, int], span: tuple[int, int]) -> list[Made]:
-    """Make the entry points of some samples on a worker."""
-    folder, seal, spacing = common
-    return list(entries_of(opened_once(folder, seal).reader, range(*span), spacing, 1))
-=======
->>>>>>> sticky

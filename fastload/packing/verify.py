@@ -318,7 +318,7 @@ def _wrong_in_part(
     folder, manifest, field, stored, decode = common
     ids, records = part
     if stored is None:
-        check_seen(folder, manifest.id)
+        check_seen(folder, manifest.seal)
     checks = RecordChecks(folder, manifest, records, str, Problems(), field, stored)
     found = chain.from_iterable(checks.wrong({int(records["shard"][0])}, decode, 1))
     return [
@@ -724,21 +724,8 @@ class _Checks:
 
     def contents(self, decode: bool, spread: Spread | None) -> None:
         """Find records whose bytes are wrong, and values that their fields cannot hold."""
-<<<<<<< HEAD
-        if not self._has_pictures:
-            pass
-        elif spread is None:
-            self.records.contents(self._readable, decode)
-        else:
-            common = (self.folder, self.manifest.seal, frozenset(self._readable), decode)
-            spans = spans_of(self.manifest)
-            for problems in spread(_records_of_span, common, spans):
-                for kind, problem in problems:
-                    self.found.add(kind, [problem])
-=======
         if self._has_pictures:
             self.records.contents(self._readable, decode, spread)
->>>>>>> sticky
         for column in self.columns:
             column.values()
             if column.field.of is not None:
@@ -764,38 +751,9 @@ class _Checks:
             self.found.add("", [Problem(words, path.name)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
-<<<<<<< HEAD
-        if self.stored is not None:
-            dataset = self.stored.dataset()
-            for ids, part in in_windows(dataset):
-                yield from wrong_entries(part, len(os.sched_getaffinity(0)), ids, self.folder)
-            return
-        dataset = PackedFiles(self.folder, entries=False)
-        if spread is None:
-            yield from wrong_entries(dataset, len(os.sched_getaffinity(0)))
-            return
-        common = (self.folder, dataset.manifest.seal)
-        yield from chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
-
-
-def _records_of_span(
-    common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
-) -> list[tuple[str, Problem]]:
-    """Return what is wrong with some samples' records."""
-    folder, seal, readable, decode = common
-    dataset = opened_once(folder, seal)
-    checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
-    return checks.records.problems_of(range(*span), set(readable), decode)
-
-
-def _entries_of_span(common: tuple[Path, str], span: tuple[int, int]) -> list[int]:
-    """Return the samples of a span whose entry points are wrong."""
-    return list(wrong_entries(opened_once(*common), 1, range(*span)))
-=======
         stored, made = self.stored, None if spread is None else entries_by(spread)
         dataset = PackedFiles(self.folder, entries=False) if stored is None else stored.dataset()
         return wrong_entries(dataset, len(os.sched_getaffinity(0)), self.folder, made)
->>>>>>> sticky
 
 
 def verify(
