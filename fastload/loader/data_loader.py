@@ -82,7 +82,7 @@ class Introspection:
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
         found = stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
-        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        mixture = self._loader_plan.mixture_at(self._sampler, *self._epochs.place)
         return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:

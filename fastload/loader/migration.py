@@ -141,22 +141,23 @@ def _carried(
     seen: dict[str, list[int]] = defaultdict(list)
     for number, part in enumerate(old.parts):
         seen[part.id].append(number)
-    places = {part.where for part in old.parts}
-    counts, seats, free = [], [], at.free_seat
+    places, known = {part.where for part in old.parts}, {part.id for part in old.parts}
+    counts, walks, free = [], [], at.free_walk
     sources: list[MigratedSource] = []
     for part in new.parts:
         if seen[part.id]:  # a dataset may be in a mix several times
             number = seen[part.id].pop(0)
             counts.append(at.counts[number])
-            seats.append(at.seats[number])
+            walks.append(at.walks[number])
             sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
             continue
         counts.append(0)
-        seats.append(free)
+        walks.append(free)
         free += 1
-        why = "its contents have changed, so its order is another" if part.where in places else ""
+        is_changed = part.where in places and part.id not in known
+        why = "its contents have changed, so its order is another" if is_changed else ""
         sources.append(MigratedSource(part.where, 0, len(part), None, None, why))
     for number in sorted(number for left in seen.values() for number in left):
         part = old.parts[number]
         sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
-    return replace(at, counts=tuple(counts), seats=tuple(seats), free_seat=free), sources
+    return replace(at, counts=tuple(counts), walks=tuple(walks), free_walk=free), sources

@@ -66,20 +66,20 @@ def on_ranks(mixed: Any, state: Any, world: int, epochs: int = 1) -> list[Any]:
     return [batch for _ in range(epochs) for batch in joined([all_batches(rank) for rank in ranks])]
 
 
-def walk(number: int, seat: int, steps: int, seed: int = 7) -> list[int]:
+def walk(number: int, own: int, steps: int, seed: int = 7) -> list[int]:
     """The labels of a dataset's first ``steps`` samples: shuffle after shuffle."""
     size = SIZES[number]
     turns = range(-(-steps // size))
-    found = [shuffled(np.arange(size), size, derived_seed(seed, seat), turn) for turn in turns]
+    found = [shuffled(np.arange(size), size, derived_seed(seed, own), turn) for turn in turns]
     return [100 * number + int(sample) for turn in found for sample in turn][:steps]
 
 
-def check_walks(labels: list[int], seats: dict[int, int]) -> None:
-    """Each dataset of ``seats`` has come pass after pass in its own order: no sample lost, none twice."""
-    for number, seat in seats.items():
+def check_walks(labels: list[int], walks: dict[int, int]) -> None:
+    """Each dataset of ``walks`` has come pass after pass in its own order: no sample lost, none twice."""
+    for number, own_walk in walks.items():
         own = [label for label in labels if label // 100 == number]
-        assert own == walk(number, seat, len(own))
-    assert {label // 100 for label in labels} <= {*seats}
+        assert own == walk(number, own_walk, len(own))
+    assert {label // 100 for label in labels} <= {*walks}
 
 
 GROWING = Schedule({0: [3, 1, 0], 60: [1, 1, 1], 150: [0, 1, 3]}, ramp=20)
@@ -257,10 +257,10 @@ def test_a_source_added_one_removed_and_one_with_another_weight(parts: list[Pack
 
 def test_random_migrations_lose_nothing(parts: list[PackedDataset]) -> None:
     """Several in one run, of random mixes at random places, each part of the run on other ranks."""
-    draw = np.random.default_rng([SEED, 5])
+    draw, changes = np.random.default_rng([SEED, 5]), 0
     for case in range(how_many(6, 200)):
         seen: list[int] = []
-        seats: dict[int, int] = {}
+        walks: dict[int, int] = {}
         free, mixed, state = 0, None, None
         for _ in range(4):
             old, chosen = mixed, sorted(draw.permutation(4)[: draw.integers(1, 5)].tolist())
@@ -272,12 +272,13 @@ def test_random_migrations_lose_nothing(parts: list[PackedDataset]) -> None:
                 migration = fastload.migrate(state, mixed, old=old)
                 state = migration.state
                 assert json.loads(json.dumps(state)) == state
-            for gone in {*seats} - {*chosen}:  # whose walk begins anew if it comes back
-                del seats[gone]
+                changes += 1
+            for gone in {*walks} - {*chosen}:  # whose walk begins anew if it comes back
+                del walks[gone]
                 seen = [label for label in seen if label // 100 != gone]
             for number in chosen:
-                if number not in seats:
-                    seats[number], free = free, free + 1
+                if number not in walks:
+                    walks[number], free = free, free + 1
             world = int(draw.choice([1, 2, 3]))
             ranks = [load(mixed, batch_size=6 // world, ranks=Ranks(rank, world)) for rank in range(world)]
             for rank in ranks:
@@ -290,10 +291,11 @@ def test_random_migrations_lose_nothing(parts: list[PackedDataset]) -> None:
             states = [rank.state_dict() for rank in ranks]
             assert all(one == states[0] for one in states), as_drawn(case)
             state = states[0]
-            check_walks(seen, seats)
+            check_walks(seen, walks)
             rows = ranks[0].stats()["mixture"]
             counts = [sum(label // 100 == number for label in seen) for number in chosen]
             assert [row["samples"] for row in rows] == counts, as_drawn(case)
+    assert changes == 3 * how_many(6, 200)
 
 
 def test_a_state_may_be_migrated_before_the_first_batch(parts: list[PackedDataset]) -> None:
@@ -373,6 +375,7 @@ def test_a_set_may_be_there_twice(parts: list[PackedDataset]) -> None:
     migration = fastload.migrate(loader, fastload.mix([parts[0]] * 3, num_samples=40))
     assert [source.samples for source in migration.sources] == [10, 30, 0]
     assert [source.before for source in migration.sources] == [0.25, 0.75, None]
+    assert [source.why for source in migration.sources] == ["", "", ""]
 
 
 def test_the_state_of_100_sources_is_below_1_kb() -> None:
@@ -380,8 +383,8 @@ def test_the_state_of_100_sources_is_below_1_kb() -> None:
     from fastload.sampler.schedule import MixtureStart
 
     counts = tuple(10**10 + 987_654_321 * place for place in range(100))
-    seats = tuple(range(50, 150))
-    start = MixtureStart(sum(counts), 10**4, 10**8, counts, seats, 150)
+    walks = tuple(range(50, 150))
+    start = MixtureStart(sum(counts), 10**4, 10**8, counts, walks, 150)
     state = LoaderState(
         dataset="f" * 32, length=10**11, seed=2**64 - 1, shuffle=True, epoch=10**4, position=10**8,
         global_batch=65536, mixture=start.to_text(),
@@ -429,6 +432,25 @@ def test_a_loader_that_runs_takes_a_migrated_state(parts: list[PackedDataset]) -
     assert len(running) == 4
     with pytest.raises(errors.StateError, match=r"a state from before"):
         fresh.sampler.core.order.total(-1)
+
+
+def test_partners_in_a_migrated_epoch(parts: list[PackedDataset]) -> None:
+    """Mosaics take pictures from places before the mix began: the same ones on any number of ranks."""
+    loader = load(fastload.mix(parts[:2], num_samples=144), batch_size=24)
+    next(iter(loader))
+    new = fastload.mix(parts[:3], num_samples=144)
+    state = {**fastload.migrate(loader, new).state, "global_batch": 24}
+    mosaic = T.Compose([T.Mosaic(16), T.RandomHorizontalFlip()])
+
+    def batches(world: int) -> list[Any]:
+        given = {"batch_size": 24 // world, "transform": mosaic}
+        ranks = [load(new, **given, ranks=Ranks(rank, world)) for rank in range(world)]
+        for rank in ranks:
+            rank.load_state_dict(state)
+        return joined([all_batches(rank) for rank in ranks])
+
+    assert len(batches(1)) == 5
+    assert same(batches(1), batches(3))
 
 
 def test_what_is_refused(parts: list[PackedDataset]) -> None:
@@ -485,7 +507,7 @@ def test_ranks_compare_where_a_mix_began(parts: list[PackedDataset]) -> None:
     one, two = described(migrated), described(other)
     differs = {name for name in one if one[name] != two[name]}
     assert "the mix's beginning in the run" in differs
-    assert one["the mix's beginning in the run"] == "sample 32, counts [12, 20], seats [0, 1]"
+    assert one["the mix's beginning in the run"] == "sample 32, counts [12, 20], walks [0, 1]"
     assert described(migrated) == described(migrated)
 
 
