@@ -72,7 +72,10 @@ class Block(Printed):
 
     Args:
         size: records per block; None: about 1 MiB of them.
-        window: records that are mixed at a time; None: about 256 MiB of them.
+        window: records that are mixed at a time; None: about 256 MiB of them, for each of ``nodes``.
+        nodes: how many nodes cache a part of the set each. Every block then is of one node in all epochs,
+            and the ranks of that node read it. It stays the same for the whole job: one that goes on with
+            fewer or more nodes goes on with this number (``docs/start/cluster.md``).
 
     Raises:
         TypeError, ValueError: not an integer of at least 1.
@@ -80,10 +83,11 @@ class Block(Printed):
 
     size: int | None = None
     window: int | None = None
+    nodes: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("size", "window"):
-            if getattr(self, name) is not None:
+        for name in ("size", "window", "nodes"):
+            if getattr(self, name) is not None or name == "nodes":
                 integer(f"Block.{name}", getattr(self, name), 1)
 
 

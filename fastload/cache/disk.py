@@ -44,6 +44,7 @@ class DiskUse:
     reasons: list[str]
     kept: Sequence[Kept] = field(repr=False)
     _node_share: float = 1.0
+    _is_sticky: bool = False
     _last: dict[str, Any] | None = None
     _warned: bool = False
 
@@ -55,9 +56,9 @@ class DiskUse:
                 tiers[next(i for i, part in enumerate(parts) if part is dataset)][stream] = tier
         return tiers
 
-    def expect(self, node_share: float) -> None:
-        """Set the share of each epoch that this node reads, in random order."""
-        self._node_share = node_share
+    def expect(self, node_share: float, is_sticky: bool) -> None:
+        """Set the share of each epoch that this node reads in random order; whether it is always the same."""
+        self._node_share, self._is_sticky = node_share, is_sticky
 
     def close(self) -> None:
         """Release the files; :meth:`stats` keeps its current values. Idempotent."""
@@ -94,7 +95,7 @@ class DiskUse:
         )
         return {
             **{name: sum(count[name] for count in counts) for name in names},
-            "expected_hits": round(expected_hits(room, self._node_share), 3),
+            "expected_hits": round(expected_hits(room, self._node_share, self._is_sticky), 3),
             "paths": [tier.path for tier in tiers],
             "reason": "; ".join(dict.fromkeys(self.reasons)),
         }
@@ -102,7 +103,7 @@ class DiskUse:
 
 def tier_file_name(dataset: PackedFiles, tier: str) -> str:
     """Return the name of the table of a dataset's records of one stream."""
-    return f"{dataset.id}-{tier}-{VERSION[0]}{TIER_SUFFIX}"
+    return f"{dataset.manifest.seal}-{tier}-{VERSION[0]}{TIER_SUFFIX}"
 
 
 def open_disk(datasets: Sequence[PackedFiles], setting: DiskSetting, streams: Streams) -> DiskUse:

@@ -174,7 +174,7 @@ def whole_bytes(lengths: npt.NDArray[np.uint32]) -> int:
     return HEADER_BYTES + LIVE_BYTES + 2 * _pages(4 * len(lengths)) + int((grid * wanted).sum())
 
 
-def expected_hits(share: float, node_share: float = 1.0) -> float:
+def expected_hits(share: float, node_share: float = 1.0, is_sticky: bool = False) -> float:
     """Return the share of an epoch that a tier for a share of the set hits, in a new random order each time.
 
     A node that reads all of every epoch hits what was there when the epoch began: the share, whatever is
@@ -185,7 +185,10 @@ def expected_hits(share: float, node_share: float = 1.0) -> float:
     Args:
         share: the part of the set's records that have room, >= 0.
         node_share: p, the part of each epoch that this node reads, in (0, 1].
+        is_sticky: whether the node reads the same part of the set in each epoch: all of that, so to speak.
     """
+    if is_sticky:
+        return min(1.0, share / node_share)
     held = hits = 0.0
     for k in range(1, 10_000):
         chance = node_share * (1 - node_share) ** (k - 1)

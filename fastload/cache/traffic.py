@@ -25,6 +25,7 @@ class TrafficJob:
         nodes: machines, each of which reads an equal part of every epoch.
         batch: samples per step on one node.
         request_records: samples whose records one request returns.
+        is_sticky: whether each node reads the same part of the set in every epoch.
     """
 
     records: int
@@ -33,6 +34,7 @@ class TrafficJob:
     nodes: int
     batch: int
     request_records: int
+    is_sticky: bool = False
 
     @property
     def record(self) -> float:
@@ -82,14 +84,14 @@ def _hits(job: TrafficJob, cache_bytes: float, place: CachePlace, epoch: int) ->
     if place == "shared":
         return share
     part = 1 / job.nodes
-    seen: float = 1 - (1 - part) ** (epoch - 1)  # share of the samples, by one node
-    return min(seen, expected_hits(share, part))
+    seen: float = 1.0 if job.is_sticky else 1 - (1 - part) ** (epoch - 1)  # share of the samples, by one node
+    return min(seen, expected_hits(share, part, job.is_sticky))
 
 
 def epoch_traffic(job: TrafficJob, link: Link, cache_bytes: float, place: CachePlace, epoch: int) -> Traffic:
     """Return what an epoch costs.
 
-    Every sample is read once per epoch, in a new random order each time, by a random node.
+    Every sample is read once per epoch, in a new random order each time, by a random node or always the same.
 
     Args:
         cache_bytes: room for records: per node, or in total if ``place`` is ``"shared"``.

@@ -1,4 +1,4 @@
-"""Filling the node's cache, or the page cache, before a job needs it, as ``fastload warm`` does."""
+"""Filling a node's cache, disk tier or page cache before a job needs it, as ``fastload warm`` does."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.cache.disk import open_disk
 from fastload.cache.folder import PrivateFolder
 from fastload.cache.opening import (
     ENCODED,
     FIRST,
     CacheUse,
+    First,
     Streams,
     Tier,
     kept_of,
@@ -24,7 +26,8 @@ from fastload.cache.opening import (
     start_copies,
     stream_bytes,
 )
-from fastload.cache.settings import CacheSetting
+from fastload.cache.settings import CacheSetting, DiskSetting
+from fastload.cache.tier_filling import TierFilling
 from fastload.errors import CacheError
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.shard.dataset import PackedFiles
@@ -43,11 +46,12 @@ class WarmJob:
     """One packed dataset and where its records go."""
 
     dataset: PackedFiles
-    place: str  # a cache file's path, PAGE_CACHE, or "" if nothing is to be done
+    place: str  # the path of a cache file or a tier, PAGE_CACHE, or "" if nothing is to be done
     reason: str  # why there
     ids: Ids | None = None  # ascending: the wanted records; None: all
     left_out: int = 0  # wanted records that a limit leaves no room for
     cache: _C.CacheFile | None = None
+    tier: _C.DiskTier | None = None
     target: _C.FillTarget | None = None  # None: the place's own
     field: str | None = None  # the further picture whose records they are; None: the index's
 
@@ -83,25 +87,29 @@ def plan_jobs(
     page_cache: bool = False,
     tier: Tier = ENCODED,
     streams: Streams = FIRST,
+    first: First | None = None,
 ) -> list[WarmJob]:
     """Decide on the place of each dataset's records, and create the cache files.
 
     Args:
         datasets: what to warm.
-        setting: "auto" chooses the better place; "on" is the node cache.
+        setting: "auto" chooses the better place; "on" is the node cache; with a disk, its tier.
         wanted: returns a dataset's wanted sample ids, ascending; None: all.
         page_cache: the page cache, whatever the setting's mode; its limit counts.
         tier: the form of the index's records in the node cache.
         streams: which records; a dataset without such a field is left out.
+        first: see :func:`fastload.cache.opening.open_cache`.
 
     Raises:
         CacheError: there is no room, or no place.
     """
+    if setting.disk is not None:
+        return _tier_jobs(datasets, setting.disk, wanted, streams)
     if page_cache:
         kept = kept_of(datasets, streams)
         others = [WarmJob(dataset, PAGE_CACHE, "asked for", field=field) for dataset, field in kept]
         return _page_cache_jobs(others, wanted, setting.limit)
-    use: CacheUse = open_cache(datasets, setting, tier, streams)
+    use: CacheUse = open_cache(datasets, setting, tier, streams, first)
     jobs, others = [], []
     for part, (dataset, field) in zip(use.parts, use.kept, strict=True):
         file = part.file
@@ -115,6 +123,18 @@ def plan_jobs(
         else:
             raise CacheError(f"{dataset.where}: {part.reason}.")
     return jobs + _page_cache_jobs(others, wanted, setting.limit)
+
+
+def _tier_jobs(
+    datasets: Sequence[PackedFiles], disk: DiskSetting, wanted: Wanted, streams: Streams
+) -> list[WarmJob]:
+    use, jobs = open_disk(datasets, disk, streams), []
+    for (dataset, field), tier, reason in zip(use.kept, use.tiers, use.reasons, strict=True):
+        if tier is None:
+            raise CacheError(f"{dataset.where}: {reason}.")
+        ids = dataset.record_ids(field, wanted(dataset))
+        jobs.append(WarmJob(dataset, tier.path, reason, ids, tier=tier, field=field))
+    return jobs
 
 
 def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]) -> WarmResult:
@@ -133,6 +153,10 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
         counts = {**dict.fromkeys(_COUNTS, 0), **everything}
         counts.update(there_records=counts["records"], there_bytes=counts["bytes"])
         return WarmResult(0.0, counts, [])
+    if job.tier is not None:
+        filling = TierFilling(job.dataset, job.field, job.tier, job.ids)
+        counts = filling.run(threads, report)
+        return WarmResult(time.monotonic() - began, counts, filling.failures)
     filler = _C.Filler(job.reader, job.target or _target(job), *_claims(job), threads, job.ids)
     try:
         filler.start()
@@ -193,10 +217,10 @@ def _claims(job: WarmJob) -> tuple[str, int]:
 
 
 def _digest(job: WarmJob) -> str:
-    """Return a name for the records: the dataset's id; for a further picture a hash of it and the field."""
+    """Return a name for the records: the dataset's seal; for a further picture a hash of it and the field."""
     if job.field is None:
-        return job.dataset.id
-    return hashlib.blake2b(f"{job.dataset.id} {job.field}".encode(), digest_size=16).hexdigest()
+        return job.dataset.manifest.seal
+    return hashlib.blake2b(f"{job.dataset.manifest.seal} {job.field}".encode(), digest_size=16).hexdigest()
 
 
 def _page_cache_jobs(jobs: list[WarmJob], wanted: Wanted, limit: int | None) -> list[WarmJob]:

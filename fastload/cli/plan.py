@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Link, Traffic, TrafficJob, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import print_json, print_table
+from fastload.dataset.generations import order_of, refuse_nodes
 from fastload.machine.sizes import counted, human_bytes, parse_size
-from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
+from fastload.sampler import BlockSampler, Partition, Sampler, block_sampler, default_blocks
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 
@@ -34,8 +35,9 @@ def add(verbs: Any) -> None:
         help="predict what a job will read, wait for and pay",
         description="Compute what a training job will move from storage: bytes, requests and dollars per "
         "epoch; seconds to the first batch; disk and memory; without a cache, with one on each node, and "
-        "with one that all nodes share. Only the set's tables are read, and nothing is measured: you state "
-        "latency and bandwidth. With --shuffle block, also how well that order mixes the set.",
+        "with one that all nodes share; on several nodes also for shuffle=Block(nodes=M), by which each node "
+        "reads the same part in every epoch. Only the set's tables are read, and nothing is measured: you "
+        "state latency and bandwidth. With --shuffle block, also how well these orders mix the set.",
     )
     parser.add_argument("folder", metavar="PLACE", type=place, help="packed dataset, or its URL")
     add_storage_options(parser)
@@ -147,12 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     blocks = _blocks(dataset, arguments)
     job, link = _job(dataset, arguments, blocks), _link(arguments)
     room = job.data_bytes if arguments.cache is None else arguments.cache
-    places: tuple[tuple[str, CachePlace], ...] = (
-        ("no cache", "none"),
-        ("a cache on each node", "node"),
-        ("a cache that all nodes share", "shared"),
-    )
-    caches = {name: job_traffic(job, link, room, kind, arguments.epochs) for name, kind in places}
+    caches = _caches(dataset, arguments, job, link, room)
     first, (memory, words) = first_batch_seconds(job, link), _memory(dataset, arguments, blocks)
     mixing = None if blocks is None else _mixing(dataset, arguments, blocks)
     if arguments.json:
@@ -183,6 +180,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _caches(
+    dataset: PackedFiles, arguments: argparse.Namespace, job: TrafficJob, link: Link, room: int
+) -> dict[str, dict[str, Traffic]]:
+    """Return the traffic by cache and epoch, by name; on several nodes also that of blocks dealt to them."""
+    jobs: list[tuple[str, CachePlace, TrafficJob]] = [
+        ("no cache", "none", job),
+        ("a cache on each node", "node", job),
+        ("a cache that all nodes share", "shared", job),
+    ]
+    if arguments.nodes > 1:
+        block, _ = _shape(dataset, arguments, arguments.nodes)
+        dealt = replace(job, request_records=block, is_sticky=True)
+        jobs.insert(2, (f"a cache on each node, {_dealt(arguments)}", "node", dealt))
+    return {name: job_traffic(each, link, room, kind, arguments.epochs) for name, kind, each in jobs}
+
+
+def _dealt(arguments: argparse.Namespace) -> str:
+    return f"Block(nodes={arguments.nodes})"
+
+
 def _check_order(arguments: argparse.Namespace) -> None:
     options = [name for name in ("block", "window", "seed") if getattr(arguments, name) is not None]
     if options and arguments.shuffle != "block":
@@ -194,10 +211,13 @@ def _check_order(arguments: argparse.Namespace) -> None:
 
 def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, int] | None:
     """Return (records per block, records per window) of a block shuffle; None for another order."""
-    if arguments.shuffle != "block":
-        return None
+    return None if arguments.shuffle != "block" else _shape(dataset, arguments, 1)
+
+
+def _shape(dataset: PackedFiles, arguments: argparse.Namespace, nodes: int) -> tuple[int, int]:
+    given, read_bytes = (arguments.block, arguments.window), dataset.manifest.read_bytes
     try:
-        return default_blocks(len(dataset), dataset.manifest.read_bytes, arguments.block, arguments.window)
+        return default_blocks(dataset.num_ids, read_bytes, *given, nodes)
     except ValueError as error:
         raise SystemExit(f"fastload plan: {error}") from None
 
@@ -211,10 +231,14 @@ def _mixing(
         return None
     partition = Partition(min(arguments.batch_size * arguments.ranks, n))
     samplers: dict[str, Sampler] = {
-        "uniform": make_sampler(n, partition, shuffle=True, seed=seed),
-        "block": BlockSampler(BlockOrder(n, seed, *blocks), partition),
-        "none": make_sampler(n, partition, shuffle=False, seed=seed),
+        "uniform": Sampler(order_of(dataset, seed, True), partition),
+        "block": BlockSampler(order_of(dataset, seed, True, blocks), partition),
     }
+    if arguments.nodes > 1:
+        refuse_nodes([dataset])
+        shape = _shape(dataset, arguments, arguments.nodes)
+        samplers[_dealt(arguments)] = block_sampler(n, seed, shape, arguments.nodes, partition)
+    samplers["none"] = Sampler(order_of(dataset, seed, False), partition)
     return {name: measure(sampler, dataset.labels) for name, sampler in samplers.items()}
 
 

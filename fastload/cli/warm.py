@@ -1,4 +1,4 @@
-"""``fastload warm DATASET...``: bring packed datasets into the node's memory.
+"""``fastload warm DATASET...``: bring packed datasets into the node's memory, or onto its disk.
 
 Exit codes: 0 all is warm; 1 an error; 2 wrong usage; 3 only a part is warm, because of the limit or the
 memory, or because a stopped process has claimed the rest; 4 all but records that cannot be read; 130
@@ -17,15 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.cache.opening import Streams, all_streams
-from fastload.cache.settings import CacheSetting
+from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.cache.tiers import COEFFICIENTS, check_decoded, coefficient_target, fill_target, tier_of
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
 from fastload.cli.output import print_json, print_lines
 from fastload.cli.progress import WarmProgress
+from fastload.dataset.generations import order_of, refuse_nodes
 from fastload.machine.cpu import find_budget
 from fastload.machine.sizes import counted, human_bytes, parse_size
-from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
+from fastload.sampler import BlockSampler, Partition, Sampler, block_sampler, default_blocks
 from fastload.shard.dataset import PackedFiles
 
 PARTLY, UNREADABLE = 3, 4
@@ -39,9 +40,9 @@ def add(verbs: Any) -> None:
         "warm",
         help="bring packed datasets into the node's memory before a job",
         description="Bring packed datasets into the node's memory: into the node cache (a tmpfs), where "
-        "every DataLoader of this user finds them, or into the page cache. Without --to and --page-cache "
-        "the better one is chosen. Several commands on a node divide the work; if killed, run it again to "
-        "resume.",
+        "every DataLoader of this user finds them, or into the page cache. Without --to, --page-cache and "
+        "--cache, which is for a tier on a local disk, the better one is chosen. Several commands on a node "
+        "divide the work; if killed, run it again to resume.",
         epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 only a part is warm, because of the "
         "limit or the memory, or because a stopped process has claimed the rest; 4 all but records that "
         "cannot be read; 130 interrupted.",
@@ -53,6 +54,13 @@ def add(verbs: Any) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--to", metavar="DIR", type=Path, help="folder of the node cache to warm, in memory")
     where.add_argument("--page-cache", action="store_true", help="warm the page cache instead")
+    where.add_argument(
+        "--cache",
+        metavar="DIR:SIZE",
+        type=_disk,
+        help="warm a tier on a local disk instead, as DataLoader(cache=...) has it, such as "
+        "/nvme/fastload:800GB. One command at a time on each node",
+    )
     option = parser.add_argument
     option(
         "--decoded",
@@ -98,6 +106,14 @@ def _add_order(option: Any) -> None:
         choices=("exact", "block", "none"),
         help="with --ranks: the loader's shuffle (default exact)",
     )
+    of_block = (("size", "block"), ("window", "window"), ("nodes", "nodes"))
+    for name, word in of_block:
+        option(
+            f"--{word}",
+            metavar="N",
+            type=at_least_one,
+            help=f"with --shuffle block: Block({name}=N) of the loader",
+        )
 
 
 def _size(text: str) -> int:
@@ -105,6 +121,15 @@ def _size(text: str) -> int:
         return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _disk(text: str) -> CacheSetting:
+    setting = parse_setting(text) if "/" in text else CacheSetting()
+    if setting.disk is None:
+        raise argparse.ArgumentTypeError(
+            f"is a folder on a local disk and a size, such as /nvme/fastload:800GB. Found: {text}."
+        )
+    return setting
 
 
 def _side(text: str) -> int | str:
@@ -143,11 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
             "give the node cache's folder, --to DIR."
         )
     side = arguments.decoded
-    if side is not None and arguments.page_cache:
-        raise SystemExit("fastload warm: --decoded is for the node cache; leave out --page-cache.")
-    if arguments.coefficients and (side is not None or arguments.page_cache):
-        other = "--decoded" if side is not None else "--page-cache"
-        raise SystemExit(f"fastload warm: --coefficients and {other} exclude each other. Leave one out.")
+    _check_place(arguments)
     streams = _streams(datasets, arguments.fields)
     makes = side is not None or arguments.coefficients
     threads = arguments.threads or (find_budget().threads if makes else _READERS)
@@ -157,14 +178,21 @@ def run(arguments: argparse.Namespace) -> int:
     asked = [f"--to {arguments.to}"] * (root is not None)
     asked += [f"--limit {arguments.limit}B"] * (arguments.limit is not None)
     setting = CacheSetting("on" if chosen else "auto", limit=arguments.limit, root=root, text=" ".join(asked))
+    setting = arguments.cache or setting
 
     def wanted(dataset: PackedFiles) -> npt.NDArray[np.int64] | None:
         return _ids_of_ranks(dataset, arguments) if arguments.ranks is not None else None
 
+    def first(dataset: PackedFiles) -> npt.NDArray[np.bool_]:
+        own = np.zeros(len(dataset), np.bool_)
+        own[_ids_of_ranks(dataset, arguments)] = True
+        return own
+
     began = time.monotonic()
     results = []
+    kept = first if arguments.nodes > 1 else None  # what ranks read in one epoch, they read in all
     with WarmProgress(quiet=arguments.json) as progress:
-        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier, streams):
+        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier, streams, kept):
             if makes and job.cache is not None and job.field is None:
                 shown = job.dataset.shown
                 job.target = (
@@ -186,6 +214,19 @@ def run(arguments: argparse.Namespace) -> int:
     return UNREADABLE if any(result.failures for _, result in results) else 0
 
 
+def _check_place(arguments: argparse.Namespace) -> None:
+    """Refuse what goes with the node cache alone, with a message."""
+    side = arguments.decoded
+    elsewhere = "--page-cache" if arguments.page_cache else "--cache" if arguments.cache is not None else None
+    if side is not None and elsewhere:
+        raise SystemExit(f"fastload warm: --decoded is for the node cache; leave out {elsewhere}.")
+    if arguments.coefficients and (side is not None or elsewhere):
+        other = "--decoded" if side is not None else elsewhere
+        raise SystemExit(f"fastload warm: --coefficients and {other} exclude each other. Leave one out.")
+    if arguments.limit is not None and arguments.cache is not None:
+        raise SystemExit("fastload warm: --cache DIR:SIZE has a size. Leave out --limit.")
+
+
 def _settle_order(arguments: argparse.Namespace) -> None:
     """Set the defaults of the options that go with --ranks, which none may be given without.
 
@@ -202,12 +243,19 @@ def _settle_order(arguments: argparse.Namespace) -> None:
     for name, default in defaults.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, default)
+    blocks = [f"--{name}" for name in ("block", "window", "nodes") if getattr(arguments, name) is not None]
+    if blocks and arguments.shuffle != "block":
+        raise SystemExit(
+            f"fastload warm: {', '.join(blocks)} only says which blocks --shuffle block reads. Add --shuffle "
+            "block and --ranks A-B/W, or leave it out."
+        )
+    arguments.nodes = arguments.nodes or 1
 
 
 def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """Return the sample ids that these ranks read in the epoch, ascending."""
     ranks, world = arguments.ranks
-    n, seen = len(dataset), np.zeros(len(dataset), np.bool_)
+    n, seen = dataset.num_ids, np.zeros(dataset.num_ids, np.bool_)
     for rank in ranks:
         try:
             partition = Partition(arguments.batch_size, rank, world, padding="repeat")
@@ -221,11 +269,14 @@ def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.ND
 
 
 def _sampler(dataset: PackedFiles, partition: Partition, arguments: argparse.Namespace) -> Sampler:
-    n = len(dataset)
     if arguments.shuffle == "block":
-        block, window = default_blocks(n, dataset.manifest.read_bytes, None, None)
-        return BlockSampler(BlockOrder(n, arguments.seed, block, window), partition)
-    return make_sampler(n, partition, shuffle=arguments.shuffle == "exact", seed=arguments.seed)
+        given, nodes = (arguments.block, arguments.window), arguments.nodes
+        if nodes > 1:
+            refuse_nodes([dataset])
+            shape = default_blocks(dataset.num_ids, dataset.manifest.read_bytes, *given, nodes)
+            return block_sampler(dataset.num_ids, arguments.seed, shape, nodes, partition)
+        return BlockSampler(order_of(dataset, arguments.seed, True, given), partition)
+    return Sampler(order_of(dataset, arguments.seed, arguments.shuffle == "exact"), partition)
 
 
 def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:
@@ -256,14 +307,20 @@ def _name(job: WarmJob) -> str:
     return job.dataset.where + (f", field {job.field!r}" if job.field is not None else "")
 
 
+def _kind_of_place(job: WarmJob) -> str:
+    if job.tier is not None:
+        return "disk"
+    return "page cache" if job.place == PAGE_CACHE else "cache" if job.place else "memory"
+
+
 def _facts(job: WarmJob, result: WarmResult) -> dict[str, Any]:
     counts, first = result.counts, job.dataset.schema.index_field
     return {
         "dataset": job.dataset.where,
         "id": job.dataset.id,
         "field": job.field or (first.name if first is not None else None),
-        "place": "page cache" if job.place == PAGE_CACHE else "cache" if job.place else "memory",
-        "path": job.place if job.cache is not None else None,
+        "place": _kind_of_place(job),
+        "path": job.place if job.place not in ("", PAGE_CACHE) else None,
         "reason": job.reason,
         "whole": result.is_whole,
         "seconds": result.seconds,

@@ -45,7 +45,7 @@ class Selection:
     def select(self, members: Sequence[Any], ids: npt.NDArray[np.int64] | None) -> None:
         """Initialise as the class does; for classes whose constructor is another's."""
         self._members = tuple(members)
-        self._ends = np.cumsum([len(member) for member in self._members], dtype=np.int64)
+        self._ends = np.cumsum([member.num_ids for member in self._members], dtype=np.int64)
         self._ids = ids
 
     def __len__(self) -> int:
@@ -116,7 +116,7 @@ class Selection:
         """Return the dataset that has a sample id, and the sample's id in it."""
         number = min(int(np.searchsorted(self._ends, sample, side="right")), len(self._members) - 1)
         member = self._members[number]
-        return member, sample - int(self._ends[number]) + len(member)
+        return member, sample - int(self._ends[number]) + member.num_ids
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """Return the packed folder that holds a sample id, and the sample's id in it."""
@@ -194,6 +194,12 @@ class MixedFiles:
             else self._part(given, storage_options if "://" in str(given) else None)
             for given in datasets
         )
+        for part in self.parts:
+            if len(part.dropped):
+                raise ValueError(
+                    f"{part.where} has {len(part.dropped)} dropped samples, which a mix would count. Found "
+                    "that among the datasets: pack it anew, which leaves them out ('fastload pack')."
+                )
         sizes = [len(part) for part in self.parts]
         if not sizes or 0 in sizes:
             raise ValueError(f"mix needs datasets with at least one sample each. Found sizes: {sizes}.")
@@ -374,6 +380,11 @@ class MixedFiles:
 
     def __len__(self) -> int:
         return int(self._ends[-1])
+
+    @property
+    def num_ids(self) -> int:
+        """The number of sample ids."""
+        return len(self)
 
     def __repr__(self) -> str:
         shares = ", ".join(

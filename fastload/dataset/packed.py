@@ -47,7 +47,7 @@ class Listing(Sequence[tuple[str, int]]):
         self._dataset = dataset
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return self._dataset.num_ids
 
     @overload
     def __getitem__(self, index: int) -> tuple[str, int]: ...
@@ -120,14 +120,14 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
             tells a type checker.
 
         Raises:
-            TypeError, IndexError: no such index.
+            TypeError, IndexError: no such index. ValueError: the sample was dropped.
             SampleError: a damaged record or one that is no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
             LibraryMissing: Pillow is not installed.
         """
         if isinstance(index, slice):
             return torch.utils.data.Subset(self, range(*index.indices(len(self))))
-        sample = checked_index(index, len(self))
+        sample = checked_index(index, self.num_ids)
         if not self.is_plain:
             return _of_fields(self, sample)
         image = _transformed(decode_sample(self, sample), self.transform)
@@ -143,13 +143,13 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
         (channels, height, width) and masks (height, width).
 
         Raises:
-            TypeError, IndexError: no such index.
+            TypeError, IndexError: no such index. ValueError: the sample was dropped.
             SampleError: a damaged record or one that is no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
         """
         from fastload.dataset.samples import read_sample
 
-        return read_sample(self, checked_index(index, len(self)))
+        return read_sample(self, checked_index(index, self.num_ids))
 
     def as_detection(self: Any, **names: str) -> DetectionDataset:
         """Return the set as pictures and targets, as in torchvision's detection references.
@@ -217,10 +217,15 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
         target_transform: a callable of the label, an int.
         entries: also open the JPEGs' entry points, if there are any.
         storage_options: for a URL: credentials, endpoint and so on.
+        generation: of a set that has grown (``fastload pack --append``), from 1; None: the newest.
+
+    ``len()`` counts the samples that were not dropped (``fastload drop``); their ids, which indexing takes,
+    are ``sample_ids``.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
         ShardError: a file cannot be opened.
+        ValueError: there is no such generation.
     """
 
     def __init__(
@@ -231,8 +236,9 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
         *,
         entries: bool = True,
         storage_options: Mapping[str, Any] | None = None,
+        generation: int | None = None,
     ) -> None:
-        super().__init__(folder, entries=entries, storage_options=storage_options)
+        super().__init__(folder, entries=entries, storage_options=storage_options, generation=generation)
         self.transform = transform
         self.target_transform = target_transform
 

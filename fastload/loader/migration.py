@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,7 +9,9 @@ from typing import Any, NamedTuple
 from fastload.backends.state import LoaderState
 from fastload.dataset.mixture import MixedFiles
 from fastload.errors import StateError
+from fastload.loader.generations import migrated
 from fastload.sampler.schedule import MixtureStart
+from fastload.shard.dataset import PackedFiles
 
 
 class MigratedSource(NamedTuple):
@@ -55,8 +56,9 @@ class Migration:
         return "\n".join([self.place, *(f"  {source}" for source in self.sources)])
 
 
-def migrate(state: Any, new_mix: MixedFiles, old: MixedFiles | None = None) -> Migration:
-    """Give a run another mix: datasets added, removed or re-weighted, bounds, another ``num_samples``.
+def migrate(state: Any, new_mix: MixedFiles | PackedFiles, old: MixedFiles | None = None) -> Migration:
+    """Give a run another mix: datasets added, removed or re-weighted, bounds, another ``num_samples``; or the
+    newest generation of a set that has grown.
 
     Datasets are matched by their ids, which follow from what is in them. One that is in both mixes goes on
     exactly where it was: no sample of its pass is lost or comes twice. One that is new, or that has
@@ -67,7 +69,8 @@ def migrate(state: Any, new_mix: MixedFiles, old: MixedFiles | None = None) -> M
     Args:
         state: a loader over the old mix; or a state of its ``state_dict()``, and then ``old``.
         new_mix: a :func:`fastload.mix`. A ``Schedule`` in it counts from the run's beginning, and so does
-            ``max_epochs``.
+            ``max_epochs``. Or a packed set, of which the state has an earlier generation: the epoch under
+            way is finished on that one, and later epochs have the newest.
         old: the mix with which the state was saved.
 
     Raises:
@@ -76,6 +79,9 @@ def migrate(state: Any, new_mix: MixedFiles, old: MixedFiles | None = None) -> M
     """
     if not isinstance(state, Mapping) and hasattr(state, "__fastload_view__"):
         state, old = state.state_dict(), state.__fastload_view__().opened
+    if isinstance(new_mix, PackedFiles):
+        grown, words = migrated(LoaderState.from_dict(state), new_mix)
+        return Migration(grown.to_dict(), (), words)
     if old is None:
         raise TypeError(
             "migrate takes a loader, or a state and the mix with which it was saved: "
@@ -138,15 +144,15 @@ def _carried(
 ) -> tuple[MixtureStart, list[MigratedSource]]:
     """Return where the new mix begins, and what becomes of each dataset; shares in the new mix are not known
     yet."""
-    seen: dict[str, list[int]] = defaultdict(list)
-    for number, part in enumerate(old.parts):
-        seen[part.id].append(number)
-    places, known = {part.where for part in old.parts}, {part.id for part in old.parts}
+    left = {number: {*part.manifest.all_ids} for number, part in enumerate(old.parts)}
+    places, known = {part.where for part in old.parts}, {one for ids in left.values() for one in ids}
     counts, walks, free = [], [], at.free_walk
     sources: list[MigratedSource] = []
     for part in new.parts:
-        if seen[part.id]:  # a dataset may be in a mix several times
-            number = seen[part.id].pop(0)
+        own = {*part.manifest.all_ids}
+        number = next((number for number, ids in left.items() if ids & own), None)
+        if number is not None:
+            del left[number]  # a dataset may be in a mix several times
             counts.append(at.counts[number])
             walks.append(at.walks[number])
             sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
@@ -154,10 +160,10 @@ def _carried(
         counts.append(0)
         walks.append(free)
         free += 1
-        is_changed = part.where in places and part.id not in known
+        is_changed = part.where in places and not own & known
         why = "its contents have changed, so its order is another" if is_changed else ""
         sources.append(MigratedSource(part.where, 0, len(part), None, None, why))
-    for number in sorted(number for left in seen.values() for number in left):
+    for number in left:
         part = old.parts[number]
         sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
     return replace(at, counts=tuple(counts), walks=tuple(walks), free_walk=free), sources

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import PackError
+from fastload.errors import FormatError, PackError
 from fastload.machine.paths import write_at
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
@@ -138,7 +139,7 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
     Raises:
         RemoteError: the store does not deliver them.
     """
-    samples = range(len(dataset)) if samples is None else samples
+    samples = range(dataset.num_ids) if samples is None else samples
     if dataset.location is None:
         yield samples, dataset
         return
@@ -152,6 +153,14 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
                 coming = ahead.submit(_fetched, dataset, windows[number + 1], pool)
             with kept:
                 yield ids, part
+
+
+def left_of(dataset: PackedFiles, ids: range) -> Iterable[int]:
+    """Return those of some sample ids that were not dropped."""
+    if not len(dataset.dropped):
+        return ids
+    left: list[int] = np.setdiff1d(np.arange(ids.start, ids.stop), dataset.dropped).tolist()
+    return left
 
 
 def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
@@ -279,6 +288,10 @@ def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> No
 
 # ---- Samples of a packed dataset, divided for processes ---------------------------------------------
 
+#: Calls a function with its first argument and each of the items, in other processes, and yields the results
+#: in order.
+Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
+
 _BYTES = 64 << 20  # of records in a span
 
 
@@ -291,16 +304,30 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def opened_once(folder: Path, packed_as: str) -> PackedFiles:
-    """Return a process's dataset, opened once, as another process knows it.
+def check_seen(folder: Path, seal: str) -> None:
+    """Check, once, that this process sees the dataset in a folder that another process knows.
+
+    Raises:
+        PackError: it sees another one.
+        FormatError: it sees none.
+    """
+    found = Manifest.read(folder).seal
+    if found != seal:
+        raise PackError(
+            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {found} and {seal}. All must see the same folder."
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def opened_once(pickled: bytes) -> PackedFiles:
+    """Return a process's dataset, opened once, as another process pickled it.
 
     Raises:
         PackError: this process sees another dataset.
     """
-    dataset = PackedFiles(folder, entries=False)
-    if dataset.id != packed_as:
-        raise PackError(
-            f"{folder} has dataset id {dataset.id} on this worker's machine, and {packed_as} where the "
-            "command runs: all must see the same folder."
-        )
+    try:
+        dataset: PackedFiles = pickle.loads(pickled)
+    except FormatError as error:
+        raise PackError(f"a worker's machine does not see the set as it is here: {error}") from error
     return dataset

@@ -107,6 +107,8 @@ def test_a_node_that_reads_everything_has_its_share_and_nobody_has_more(
     assert max(exact) <= 1 / 3 + 1e-9
     assert np.mean(exact_hits(Lru(room), trace)[1:]) < 0.1
     assert expected_hits(1 / 3) == pytest.approx(1 / 3)
+    assert expected_hits(1 / 12, 1 / 4, is_sticky=True) == pytest.approx(1 / 3)
+    assert expected_hits(1 / 3, 1 / 4, is_sticky=True) == 1
 
 
 def test_what_is_not_needed_any_more_goes(tmp_path: Path, dataset: PackedDataset) -> None:

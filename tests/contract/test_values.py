@@ -81,6 +81,8 @@ def test_the_words_of_settings() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
+        (lambda: Block(nodes=0), ValueError, "Block.nodes must be >= 1. Found: 0"),
+        (lambda: Block(nodes=None), TypeError, "Block.nodes must be an integer. Found: None"),
         (lambda: Block(0), ValueError, "Block.size must be >= 1. Found: 0"),
         (lambda: Block(window=1.5), TypeError, "Block.window must be an integer. Found: 1.5"),
         (lambda: Cache("/dev/shm"), ValueError, r"Cache.size must be bytes, a size"),

@@ -16,7 +16,14 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset, Ranks
 from fastload import transforms as T
 from fastload.cli import main
-from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
+from fastload.sampler import (
+    BlockOrder,
+    BlockSampler,
+    Partition,
+    block_sampler,
+    default_blocks,
+    make_sampler,
+)
 from fastload.sampler.quality import measure
 
 BUCKET = "plans"
@@ -45,6 +52,28 @@ def test_of_a_folder(packed: PackedDataset, capsys: pytest.CaptureFixture[str]) 
     assert found["caches"]["a cache that all nodes share"]["epoch 2"]["bytes"] == 0
     assert found["job"]["batch"] == 16
     assert found["memory_bytes"] > 8 * 3 * 224 * 224 * 4
+
+
+def test_blocks_of_nodes(packed: PackedDataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each node has read its part after one epoch, and finds as much of it as its cache holds."""
+    size, folder = packed.manifest.data_bytes, str(packed.folder)
+    job = (folder, "--ranks", "4", "--nodes", "4", "--epochs", "3", "--shuffle", "block", "--block", "2")
+    name = "a cache on each node, Block(nodes=4)"
+    found = planned(capsys, *job)
+    assert [found["caches"][name][f"epoch {n}"]["hits"] for n in (1, 2)] == [0, 1]
+    assert found["caches"][name]["all 3"]["bytes"] == size
+    half = planned(capsys, *job, "--cache", f"{size // 8}B")["caches"]
+    assert half[name]["epoch 2"]["hits"] == pytest.approx(1 / 2, abs=0.01)
+    assert half[name]["all 3"]["bytes"] < half["a cache on each node"]["all 3"]["bytes"]
+    n, partition = len(packed), Partition(min(4 * 256, len(packed)))
+    shape = default_blocks(n, packed.manifest.read_bytes, 2, None, 4)
+    sticky = block_sampler(n, 0, shape, 4, partition)
+    assert found["orders"]["Block(nodes=4)"] == asdict(measure(sticky, packed.labels))
+    assert list(found["orders"]) == ["uniform", "block", "Block(nodes=4)", "none"]
+    assert name not in planned(capsys, folder, "--shuffle", "block")["caches"]
+    exact = planned(capsys, folder, "--ranks", "4", "--nodes", "4")["caches"]
+    assert exact[name]["epoch 2"]["bytes"] == 0
+    assert exact[name]["epoch 1"]["requests"] < exact["a cache on each node"]["epoch 1"]["requests"]
 
 
 def test_blocks_are_fewer_requests(packed: PackedDataset, capsys: pytest.CaptureFixture[str]) -> None:
