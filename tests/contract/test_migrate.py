@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches, joined, same
+from growing_sets import Grown
 from long_forms import SEED, as_drawn, how_many
 from pictures import jpegs
 from plain_pack import plain_pack
@@ -366,6 +367,32 @@ def test_a_set_whose_contents_have_changed_begins_anew(parts: list[PackedDataset
     check_walks([label for label in seen + labels if label < 100], {0: 0})
     own = [label - 200 for label in labels if label >= 200]
     assert own == shuffled(np.arange(6), 6, derived_seed(7, 2), 0).tolist()[: len(own)]
+
+
+def test_a_set_that_has_grown(tmp_path: Path) -> None:
+    """The old mix is over the generation that it had; the new one over all rows, which begin a pass."""
+    one, other = Grown.begun(tmp_path / "one", 8), Grown.begun(tmp_path / "other", 6)
+    given: dict[str, Any] = {"fields": ["label"], "transform": None}
+    loader = load(fastload.mix([one.folder, other.folder], num_samples=16), **given)
+    iterator = iter(loader)
+    next(iterator)
+    state = loader.state_dict()
+    one.append(3)
+    new = fastload.mix([one.folder, other.folder], num_samples=17)
+    with pytest.raises(errors.StateError, match="dataset was"):
+        load(new, **given).load_state_dict(state)
+    old = fastload.mix([PackedDataset(one.folder, generation=1), other.folder], num_samples=16)
+    load(old, **given).load_state_dict(state)
+    migration = fastload.migrate(state, new, old=old)
+    begun, kept, ended = migration.sources
+    assert (begun.samples, begun.size, begun.before) == (0, 11, None)
+    assert "one: begins (its contents have changed, so its order is another), with 11 samples" in str(
+        migration
+    )
+    assert (ended.samples, ended.size, ended.after) == (8 - kept.samples, 8, None)
+    fresh = load(new, **given)
+    fresh.load_state_dict(migration.state)
+    assert sum(len(batch["label"]) for batch in fresh) == 9
 
 
 def test_a_set_may_be_there_twice(parts: list[PackedDataset]) -> None:
