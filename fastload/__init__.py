@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastload.dataset.packed import MixedDataset, PackedDataset, mix
     from fastload.diagnose import this as diagnose
     from fastload.loader.data_loader import DataLoader
+    from fastload.loader.migration import Migration, migrate
     from fastload.loader.padding import valid
     from fastload.packing.from_python import pack
     from fastload.sample.fields import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
     from fastload.sampler.buckets import BucketSampler
     from fastload.sampler.packs import PackingSampler
+    from fastload.sampler.schedule import Schedule
     from fastload.vlm.chat import Chat
     from fastload.vlm.reading import Vision
     from fastload.vlm.rules import (
@@ -78,6 +80,7 @@ __all__ = [
     "Labels",
     "LlavaOneVision",
     "Mask",
+    "Migration",
     "MixedDataset",
     "Of",
     "OnError",
@@ -92,6 +95,7 @@ __all__ = [
     "Ranks",
     "RepeatedSampler",
     "Scalar",
+    "Schedule",
     "Schema",
     "SigLIP2",
     "SubsetSampler",
@@ -102,6 +106,7 @@ __all__ = [
     "WeightedSampler",
     "diagnose",
     "errors",
+    "migrate",
     "mix",
     "pack",
     "transforms",
@@ -139,6 +144,7 @@ _LAZY = {
     "Label": "fastload.sample.fields",
     "Labels": "fastload.sample.fields",
     "Mask": "fastload.sample.fields",
+    "Migration": "fastload.loader.migration",
     "MixedDataset": "fastload.dataset.packed",
     "Of": "fastload.sample.schema",
     "PackedDataset": "fastload.dataset.packed",
@@ -147,6 +153,7 @@ _LAZY = {
     "Ragged": "fastload.sample.ragged",
     "RepeatedSampler": "fastload.sampler",
     "Scalar": "fastload.sample.fields",
+    "Schedule": "fastload.sampler.schedule",
     "Schema": "fastload.sample.schema",
     "SubsetSampler": "fastload.sampler",
     "Text": "fastload.sample.fields",
@@ -163,6 +170,7 @@ _LAZY = {
     "__version__": "fastload._version",
     "diagnose": None,  # its module, which can be called
     "errors": None,
+    "migrate": "fastload.loader.migration",
     "mix": "fastload.dataset.packed",
     "pack": "fastload.packing.from_python",
     "transforms": None,

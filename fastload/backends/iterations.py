@@ -15,10 +15,11 @@ previous iteration is then over, and raises, which torch's does not.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from fastload.backends.protocol import go_on_at
 from fastload.backends.stats import Counts
 from fastload.errors import StateError
 from fastload.machine.threads import ForkSafeLock
@@ -35,8 +36,8 @@ _OVER = (
 
 
 _RESTARTED = (
-    "This iteration is over: a state of a run with another seed, or another global batch, was loaded since "
-    "it began. Iterate anew."
+    "This iteration is over: a state of a run with another seed, global batch or mix was loaded since it "
+    "began. Iterate anew."
 )
 
 
@@ -171,6 +172,16 @@ class Iterations:
             self._known.clear()
         for lane in left:
             lane.backend.close()
+
+    def go_on_at(self, keys: Mapping[Any, BatchKey]) -> None:
+        """Let the iterations go on at other keys, after the ranks have changed.
+
+        Args:
+            keys: of each iteration that is under way; of None: where the next one begins.
+        """
+        for lane in list(self._lanes):
+            with lane.lock.held():
+                go_on_at(lane.backend, None if lane.is_left else keys.get(lane.user_now()))
 
     def drop(self, user: Any, of_batch: bool = False) -> None:
         """Drop the work for ``user`` after an error, if it can be made again.

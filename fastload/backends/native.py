@@ -291,12 +291,10 @@ class NativeBackend:
         self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples, partners, *bound)
         self._upcoming: Upcoming | None = None
         if self._reading.disk is not None:
-            from fastload.backends.upcoming import Upcoming, node_ranks
+            from fastload.backends.upcoming import Upcoming
 
-            part = sampler.partition
-            ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
             most = ahead.samples + (options.most_prefetch + 1) * sampler.typical
-            self._upcoming = Upcoming(self._reading.disk, dataset.parts, sampler, ranks, most)
+            self._upcoming = Upcoming(self._reading.disk, dataset.parts, sampler, options.local_ranks, most)
             self.feeder.on_take = self._upcoming.at
         self._tuner: Autotuner | None = None
         self.tune_by(lambda: self.feeder.waited)
@@ -363,6 +361,10 @@ class NativeBackend:
     def cancel(self) -> None:
         """Drop the batches that are in work."""
         self.feeder.cancel()
+
+    def go_on_at(self, key: BatchKey) -> None:
+        """See :func:`fastload.backends.protocol.go_on_at`."""
+        self.feeder.go_on_at(key)
 
     def end_threads(self) -> None:
         """End the threads, so that nobody waits for a batch any more. Idempotent."""

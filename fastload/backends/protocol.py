@@ -45,6 +45,18 @@ class PlacedBackend(Backend, Protocol):
         """Go on at ``key`` with a state of :meth:`place_state`."""
 
 
+def go_on_at(backend: Backend, key: BatchKey | None) -> None:
+    """Let a back end go on at ``key`` after the ranks have changed; None: at any batch.
+
+    One that can keep batches in work has a method of this name; others drop theirs.
+    """
+    own = getattr(backend, "go_on_at", None)
+    if own is None or key is None:
+        backend.cancel()
+    else:
+        own(key)
+
+
 # ---- Batches of packs, and collated ones ------------------------------------------------------------
 
 
@@ -74,6 +86,10 @@ class PackBackend:
         offsets = torch.from_numpy(self._sampler.offsets(*key))
         return {**batch, PACK_OFFSETS: offsets if self._move is None else self._move(offsets)}
 
+    def go_on_at(self, key: BatchKey) -> None:
+        """See :func:`go_on_at`."""
+        go_on_at(self._inner, key)
+
 
 class CollatedBackend:
     """Another back end's batches, collated when the consumer takes them.
@@ -96,3 +112,7 @@ class CollatedBackend:
     def batch(self, key: BatchKey) -> Any:
         """Return the batch ``key``, collated."""
         return self._collate(self._inner.batch(key))
+
+    def go_on_at(self, key: BatchKey) -> None:
+        """See :func:`go_on_at`."""
+        go_on_at(self._inner, key)

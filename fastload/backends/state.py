@@ -54,8 +54,9 @@ def has_state(value: Any) -> bool:
 # ---- A loader's state -------------------------------------------------------------------------------
 
 VERSION = 1
-_OPTIONAL = ("global_batch", "rank")
-_MOST = dict.fromkeys(("length", "epoch", "position", *_OPTIONAL), 2**63) | {"seed": 2**64}
+_NUMBERS = ("global_batch", "rank")
+_OPTIONAL = (*_NUMBERS, "mixture", "then")
+_MOST = dict.fromkeys(("length", "epoch", "position", *_NUMBERS), 2**63) | {"seed": 2**64}
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class LoaderState:
     # Global batch size of the run that began the epoch, if samples are combined by it (mosaics).
     global_batch: int | None = None
     rank: int | None = None  # the saving rank, if the ranks do not divide the samples: orders differ then
+    # Where a mix began, if not with the run (fastload.sampler.schedule.MixtureStart).
+    mixture: str | None = None
+    then: str | None = None  # the id of the set's generation that the epochs after this one have
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able dict, under 1 kB, whose keys depend only on the transform."""
@@ -119,6 +123,8 @@ class LoaderState:
                     f"{name} of a loader state must be an integer >= {least} and < "
                     f"2**{most.bit_length() - 1}. Found: {value!r:.80}."
                 )
+        if not isinstance(state.get("then", ""), str):
+            raise StateError(f"then of a loader state must be a dataset id. Found: {state['then']!r:.80}.")
         return cls(**state)
 
     def check_fits(
@@ -128,7 +134,8 @@ class LoaderState:
 
         Args:
             same_as: ids of other datasets with the same samples and pixels, in the same order.
-            order_differs: how the order differs, if there is more to say than what it was and is.
+            order_differs: how the order differs, if there is more to say than what it was and is; "": it does
+                not.
 
         Raises:
             StateError: they differ; the message has every difference.
@@ -142,6 +149,7 @@ class LoaderState:
             if getattr(self, name) != getattr(other, name)
             and (name != "seed" or other.seed is not None)
             and (name != "dataset" or other.dataset not in same_as)
+            and (name != "shuffle" or order_differs != "")
         ]
         if differences:
             raise StateError(

@@ -24,7 +24,7 @@ from fastload.sampler import BatchIds, Sampler
 
 if TYPE_CHECKING:
     from fastload.backends.faults import SampleReport
-    from fastload.backends.protocol import Backend
+    from fastload.backends.protocol import Backend, go_on_at
 
 
 _POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
@@ -128,6 +128,11 @@ class TextStage:
         for job in self._jobs:
             job.work = None
         self._jobs.clear()
+
+    def go_on_at(self, key: BatchKey) -> None:
+        """See :func:`fastload.backends.protocol.go_on_at`."""
+        self._forget()
+        go_on_at(self._inner, key)
 
     def cancel(self) -> None:
         """Drop the batches that are in work."""

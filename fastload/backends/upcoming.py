@@ -44,7 +44,7 @@ def disk_plan(
     ``disk_bytes``: on disk, once for all processes of the node; ``order_bytes``: in memory, in ``total``.
     """
     assert options.cache.disk is not None
-    part, samples = sampler.partition, sum(map(len, parts))
+    part, samples = sampler.partition, sum(dataset.num_ids for dataset in parts)
     ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
     known = not sampler.order.is_drawn and not needs_all(sampler, ranks, samples)
     records = sum(dataset.record_count(stream) for dataset, stream in kept_of(parts, streams))
@@ -69,35 +69,51 @@ class Upcoming:
         disk: the tiers.
         parts: the packed datasets, in the order of their sample ids.
         sampler: the loader's.
-        ranks: this node's.
+        local: rank and number of ranks on this node.
         ahead: samples of a rank that may be read before they are needed.
     """
 
     def __init__(
-        self, disk: DiskUse, parts: Sequence[PackedFiles], sampler: Sampler, ranks: range, ahead: int
+        self,
+        disk: DiskUse,
+        parts: Sequence[PackedFiles],
+        sampler: Sampler,
+        local: tuple[int, int],
+        ahead: int,
     ) -> None:
-        size = sampler.partition.world_size
         self._disk = disk
         self._sampler = sampler
-        self._ranks = ranks
-        self._ahead = ahead * size
+        self._local = local
+        self._ahead_of_rank = ahead
         self._parts: list[_Part] = []
         self._samples = 0
         for part, tiers in zip(parts, disk.of(parts), strict=True):
             self._parts.append(_Part(self._samples, part, tiers))
-            self._samples += len(part)
-        nodes = -(-size // max(1, len(ranks)))
-        self._epochs = min(_MOST_EPOCHS, max(_LEAST_EPOCHS, 2 * nodes))
-        self._is_of_use = not sampler.order.is_drawn and not needs_all(sampler, ranks, self._samples)
-        self._masks = np.zeros(self._samples if self._is_of_use else 0, np.uint16)
-        self._masks_from = self._masks_to = 0  # epochs
+            self._samples += part.num_ids
         self._wanted: int | None = None
         self._thread: threading.Thread | None = None
-        disk.expect(len(ranks) / size, isinstance(sampler.order, StickyOrder))
+        self._divide()
+
+    def _divide(self) -> None:
+        """Begin anew with the sampler's ranks as they are now."""
+        self._part = part = self._sampler.partition
+        self._ranks = ranks = node_ranks(part.rank, part.world_size, self._local)
+        self._ahead = self._ahead_of_rank * part.world_size
+        nodes = -(-part.world_size // max(1, len(ranks)))
+        self._epochs = min(_MOST_EPOCHS, max(_LEAST_EPOCHS, 2 * nodes))
+        drawn = self._sampler.order.is_drawn
+        self._is_of_use = not drawn and not needs_all(self._sampler, ranks, self._samples)
+        self._masks = np.zeros(self._samples if self._is_of_use else 0, np.uint16)
+        self._masks_from = self._masks_to = 0  # epochs
+        sticky = isinstance(self._sampler.order, StickyOrder)
+        self._disk.expect(len(ranks) / part.world_size, sticky)
 
     def at(self, key: BatchKey) -> None:
         """Tell the tiers that the consumer asks for a batch."""
         self._disk.warn_if_full()
+        if self._sampler.partition is not self._part:
+            self._stop()
+            self._divide()
         if not self._is_of_use:
             return
         epoch, position = key.epoch, self._sampler.consumed(*key)

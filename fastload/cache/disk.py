@@ -103,7 +103,7 @@ class DiskUse:
 
 def tier_file_name(dataset: PackedFiles, tier: str) -> str:
     """Return the name of the table of a dataset's records of one stream."""
-    return f"{dataset.id}-{tier}-{VERSION[0]}{TIER_SUFFIX}"
+    return f"{dataset.manifest.seal}-{tier}-{VERSION[0]}{TIER_SUFFIX}"
 
 
 def open_disk(datasets: Sequence[PackedFiles], setting: DiskSetting, streams: Streams) -> DiskUse:

@@ -16,7 +16,6 @@ from fastload._native import _C
 from fastload.errors import CacheError
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME
 
 MAGIC = b"FLCACHE1"
 VERSION = (1, 0)
@@ -129,9 +128,9 @@ class Contents:
 def encoded(dataset: PackedFiles) -> Contents:
     """Return the contents for a dataset's records as they are. Reads the whole index."""
     records = dataset.index.records().view(RECORD)[:, 0]
-    entries = dataset.folder / ENTRIES_NAME if dataset.entries is not None else None
+    entries = dataset.folder / dataset.manifest.entries_name if dataset.entries is not None else None
     return Contents(
-        dataset.id,
+        dataset.manifest.seal,
         "encoded",
         dataset.folder,
         dataset.index.digest,

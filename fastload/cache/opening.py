@@ -48,7 +48,7 @@ from fastload.machine.paths import read_at
 from fastload.machine.sizes import human_bytes
 from fastload.machine.threads import start_beside
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
+from fastload.shard.manifest import INDEX_NAME, entries_name
 
 # ---- Streams of records ----
 # The index's records are one stream, those of each further picture another; each has its own cache. A loader
@@ -114,7 +114,7 @@ def tier_of_field(dataset: PackedFiles, field: str, cheap: bool = False) -> Tier
 def _encoded(dataset: PackedFiles, field: str) -> Contents:
     records = dataset.field_records(field)
     return Contents(
-        dataset.id,
+        dataset.manifest.seal,
         dataset.columns.path(field).stem,
         dataset.folder,
         dataset.columns[field].digest,
@@ -503,7 +503,7 @@ def _describe(dataset: PackedFiles, tier: Tier, place: dict[str, bool]) -> Candi
 def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
     """Return the size in bytes of a file with all records, at most."""
     manifest = dataset.manifest
-    entries = dataset.folder / ENTRIES_NAME
+    entries = dataset.folder / manifest.entries_name
     tables = [dataset.record_count(tier.field) * ENTRY.itemsize]
     if tier.name == ENCODED.name:  # this one copies the tables
         tables += [manifest.index_size, entries.stat().st_size if dataset.entries is not None else 0]
@@ -591,7 +591,7 @@ def start_copies(
     Returns:
         The thread; None if there is nothing to copy, or no thread can start.
     """
-    tables = {0: folder / index, 1: folder / ENTRIES_NAME}
+    tables = {0: folder / index, 1: folder / entries_name(index)}
     wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
     if not wanted or not cache.is_writable:
         return None

@@ -203,8 +203,8 @@ def _round_down(size: int) -> str:
 
 
 def set_name(dataset: PackedFiles, tier: str) -> str:
-    """Return the name of the file of a dataset's records in one form: id, form and format version."""
-    return f"{dataset.id}-{tier}-{VERSION[0]}{SUFFIX}"
+    """Return the name of the file of a dataset's records in one form: seal, form and format version."""
+    return f"{dataset.manifest.seal}-{tier}-{VERSION[0]}{SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def _why_stale(info: CacheInfo) -> str:
     if info.version[0] != VERSION[0]:
         return f"format version {info.version[0]}, this fastload writes {VERSION[0]}"
     try:
-        found = Manifest.read(info.source).id
+        found = Manifest.read(info.source).seal
     except (FastloadError, OSError):
         # A folder that cannot be examined may exist: only what is surely gone is stale.
         gone = _is_gone(info.source / "dataset.json")

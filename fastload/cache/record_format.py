@@ -135,7 +135,7 @@ def _measured(datasets: Sequence[PackedFiles], need: int, room: int) -> Facts:
     count = min(len(dataset), _SAMPLES if dataset.location is None else _FAR_SAMPLES)
     decoder = _C.Decoder()
     times: list[tuple[float, float, float, float]] = []
-    for sample in np.linspace(0, len(dataset) - 1, count).astype(int).tolist():
+    for sample in dataset.ids_at(np.linspace(0, len(dataset) - 1, count).astype(np.int64)).tolist():
         record = np.frombuffer(dataset.stored(sample), np.uint8)
         try:
             if _C.sniff(record) != "jpeg":

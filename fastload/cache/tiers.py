@@ -91,7 +91,7 @@ def decoded(dataset: PackedFiles, side: Side) -> Contents:
     lengths = decoded_bytes(records, side)
     sizes = np.stack(bounded_sizes(records["width"], records["height"], side), axis=1)
     return Contents(
-        dataset.id,
+        dataset.manifest.seal,
         tier_name(side),
         dataset.folder,
         dataset.index.digest,
@@ -152,7 +152,7 @@ def _contents(dataset: PackedFiles) -> Contents:
     """Return the contents of a file of them. Reads the whole index."""
     records = dataset.index.records().view(RECORD)[:, 0]
     lengths = place_bytes(records)
-    return Contents(dataset.id, COEFFICIENTS.name, dataset.folder, dataset.index.digest, lengths)
+    return Contents(dataset.manifest.seal, COEFFICIENTS.name, dataset.folder, dataset.index.digest, lengths)
 
 
 def _most_bytes(dataset: PackedFiles) -> int:

@@ -217,10 +217,10 @@ def _claims(job: WarmJob) -> tuple[str, int]:
 
 
 def _digest(job: WarmJob) -> str:
-    """Return a name for the records: the dataset's id; for a further picture a hash of it and the field."""
+    """Return a name for the records: the dataset's seal; for a further picture a hash of it and the field."""
     if job.field is None:
-        return job.dataset.id
-    return hashlib.blake2b(f"{job.dataset.id} {job.field}".encode(), digest_size=16).hexdigest()
+        return job.dataset.manifest.seal
+    return hashlib.blake2b(f"{job.dataset.manifest.seal} {job.field}".encode(), digest_size=16).hexdigest()
 
 
 def _page_cache_jobs(jobs: list[WarmJob], wanted: Wanted, limit: int | None) -> list[WarmJob]:

@@ -137,7 +137,7 @@ def _facts(cached: CachedSet) -> dict[str, Any]:
     if info is not None:
         facts |= {
             "dataset": str(info.source),
-            "id": info.dataset_id,
+            "seal": info.dataset_id,
             "tier": info.tier,
             "created": info.created,
             "records": info.num_records,

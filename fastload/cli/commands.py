@@ -68,6 +68,7 @@ VERBS = (
     "verify",
     "unpack",
     "recode",
+    "drop",
     "index",
     "plan",
     "warm",
@@ -76,7 +77,7 @@ VERBS = (
     "completion",
 )
 _UNITED = {"shuffle": "plan FOLDER --shuffle block"}  # former verbs, and what replaces them
-_RESUMED = ("pack", "index", "recode", "warm")
+_RESUMED = ("pack", "index", "recode", "drop", "warm")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -30,7 +30,6 @@ from fastload.packing.ray import RayCluster
 from fastload.sample.fields import ALPHA
 from fastload.sample.fields import EXIF as KIND_EXIF
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import ENTRIES_NAME
 
 _UNSET = -1
 
@@ -142,7 +141,7 @@ def _in_store(arguments: argparse.Namespace) -> int:
         failed = index_stored_entries(url, options, arguments.entries, progress, maker)
     dataset = PackedFiles(url, storage_options=options)
     if failed:
-        where = dataset.folder / ENTRIES_NAME
+        where = dataset.folder / dataset.manifest.entries_name
         sys.stderr.write(f"{failed} " + (
             "The existing entry points stay.\n" if arguments.entries is None
             else f"The entry points are used on this node only: {where}.\n"

@@ -72,8 +72,12 @@ def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any
     manifest, looked = dataset.manifest, _Looked(dataset, arguments.all, quiet=True)
     return {
         "id": dataset.id,
+        "seal": manifest.seal,
         "format": manifest.format,
         "records": manifest.num_records,
+        "generation": manifest.generation,
+        "generations": [{"id": one.id, "records": one.records} for one in manifest.generations],
+        "dropped": len(dataset.dropped),
         "bytes": manifest.data_bytes,
         "classes": list(manifest.classes),
         "fields": field_facts(dataset, IndexRuns(dataset, arguments.all)),
@@ -89,12 +93,24 @@ def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any
     }
 
 
+def _generation_rows(dataset: PackedFiles) -> list[tuple[str, str]]:
+    """Return table rows of a set that has grown, or from which samples were dropped."""
+    manifest = dataset.manifest
+    if manifest.generation == 1:
+        return []
+    earlier = ", ".join(str(len(dataset.at(number))) for number in range(1, manifest.generation))
+    rows = [("generation", f"{manifest.generation}; earlier ones had {earlier} samples")]
+    if len(dataset.dropped):
+        rows.append(("dropped", f"{len(dataset.dropped)} samples, so {len(dataset)} are left"))
+    return rows
+
+
 class _Looked:
     """What a dataset's index says; of a very large set, only a part is read."""
 
     def __init__(self, dataset: PackedFiles, everything: bool, quiet: bool) -> None:
         self.summary = Summary()
-        with LookProgress(len(dataset), quiet=quiet) as progress:
+        with LookProgress(dataset.num_ids, quiet=quiet) as progress:
             self.runs = IndexRuns(dataset, everything, progress.advanced)
             for records in self.runs.entries():
                 self.summary.add(records)
@@ -108,6 +124,7 @@ def _rows(dataset: PackedFiles, everything: bool) -> list[tuple[str, str]]:
     sizes, whole = [shard.size for shard in manifest.shards], looked.runs.whole
     rows = [
         ("id", dataset.id),
+        *_generation_rows(dataset),
         ("records", f"{manifest.num_records}, {human_bytes(manifest.data_bytes)}"),
         classes_row(dataset.schema, looked.summary.unlabelled),
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
@@ -121,8 +138,6 @@ def _rows(dataset: PackedFiles, everything: bool) -> list[tuple[str, str]]:
         ("writer", manifest.writer),
     ]
     if not whole:
-        part = (
-            f"{looked.runs.looked} of {len(dataset)} records, spread over the set; --all looks at every one"
-        )
-        rows.append(("looked at", part))
+        part = f"{looked.runs.looked} of {dataset.num_ids} records, spread over the set"
+        rows.append(("looked at", f"{part}; --all looks at every one"))
     return rows

@@ -26,7 +26,9 @@ from fastload.cli.output import (
     spacing_argument,
 )
 from fastload.cli.progress import PackProgress
+from fastload.errors import PackError
 from fastload.machine.sizes import counted, human_bytes
+from fastload.packing.append import AppendResult, append
 from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import EXIF, LAYOUTS, PackOptions, parse_bytes, parse_pixels
@@ -182,6 +184,12 @@ def add(verbs: Any) -> None:
         help="stop at a file that is not an image, or leave it out (default: raise)",
     )
     parser.add_argument("--restart", action="store_true", help="discard what an earlier pack left in OUTPUT")
+    parser.add_argument(
+        "--append",
+        action="store_true",
+        help="add the rows of SOURCE to the end of OUTPUT, a packed set, whose options are taken; its "
+        "samples keep their ids. --restart then discards an unfinished append only",
+    )
     add_steps(parser)
     add_storage_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -241,6 +249,12 @@ def run(arguments: argparse.Namespace) -> int:
         alpha=arguments.alpha,
         storage_options=options_for(arguments, arguments.source) or options_for(arguments, arguments.output),
     )
+    steps = [name for name in ("dry_run", "plan_only", "shards", "publish") if getattr(arguments, name)]
+    if arguments.append and steps:
+        raise PackError(
+            f"--append is a whole pack. Found: --{steps[0].replace('_', '-')}. --num-proc and --ray share "
+            "the work."
+        )
     if arguments.dry_run:
         return _print_dry_runs(dry_run(arguments.source, arguments.output, options), arguments.json)
     if arguments.plan_only or arguments.shards is not None:
@@ -260,13 +274,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _made(arguments: argparse.Namespace, options: PackOptions, progress: PackProgress) -> list[PackResult]:
     if arguments.ray is not None:
+        whole = append if arguments.append else pack
         with words_to_stderr():
-            return pack(arguments.source, arguments.output, options, progress, arguments.ray)
+            return whole(arguments.source, arguments.output, options, progress, arguments.ray)
+    if arguments.append:
+        return append(arguments.source, arguments.output, options, progress)
     make = publish_shares if arguments.publish else pack
     return make(arguments.source, arguments.output, options, progress)
 
 
 def _title(result: PackResult) -> str:
+    if isinstance(result, AppendResult):
+        return str(result.output)
     return f"{result.output}" + (" was already complete" if result.was_complete else "")
 
 
@@ -274,6 +293,10 @@ def _rows(result: PackResult) -> list[tuple[str, str]]:
     manifest = result.manifest
     unlabelled = 0 if result.summary is None else result.summary.unlabelled
     rows = contents_rows(manifest, "shard", unlabelled) + ignored_rows(manifest.ignored)
+    if isinstance(result, AppendResult):
+        known = f"; {result.known} left out, whose keys are in the set already" if result.known else ""
+        rows.insert(0, ("appended", f"{counted(result.added, 'sample')}{known}"))
+        rows.insert(1, ("generation", str(manifest.generation)))
     if manifest.fields:
         rows.append(("schema", str(manifest.schema)))
         rows += [("", note) for note in result.notes]
@@ -320,6 +343,7 @@ def _facts(result: PackResult) -> dict[str, Any]:
         "was_complete": result.was_complete,
         "seconds": round(result.seconds, 3),
         "entries_seconds": round(result.entries_seconds, 3),
+        **({"appended": result.added, "known": result.known} if isinstance(result, AppendResult) else {}),
     }
 
 

@@ -11,8 +11,9 @@ from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Link, Traffic, TrafficJob, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import print_json, print_table
+from fastload.dataset.generations import order_of, refuse_nodes
 from fastload.machine.sizes import counted, human_bytes, parse_size
-from fastload.sampler import Partition, Sampler, block_sampler, default_blocks, make_sampler
+from fastload.sampler import BlockSampler, Partition, Sampler, block_sampler, default_blocks
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 
@@ -216,7 +217,7 @@ def _blocks(dataset: PackedFiles, arguments: argparse.Namespace) -> tuple[int, i
 def _shape(dataset: PackedFiles, arguments: argparse.Namespace, nodes: int) -> tuple[int, int]:
     given, read_bytes = (arguments.block, arguments.window), dataset.manifest.read_bytes
     try:
-        return default_blocks(len(dataset), read_bytes, *given, nodes)
+        return default_blocks(dataset.num_ids, read_bytes, *given, nodes)
     except ValueError as error:
         raise SystemExit(f"fastload plan: {error}") from None
 
@@ -230,13 +231,14 @@ def _mixing(
         return None
     partition = Partition(min(arguments.batch_size * arguments.ranks, n))
     samplers: dict[str, Sampler] = {
-        "uniform": make_sampler(n, partition, shuffle=True, seed=seed),
-        "block": block_sampler(n, seed, blocks, 1, partition),
+        "uniform": Sampler(order_of(dataset, seed, True), partition),
+        "block": BlockSampler(order_of(dataset, seed, True, blocks), partition),
     }
     if arguments.nodes > 1:
+        refuse_nodes([dataset])
         shape = _shape(dataset, arguments, arguments.nodes)
         samplers[_dealt(arguments)] = block_sampler(n, seed, shape, arguments.nodes, partition)
-    samplers["none"] = make_sampler(n, partition, shuffle=False, seed=seed)
+    samplers["none"] = Sampler(order_of(dataset, seed, False), partition)
     return {name: measure(sampler, dataset.labels) for name, sampler in samplers.items()}
 
 

@@ -23,9 +23,10 @@ from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, r
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
 from fastload.cli.output import print_json, print_lines
 from fastload.cli.progress import WarmProgress
+from fastload.dataset.generations import order_of, refuse_nodes
 from fastload.machine.cpu import find_budget
 from fastload.machine.sizes import counted, human_bytes, parse_size
-from fastload.sampler import Partition, Sampler, block_sampler, default_blocks, make_sampler
+from fastload.sampler import BlockSampler, Partition, Sampler, block_sampler, default_blocks
 from fastload.shard.dataset import PackedFiles
 
 PARTLY, UNREADABLE = 3, 4
@@ -254,7 +255,7 @@ def _settle_order(arguments: argparse.Namespace) -> None:
 def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """Return the sample ids that these ranks read in the epoch, ascending."""
     ranks, world = arguments.ranks
-    n, seen = len(dataset), np.zeros(len(dataset), np.bool_)
+    n, seen = dataset.num_ids, np.zeros(dataset.num_ids, np.bool_)
     for rank in ranks:
         try:
             partition = Partition(arguments.batch_size, rank, world, padding="repeat")
@@ -268,12 +269,14 @@ def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.ND
 
 
 def _sampler(dataset: PackedFiles, partition: Partition, arguments: argparse.Namespace) -> Sampler:
-    n = len(dataset)
     if arguments.shuffle == "block":
         given, nodes = (arguments.block, arguments.window), arguments.nodes
-        shape = default_blocks(n, dataset.manifest.read_bytes, *given, nodes)
-        return block_sampler(n, arguments.seed, shape, nodes, partition)
-    return make_sampler(n, partition, shuffle=arguments.shuffle == "exact", seed=arguments.seed)
+        if nodes > 1:
+            refuse_nodes([dataset])
+            shape = default_blocks(dataset.num_ids, dataset.manifest.read_bytes, *given, nodes)
+            return block_sampler(dataset.num_ids, arguments.seed, shape, nodes, partition)
+        return BlockSampler(order_of(dataset, arguments.seed, True, given), partition)
+    return Sampler(order_of(dataset, arguments.seed, arguments.shuffle == "exact"), partition)
 
 
 def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:

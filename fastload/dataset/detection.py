@@ -258,6 +258,6 @@ def _categories(dataset: Any, roles: Roles) -> list[dict[str, Any]]:
 def _seen(dataset: Any, roles: Roles) -> list[int]:
     numbers: set[int] = set()
     for part in dataset.parts:
-        for own in range(len(part)):
+        for own in part.ids_at(np.arange(len(part))).tolist():
             numbers.update(part.value(roles.labels, own).tolist())
     return sorted(numbers)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.errors import StateError
 from fastload.sampler.mixed import MixedOrder, shares
 from fastload.shard.dataset import PackedFiles, checked_id
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema
+    from fastload.sampler.schedule import Course, MixtureStart, Schedule
+    from fastload.sampler.scheduled_order import ScheduledOrder
 
 
 # ---- Samples picked from packed datasets, for Subset and ConcatDataset ----
@@ -41,7 +45,7 @@ class Selection:
     def select(self, members: Sequence[Any], ids: npt.NDArray[np.int64] | None) -> None:
         """Initialise as the class does; for classes whose constructor is another's."""
         self._members = tuple(members)
-        self._ends = np.cumsum([len(member) for member in self._members], dtype=np.int64)
+        self._ends = np.cumsum([member.num_ids for member in self._members], dtype=np.int64)
         self._ids = ids
 
     def __len__(self) -> int:
@@ -112,7 +116,7 @@ class Selection:
         """Return the dataset that has a sample id, and the sample's id in it."""
         number = min(int(np.searchsorted(self._ends, sample, side="right")), len(self._members) - 1)
         member = self._members[number]
-        return member, sample - int(self._ends[number]) + len(member)
+        return member, sample - int(self._ends[number]) + member.num_ids
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """Return the packed folder that holds a sample id, and the sample's id in it."""
@@ -167,10 +171,15 @@ class MixedFiles:
     def __init__(
         self,
         datasets: Sequence[PackedFiles | str | os.PathLike[str]],
-        weights: Sequence[float] | None = None,
+        weights: Sequence[float] | Schedule | None = None,
         num_samples: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        temperature: float | None = None,
+        max_epochs: float | Sequence[float | None] | None = None,
+        exhausted: Literal["share", "stop"] = "share",
     ) -> None:
+        from fastload.sampler.schedule import Schedule
+
         for given in datasets:
             if not isinstance(given, (PackedFiles, str, os.PathLike)):
                 raise TypeError(
@@ -185,18 +194,41 @@ class MixedFiles:
             else self._part(given, storage_options if "://" in str(given) else None)
             for given in datasets
         )
+        for part in self.parts:
+            if len(part.dropped):
+                raise ValueError(
+                    f"{part.where} has {len(part.dropped)} dropped samples, which a mix would count. Found "
+                    "that among the datasets: pack it anew, which leaves them out ('fastload pack')."
+                )
         sizes = [len(part) for part in self.parts]
         if not sizes or 0 in sizes:
             raise ValueError(f"mix needs datasets with at least one sample each. Found sizes: {sizes}.")
         self._sizes = np.array(sizes, np.int64)
         self._ends = np.cumsum(self._sizes)
+        if temperature is not None:
+            weights = self._by_temperature(temperature, weights)
+        #: The weights over the run, if they change; else None.
+        self.schedule: Schedule | None = None
+        if isinstance(weights, Schedule):
+            self.schedule = self._checked_schedule(weights)
+            weights = weights.at[0]
+        #: The weights that a run begins with, (datasets,) float64.
         self.weights = self._checked(weights)
         self.num_samples = len(self) if num_samples is None else num_samples
         if self.num_samples < 1:
             raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
-        #: Samples of each dataset per epoch.
-        self.counts = shares(self.weights, self.num_samples)
-        if (self.counts == 0).any():
+        #: The most samples of each dataset in a run; None: no bounds.
+        self.limits = self._checked_limits(max_epochs)
+        if exhausted not in ("share", "stop"):
+            raise ValueError(f'exhausted must be "share" or "stop". Found: {exhausted!r}.')
+        if exhausted == "stop" and self.limits is None:
+            raise ValueError(
+                'exhausted="stop" goes with max_epochs: without it no dataset is ever exhausted.'
+            )
+        self._stops = exhausted == "stop"
+        #: Where the mix began in its run; None: at the beginning.
+        self.start: MixtureStart | None = None
+        if self.schedule is None and (self.counts == 0).any():
             part = self.parts[int(np.argmin(self.counts))]
             raise ValueError(
                 f"{part.where} would have no sample in an epoch of {self.num_samples}. Raise its weight or "
@@ -228,12 +260,120 @@ class MixedFiles:
         if weights is None:
             return self._sizes.astype(np.float64)
         checked = np.asarray(weights, np.float64)
-        if checked.shape != self._sizes.shape or not np.isfinite(checked).all() or (checked <= 0).any():
+        are_positive = self.schedule is not None or (checked > 0).all()
+        if checked.shape != self._sizes.shape or not np.isfinite(checked).all() or not are_positive:
             raise ValueError(
                 f"weights must be {len(self.parts)} finite numbers > 0, one for each dataset. "
                 f"Found: {list(weights)}."
             )
         return checked
+
+    def _by_temperature(
+        self, temperature: float, weights: Sequence[float] | Schedule | None
+    ) -> Sequence[float]:
+        if weights is not None:
+            raise ValueError(
+                "temperature and weights exclude each other: temperature makes weights of the datasets' "
+                f"sizes. Found: temperature={temperature!r} and weights."
+            )
+        if not isinstance(temperature, (int, float)) or not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number > 0. Found: {temperature!r}.")
+        # Machines' powers differ in the last bit, which must not reach the counts.
+        largest = float(self._sizes.max())
+        return [float(f"{(size / largest) ** (1 / temperature):.12g}") for size in self._sizes.tolist()]
+
+    def _checked_schedule(self, schedule: Schedule) -> Schedule:
+        if schedule.width != len(self.parts):
+            raise ValueError(
+                f"A Schedule for {len(self.parts)} datasets has as many weights at each point. Found: "
+                f"{schedule.width}."
+            )
+        for part, weights in zip(self.parts, zip(*schedule.at.values(), strict=True), strict=True):
+            if not any(weights):
+                raise ValueError(f"{part.where} has weight 0 at all points of the Schedule. Leave it out.")
+        return schedule
+
+    def _checked_limits(
+        self, max_epochs: float | Sequence[float | None] | None
+    ) -> npt.NDArray[np.int64] | None:
+        """Return the most samples of each dataset; 2**62 without a bound."""
+        from fractions import Fraction
+        from numbers import Real
+
+        several = isinstance(max_epochs, (Sequence, np.ndarray))
+        given: list[Any] = list(max_epochs) if several else [max_epochs] * len(self.parts)  # type: ignore[arg-type]
+        are_numbers = all(
+            most is None or (isinstance(most, Real) and 0 < float(most) < math.inf) for most in given
+        )
+        if len(given) != len(self.parts) or not are_numbers:
+            raise ValueError(
+                f"max_epochs must be a finite number > 0, or {len(self.parts)} of these, one for each "
+                f"dataset, None for no bound. Found: {max_epochs!r}."
+            )
+        if all(most is None for most in given):
+            return None
+        sizes = self._sizes.tolist()
+        limits = [
+            1 << 62 if most is None else min(int(Fraction(float(most)) * size), 1 << 62)
+            for most, size in zip(given, sizes, strict=True)
+        ]
+        if 0 in limits:
+            part = self.parts[limits.index(0)]
+            raise ValueError(
+                f"max_epochs={max_epochs!r} leaves no sample of {part.where}, which has {len(part)}. Raise "
+                "it, or leave the dataset out."
+            )
+        return np.array(limits, np.int64)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all epochs have the same counts: no schedule, no bounds, begun with the run."""
+        return self.schedule is None and self.limits is None and self.start is None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each epoch has each sample once."""
+        return self.is_constant and np.array_equal(self.counts, self._sizes)
+
+    @cached_property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Samples of each dataset in an epoch, (datasets,) int64; if that changes, about those of the run's
+        first one."""
+        if self.schedule is None and self.limits is None:
+            return shares(self.weights, self.num_samples)
+        course = self._course(self._run_start())
+        end = course.reach(self.num_samples)
+        before, _ = course.block(end - 1)
+        return before.counts + shares(course.shares(end - 1).astype(np.float64), end - before.given)
+
+    def _run_start(self) -> MixtureStart:
+        from fastload.sampler.schedule import MixtureStart
+
+        return MixtureStart.of_run(len(self.parts))
+
+    def _whole_schedule(self) -> Schedule:
+        from fastload.sampler.schedule import Schedule
+
+        return self.schedule or Schedule({0: self.weights.tolist()})
+
+    def _course(self, start: MixtureStart) -> Course:
+        from fastload.sampler.schedule import Course
+
+        return Course(self._whole_schedule(), start, self.limits, self._stops)
+
+    def starting(self, start: MixtureStart | None) -> MixedFiles:
+        """Return this mix as it goes on from ``start``, the place of a run; None: as it begins a run.
+
+        Raises:
+            StateError: ``start`` is of a mix with another number of datasets.
+        """
+        if start is not None and len(start.counts) != len(self.parts):
+            raise StateError(
+                f"The state was migrated to a mix of {len(start.counts)} datasets. Found: {len(self.parts)}."
+            )
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"start": start}
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _COMPUTED}
@@ -241,16 +381,29 @@ class MixedFiles:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
+    @property
+    def num_ids(self) -> int:
+        """The number of sample ids."""
+        return len(self)
+
     def __repr__(self) -> str:
         shares = ", ".join(
             f"{count} of {part!r}" for part, count in zip(self.parts, self.counts, strict=True)
         )
-        return f"{type(self).__name__}(an epoch of {self.num_samples}: {shares})"
+        first = "" if self.schedule is None and self.limits is None else "the first "
+        return f"{type(self).__name__}({first or 'an '}epoch of {self.num_samples}: {shares})"
 
     @cached_property
     def id(self) -> str:
         """Dataset id, 32 hex digits: a hash of the datasets' ids and their shares of an epoch."""
-        facts = [[part.id for part in self.parts], self.counts.tolist()]
+        facts: list[Any] = [[part.id for part in self.parts], self.counts.tolist()]
+        if self.schedule is not None or self.limits is not None:
+            from fastload.sampler.schedule import exact_shares
+
+            schedule = self._whole_schedule()
+            weights = {point: exact_shares(own).tolist() for point, own in schedule.at.items()}
+            limits = None if self.limits is None else self.limits.tolist()
+            facts = [facts[0], self.num_samples, weights, schedule.ramp, limits, self._stops]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
     @cached_property
@@ -289,9 +442,23 @@ class MixedFiles:
             for part, labels in zip(self.parts, self._label_maps, strict=True)
         ]
 
-    def order(self, seed: int, shuffle: bool) -> MixedOrder:
-        """Return the order of sample ids in an epoch."""
-        return MixedOrder(self._sizes, self.counts, seed, shuffle)
+    def order(self, seed: int, shuffle: bool) -> MixedOrder | ScheduledOrder:
+        """Return the order of sample ids in an epoch.
+
+        Raises:
+            ValueError: weights or bounds that change an epoch, without shuffle.
+        """
+        if self.is_constant:
+            return MixedOrder(self._sizes, self.counts, seed, shuffle)
+        if not shuffle:
+            raise ValueError(
+                "A mix with a Schedule or max_epochs needs shuffle=True: without it, an epoch is the "
+                "datasets one after the other, the same every time. Found: shuffle=False."
+            )
+        from fastload.sampler.scheduled_order import ScheduledOrder
+
+        names, start = [part.where for part in self.parts], self.start or self._run_start()
+        return ScheduledOrder(self._sizes, names, self.num_samples, seed, self._course(start), start)
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """Return the dataset that holds a sample, and its id in it."""

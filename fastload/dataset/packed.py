@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch.utils.data
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar
 
     from fastload.dataset.detection import DetectionDataset
+    from fastload.sampler.schedule import Schedule
 
     # The type of a sample: PackedDataset[dict[str, Any]] for a dataset of other fields.
     SampleT = DefaultingTypeVar("SampleT", default=tuple[Image.Image, int])
@@ -46,7 +47,7 @@ class Listing(Sequence[tuple[str, int]]):
         self._dataset = dataset
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return self._dataset.num_ids
 
     @overload
     def __getitem__(self, index: int) -> tuple[str, int]: ...
@@ -119,14 +120,14 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
             tells a type checker.
 
         Raises:
-            TypeError, IndexError: no such index.
+            TypeError, IndexError: no such index. ValueError: the sample was dropped.
             SampleError: a damaged record or one that is no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
             LibraryMissing: Pillow is not installed.
         """
         if isinstance(index, slice):
             return torch.utils.data.Subset(self, range(*index.indices(len(self))))
-        sample = checked_index(index, len(self))
+        sample = checked_index(index, self.num_ids)
         if not self.is_plain:
             return _of_fields(self, sample)
         image = _transformed(decode_sample(self, sample), self.transform)
@@ -142,13 +143,13 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
         (channels, height, width) and masks (height, width).
 
         Raises:
-            TypeError, IndexError: no such index.
+            TypeError, IndexError: no such index. ValueError: the sample was dropped.
             SampleError: a damaged record or one that is no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
         """
         from fastload.dataset.samples import read_sample
 
-        return read_sample(self, checked_index(index, len(self)))
+        return read_sample(self, checked_index(index, self.num_ids))
 
     def as_detection(self: Any, **names: str) -> DetectionDataset:
         """Return the set as pictures and targets, as in torchvision's detection references.
@@ -216,10 +217,15 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
         target_transform: a callable of the label, an int.
         entries: also open the JPEGs' entry points, if there are any.
         storage_options: for a URL: credentials, endpoint and so on.
+        generation: of a set that has grown (``fastload pack --append``), from 1; None: the newest.
+
+    ``len()`` counts the samples that were not dropped (``fastload drop``); their ids, which indexing takes,
+    are ``sample_ids``.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
         ShardError: a file cannot be opened.
+        ValueError: there is no such generation.
     """
 
     def __init__(
@@ -230,8 +236,9 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
         *,
         entries: bool = True,
         storage_options: Mapping[str, Any] | None = None,
+        generation: int | None = None,
     ) -> None:
-        super().__init__(folder, entries=entries, storage_options=storage_options)
+        super().__init__(folder, entries=entries, storage_options=storage_options, generation=generation)
         self.transform = transform
         self.target_transform = target_transform
 
@@ -254,13 +261,17 @@ class MixedDataset(MixedFiles, _Pictures[SampleT]):
     def __init__(
         self,
         datasets: Sequence[PackedFiles | str | os.PathLike[str]],
-        weights: Sequence[float] | None = None,
+        weights: Sequence[float] | Schedule | None = None,
         num_samples: int | None = None,
         transform: Transform = None,
         target_transform: Transform = None,
         storage_options: Mapping[str, Any] | None = None,
+        *,
+        temperature: float | None = None,
+        max_epochs: float | Sequence[float | None] | None = None,
+        exhausted: Literal["share", "stop"] = "share",
     ) -> None:
-        super().__init__(datasets, weights, num_samples, storage_options)
+        super().__init__(datasets, weights, num_samples, storage_options, temperature, max_epochs, exhausted)
         for part in self.parts:
             for name in ("transform", "target_transform"):
                 if getattr(part, name, None) is not None:
@@ -279,20 +290,32 @@ class MixedDataset(MixedFiles, _Pictures[SampleT]):
 
 def mix(
     datasets: Sequence[PackedFiles | str | os.PathLike[str]],
-    weights: Sequence[float] | None = None,
+    weights: Sequence[float] | Schedule | None = None,
     num_samples: int | None = None,
     transform: Transform = None,
     target_transform: Transform = None,
     storage_options: Mapping[str, Any] | None = None,
+    *,
+    temperature: float | None = None,
+    max_epochs: float | Sequence[float | None] | None = None,
+    exhausted: Literal["share", "stop"] = "share",
 ) -> MixedDataset:
     """Join several packed datasets into one, for :class:`fastload.DataLoader`.
 
     Args:
         datasets: folders made by ``fastload pack``, their URLs in stores, or open ones.
-        weights: their shares of an epoch, any positive numbers; None: in proportion to their sizes.
+        weights: their shares of an epoch, any positive numbers; None: in proportion to their sizes. Or
+            :class:`fastload.Schedule`: weights that change with the samples that the run has had.
         num_samples: positions of an epoch over all ranks; None: the sum of the sizes.
         transform, target_transform: as in :class:`fastload.PackedDataset`.
         storage_options: for all URLs among them.
+        temperature: in place of weights: shares in proportion to ``size ** (1 / temperature)``. 1: by size;
+            higher ones are flatter.
+        max_epochs: the most passes through each dataset in the whole run, which may be fractions: one number,
+            or one for each dataset (None: no bound).
+        exhausted: what happens when a dataset has given that. "share": its share goes to the others, in
+            proportion; when none is left, the run ends. "stop": the run ends. A run that ends has a shorter
+            last epoch, and then empty ones; a warning says which dataset is exhausted, and when.
 
     Returns:
         The mix. With ``shuffle=True`` each dataset has its exact share of an epoch (rounded to whole
@@ -302,11 +325,22 @@ def mix(
 
     Raises:
         TypeError: a dataset is none of these.
-        ValueError: no datasets, weights that are not positive, an epoch too short to include each dataset,
-            classes that cannot be joined, or a dataset with its own transform.
+        ValueError: no datasets, weights that are not positive, an epoch too short to include each dataset, a
+            temperature or max_epochs out of range, classes that cannot be joined, or a dataset with its own
+            transform.
         FormatError, ShardError: a dataset cannot be opened.
     """
-    return MixedDataset(datasets, weights, num_samples, transform, target_transform, storage_options)
+    return MixedDataset(
+        datasets,
+        weights,
+        num_samples,
+        transform,
+        target_transform,
+        storage_options,
+        temperature=temperature,
+        max_epochs=max_epochs,
+        exhausted=exhausted,
+    )
 
 
 def _transforms_of(dataset: _Pictures[Any]) -> str:

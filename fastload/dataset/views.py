@@ -171,7 +171,8 @@ def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None)
     members: list[Any] = []
     ids: Ids | None = _places(dataset, members)
     assert ids is not None
-    if len(ids) == sum(map(len, members)) and np.array_equal(ids, np.arange(len(ids))):
+    _check_there(ids, members)
+    if len(ids) == sum(member.num_ids for member in members) and np.array_equal(ids, np.arange(len(ids))):
         ids = None
     _warn_of_labels(dataset)
     _warn_of_weights(members)
@@ -325,8 +326,18 @@ def _places(dataset: Any, members: list[Any]) -> Ids:
     if not any(member is dataset for member in members):
         members.append(dataset)
     number = next(i for i, member in enumerate(members) if member is dataset)
-    first = sum(len(member) for member in members[:number])
-    return np.arange(first, first + len(dataset), dtype=np.int64)
+    first = sum(member.num_ids for member in members[:number])
+    return np.arange(first, first + dataset.num_ids, dtype=np.int64)
+
+
+def _check_there(ids: Ids, members: Sequence[Any]) -> None:
+    """Raise ValueError if one of the samples was dropped."""
+    first = 0
+    for member in members:
+        if len(getattr(member, "dropped", ())):
+            own = ids[(ids >= first) & (ids < first + member.num_ids)] - first
+            member.check_there(own)
+        first += member.num_ids
 
 
 def _indices(subset: Subset[Any], count: int) -> Ids:
@@ -373,8 +384,7 @@ def _warn_of_labels(dataset: Any) -> None:
 
 def _warn_of_weights(members: Sequence[Any]) -> None:
     for member in members:
-        sizes = [len(part) for part in member.parts]
-        if isinstance(member, MixedFiles) and not np.array_equal(member.counts, sizes):
+        if isinstance(member, MixedFiles) and not member.is_whole:
             _warn_once(
                 f"A Subset or ConcatDataset has each sample of {member!r} once: the weights and num_samples "
                 "of the mix do not count. Use a WeightedSampler over the subset."

@@ -97,7 +97,7 @@ def measure_storage(subject: LoaderUnderTest, seconds: float) -> Storage | None:
 
 def _ranges(subject: LoaderUnderTest, order: npt.NDArray[np.int64]) -> list[Range]:
     """Return the file ranges of these records."""
-    bounds = np.cumsum([0, *(len(part) for part in subject.parts)])
+    bounds = np.cumsum([0, *(part.num_ids for part in subject.parts)])
     ranges = []
     for place in order.tolist():
         at = int(np.searchsorted(bounds, place, "right")) - 1

@@ -445,7 +445,7 @@ class LocalCopy:
                 with open(path, "wb") as file:
                     file.truncate(shard.size)
             self._paths.append(paths)
-        self._ends = np.cumsum([len(part) for part in dataset.parts])
+        self._ends = np.cumsum([part.num_ids for part in dataset.parts])
 
     def place(self, sample: int) -> tuple[Path, int, int]:
         """Return file, offset and bytes of a sample's record."""
@@ -549,7 +549,7 @@ class LoaderUnderTest:
         self.parts = self.dataset.parts
         self.core = loader.core
         self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.has_batch(0, 0, 0) else 1
-        self.records: int = sum(len(part) for part in self.parts)
+        self.records: int = sum(part.num_ids for part in self.parts)
         self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
         #: Samples whose records are in memory: all, or some in the job's order.
         self.ids, self.reading_seconds = self._in_memory(self._drawn(), folder)

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from http.server import ThreadingHTTPServer
 from typing import Any
 
 from fastload.extras import need
+from fastload.integrations.stats_stream import sources
 from fastload.loader.view import viewed
 from fastload.machine.threads import start_beside
 
@@ -157,6 +159,10 @@ def _found(known: Mapping[str, Any]) -> _Rows:
     return {where: known["read_ahead"][where] for where in _FOUND if where in known["read_ahead"]}
 
 
+def _of_sources(what: str, known: Mapping[str, Any]) -> _Rows:
+    return {name: source[what] for name, source in sources(known).items()}
+
+
 # Name without the prefix (a counter gets "_total"), type, help, a label beside loader and rank, and where the
 # numbers are in loader.stats().
 _Family = type[Counter] | type[Gauge]
@@ -180,4 +186,17 @@ _FAMILIES: tuple[tuple[str, _Family, str, str, str | Callable[[Mapping[str, Any]
     ("decoded_samples", Counter, "Samples by what decoded them.", "path", _decoded),
     ("samples_ahead", Gauge, "Samples decoded and not yet delivered.", "", _ahead),
     ("records", Counter, "Records looked for, by where each was found.", "where", _found),
+    ("world_size", Gauge, "Ranks that divide the samples.", "", "world/size"),
+    ("world_changes", Counter, "Changes of the ranks, by reshard().", "", "world/changes"),
+    ("generation", Gauge, "Generation of the set that is read.", "", "generation"),
+    (
+        "source_samples",
+        Gauge,
+        "Samples so far by source of a mixture.",
+        "source",
+        partial(_of_sources, "samples"),
+    ),
+    ("source_share", Gauge, "Share of each source so far.", "source", partial(_of_sources, "share")),
+    ("source_wished", Gauge, "Share wished of each source.", "source", partial(_of_sources, "wished")),
+    ("source_passes", Gauge, "Passes over each source so far.", "source", partial(_of_sources, "pass")),
 )

@@ -19,6 +19,7 @@ from typing import Any
 from fastload.loader.view import Clocks
 
 _STAGES = {"shard": "read", "decode": "decode", "transform": "transform"}
+_OF_THE_WORLD, _OF_A_SOURCE = ("size", "changes"), ("share", "wished")
 
 
 class Every:
@@ -78,7 +79,9 @@ def scalars(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float)
         many were ``busy_threads``, ``read_ms``, ``decode_ms`` and ``transform_ms`` per sample on a thread,
         ``encoded_mb_per_second``; with read-ahead ``storage_mb_per_second`` and ``late_records``; with the
         node cache ``cache_hit_percent``; with a device ``transfer_ms`` per batch and
-        ``device_blocked_percent`` of the time. What did not happen has no mean and is left out.
+        ``device_blocked_percent`` of the time; where ranks divide the samples ``world_size`` and
+        ``world_changes`` so far; of a set with generations ``generation``; of a mixture, for each source,
+        ``share/SOURCE`` so far and ``wished/SOURCE``. What did not happen has no mean and is left out.
     """
     seconds = max(seconds, 1e-9)
 
@@ -110,6 +113,24 @@ def scalars(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float)
     if batches and "transfer" in after["stages"]:
         numbers["transfer_ms"] = 1e3 * grown("stages", "transfer", "seconds") / batches
         numbers["device_blocked_percent"] = 100 * grown("stages", "transfer", "blocked_seconds") / seconds
+    return numbers | _places(after)
+
+
+def sources(stats: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the sources of a mixture by where they are; one that comes again has a number, too."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for number, source in enumerate(stats.get("mixture", ())):
+        found[f"{source['where']} ({number})" if source["where"] in found else source["where"]] = source
+    return found
+
+
+def _places(stats: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is not counted between two points: ranks, generation, and a mixture's shares."""
+    numbers = {f"world_{name}": float(stats["world"][name]) for name in _OF_THE_WORLD if "world" in stats}
+    if "generation" in stats:
+        numbers["generation"] = float(stats["generation"])
+    for title, source in sources(stats).items():
+        numbers |= {f"{name}/{title}": float(source[name]) for name in _OF_A_SOURCE}
     return numbers
 
 

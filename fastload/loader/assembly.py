@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from fastload.backends.batch_form import delivers_pairs, runs_python
 from fastload.backends.choice import make_backend, makes_empty_batches, plan_memory
 from fastload.backends.options import Options, default_prefetch
 from fastload.backends.values import Ranks
+from fastload.dataset.generations import Generations, order_by_epoch, refuse_nodes, refuse_sampler
 from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
@@ -25,10 +26,11 @@ from fastload.dataset.views import (
     open_dataset,
     transforms_of,
 )
-from fastload.errors import RankWarning, WorldError
+from fastload.errors import RankWarning, StateError, WorldError
 from fastload.loader.arguments import Arguments
 from fastload.loader.compared import compared
 from fastload.loader.fitting import check_fit
+from fastload.loader.generations import generations_of, tell_of_newer
 from fastload.loader.options import resolve
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.machine.cpu import ThreadPlan, find_budget
@@ -38,6 +40,7 @@ from fastload.ranks.handshake import Handshake
 from fastload.ranks.mesh import forget
 from fastload.ranks.world import World, find_processes, find_world, local_ranks, warn_of_whole
 from fastload.sampler import (
+    BlockSampler,
     KeyedSampler,
     Partition,
     Sampler,
@@ -46,11 +49,13 @@ from fastload.sampler import (
     default_blocks,
     make_sampler,
 )
+from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
+    from fastload.backends.state import LoaderState
     from fastload.collate.planned import Collation
     from fastload.loader.collation import PlannedChat
     from fastload.loader.explain import Explanation
@@ -93,6 +98,8 @@ class WorldBinding:
         self.agreement: Handshake | None = None
         #: The seed, if it is known.
         self.seed = seed
+        #: How often the ranks have changed.
+        self.moves = 0
 
     @property
     def world(self) -> World:
@@ -147,8 +154,39 @@ class WorldBinding:
             raise WorldError(
                 f"This loader began as rank {began.rank} of {began.size}, now the process is rank {now.rank} "
                 f"of {now.size}: its share of the samples would be wrong. Begin to iterate after the process "
-                "group is made; after a change of the world make a new loader and call load_state_dict()."
+                "group is made; after a change of the world call loader.reshard() on all of its ranks."
             )
+
+    def move(
+        self, ranks: Ranks, divide: Callable[[World], None], handshake: Callable[[World], Handshake]
+    ) -> None:
+        """Take another place among the ranks; nothing has changed if it raises.
+
+        Args:
+            ranks: which.
+            divide: divides the samples of epochs that are under way.
+            handshake: makes the handshake with the other ranks.
+
+        Raises:
+            WorldError: the place cannot be found, or the ranks do not divide the samples.
+            StateError: the samples cannot be divided otherwise there.
+        """
+        if not self.is_divided:
+            raise WorldError(
+                "reshard() is for loaders whose ranks divide the samples among them; this one reads all of "
+                "its dataset, as torch's does. Make it with ranks=, for example ranks=fastload.Ranks(rank, "
+                "world_size), and without a sampler that has its own rank."
+            )
+        forget()
+        world = find_world(ranks.rank, ranks.world_size, group=ranks.group)
+        if self._fixed is None:
+            self._ranks = ranks
+            self.moves += 1
+            return
+        agreement, processes = handshake(world), world if ranks.rank is not None else find_processes()
+        divide(world)
+        self._ranks, self._began, self._fixed, self.agreement = ranks, processes, world, agreement
+        self.moves += 1
 
     def fix(self, handshake: Callable[[World], Handshake], is_random: bool) -> Handshake:
         """Fix rank, world size and seed, and return the handshake with the other ranks.
@@ -218,6 +256,8 @@ class LoaderPlan:
         self.site = site
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._said_empty = False
+        #: With which generations of the set a job goes on, by its state; (): with the one that was opened.
+        self.generations: Generations = ()
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
         self.dataset = open_dataset(self.arguments.dataset, self.arguments.storage_options)
         self.kind = kind_of(self.dataset)
@@ -376,21 +416,54 @@ class LoaderPlan:
         # A torch Dataset has no labels to mark.
         padding = order.padding if self.packed or order.padding == "drop" else "repeat"
         partition = Partition(self.batch_size, world.rank, world.size, order.drop_last, padding)
-        if order.block is not None:
-            n, read_bytes, block = len(self.dataset), self.dataset.manifest.read_bytes, order.block
-            shape = default_blocks(n, read_bytes, block.size, block.window, block.nodes)
-            return block_sampler(n, seed, shape, block.nodes, partition)
+        files = self.dataset if self.packed and isinstance(self.dataset, PackedFiles) else None
+        own_order = self.dataset.order if isinstance(self.dataset, MixedFiles) else None
+        if files is not None:
+            block = order.block
+            blocks = None if block is None else (block.size, block.window)
+            generations = self.generations or ((0, files),)
+            if block is not None and block.nodes > 1:
+                refuse_nodes([files for _, files in generations])
+                shape = default_blocks(
+                    files.num_ids, files.manifest.read_bytes, block.size, block.window, block.nodes
+                )
+                return block_sampler(files.num_ids, seed, shape, block.nodes, partition)
+            own_order = partial(order_by_epoch, generations, blocks=blocks)
+            if blocks is not None:
+                return BlockSampler(own_order(seed, True), partition)
+            if isinstance(order.sampler, KeyedSampler):
+                refuse_sampler(files, order.sampler)
         grows = self.kind is SourceKind.MAPPED
+        samples = 0 if self.kind is SourceKind.STREAM else None if grows else len(self.dataset)
         return make_sampler(
-            None if grows else 0 if self.kind is SourceKind.STREAM else len(self.dataset),
+            samples if files is None else files.num_ids,
             partition,
             shuffle=bool(order.shuffle),
             seed=seed,
             sampler=order.sampler,
             batch_sampler=order.batch_sampler,
-            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
+            own_order=own_order,
             length=partial(len, self.dataset) if grows else None,
+            check_there=files.check_there if files is not None and len(files.dropped) else None,
         )
+
+    def set_at(self, epoch: int) -> Any:
+        """Return the dataset as an epoch has it: of a set that has grown, the generation."""
+        return next((files for first, files in reversed(self.generations) if first <= epoch), self.dataset)
+
+    def go_with(self, state: LoaderState) -> bool:
+        """Take over the generations that a state says; True if the order is another one now.
+
+        Raises:
+            StateError: see :func:`fastload.loader.generations.generations_of`.
+        """
+        if not self.packed or not isinstance(self.dataset, PackedFiles):
+            return False
+        before = [(first, files.id) for first, files in self.generations]
+        self.generations = generations_of(state, self.dataset, self.order.is_given)
+        if self.generations:
+            tell_of_newer(state, self.generations, self.dataset)
+        return before != [(first, files.id) for first, files in self.generations]
 
     @property
     def is_random(self) -> bool:
@@ -546,17 +619,47 @@ class LoaderPlan:
             stacklevel=stacklevel(),
         )
 
+    def reshard(self, ranks: Ranks, sampler: RankSampler, places: Sequence[tuple[int, int]]) -> None:
+        """Take another place among the ranks; see :meth:`fastload.DataLoader.reshard`.
+
+        Args:
+            places: epoch and position of what is under way.
+
+        Raises:
+            WorldError, StateError, ValueError: it is not possible; nothing has changed.
+        """
+
+        def divide(world: World) -> None:
+            furthest, before = max(position for _, position in places), sampler.core.partition
+            sampler.divide(world, furthest)
+            try:
+                for place in places:
+                    self._check_epoch(sampler.core, *place)
+            except ValueError:
+                sampler.core.divide(before, furthest)
+                raise
+
+        def handshake(world: World) -> Handshake:
+            return Handshake(world, ranks.group, ranks.handshake, self._described(sampler), self.site)
+
+        self.beginning.move(ranks, divide, handshake)
+        self.arguments = self.arguments.changed(ranks=ranks)
+        self._asked, self._settled = (replace(one, ranks=ranks) for one in (self._asked, self._settled))
+        if self._fixed is not None:
+            self._fixed = replace(self._fixed[0], ranks=ranks), self._fixed[1]
+            sampler.divided()
+
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         ranks = self._settled.ranks
         return Handshake(world, ranks.group, ranks.handshake, self._described(sampler), self.site)
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
         has_length = hasattr(self.dataset, "__len__") and self.kind is not SourceKind.STREAM
-        length = len(self.dataset) if has_length else 0
 
         def described(epoch: int) -> dict[str, Any]:
-            world, options = self.beginning.world, self.options
-            return compared(self.dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
+            world, options, dataset = self.beginning.world, self.options, self.set_at(epoch)
+            length = len(dataset) if has_length else 0
+            return compared(dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
 
         return described
 
@@ -614,6 +717,51 @@ class LoaderPlan:
             return False
         self._fixed = None
         self._fixed = self._now()
+        return True
+
+    @property
+    def mixture(self) -> str | None:
+        """Where the mix began, for a state; None: with the run, or the dataset is no mix."""
+        start = getattr(self.dataset, "start", None)
+        return None if start is None else str(start.to_text())
+
+    def mixture_at(self, sampler: Sampler, epoch: int, position: int) -> list[dict[str, Any]]:
+        """Return what each dataset of a mix has given before a position, and its shares; [] for no mix, or in
+        the order of a sampler."""
+        order: Any = sampler.order
+        if not isinstance(self.dataset, MixedFiles) or not hasattr(order, "wished"):
+            return []
+        given, wished = order.given(epoch, position), order.wished(epoch, position)
+        whole = max(1, int(given.sum()))
+        return [
+            {
+                "where": part.where,
+                "samples": count,
+                "share": count / whole,
+                "wish": share,
+                "pass": count // len(part),
+            }
+            for part, count, share in zip(self.dataset.parts, given.tolist(), wished.tolist(), strict=True)
+        ]
+
+    def adopt_start(self, mixture: str | None) -> bool:
+        """Let the mix begin where a saved state says (``MixtureStart.to_text``), by default with the run;
+        return whether it began elsewhere until now.
+
+        Raises:
+            StateError: the text is damaged, or the dataset is no mix.
+        """
+        before = getattr(self.dataset, "start", None)
+        if mixture is None and before is None:
+            return False
+        from fastload.sampler.schedule import MixtureStart
+
+        start = None if mixture is None else MixtureStart.from_text(mixture)
+        if start == before:
+            return False
+        if not isinstance(self.dataset, MixedFiles):
+            raise StateError("The state is of a mix that was migrated. Found: a loader of no mix.")
+        self.dataset = self.dataset.starting(start)
         return True
 
     def arguments_here(self) -> Arguments:

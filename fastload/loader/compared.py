@@ -12,7 +12,7 @@ import numpy as np
 from fastload._version import __version__
 from fastload.backends.options import Options, Order
 from fastload.ranks.world import World
-from fastload.sampler import Sampler
+from fastload.sampler import Sampler, whole_order
 from fastload.transforms.plan import Plan
 
 _LOOKED_AT = 64  # positions of the order that are compared
@@ -45,8 +45,9 @@ def compared(
         "on_error": options.errors.action,
         "OnError.max_pixels": options.errors.max_pixels,
         "Cache.decoded": options.cache.decoded,
-        "sampler": type(sampler.order).__name__,
+        "sampler": type(whole_order(sampler.order)).__name__,
         "packs (a hash)": getattr(sampler.order, "agreed", ""),
+        "the mix's beginning in the run": _start(sampler.order),
         "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
         **{f"transform's {part.name}": _written(getattr(plan, part.name)) for part in fields(plan)},
         "transform's tail": ", ".join(map(_name, plan.tail)),
@@ -59,6 +60,16 @@ def compared(
         "batch_transform": _batch_transform(options.batch_transform),
         "fastload": __version__,
     }
+
+
+def _start(order: Any) -> str:
+    """Say where a mix began to count; "": with the run."""
+    start = getattr(order, "start", None)
+    return (
+        ""
+        if start is None
+        else f"sample {start.given}, counts {list(start.counts)}, seats {list(start.seats)}"
+    )
 
 
 def _order(sampler: Sampler, epoch: int) -> str:

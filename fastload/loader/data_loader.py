@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -14,9 +15,9 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.iterations import Iterations
 from fastload.backends.state import LoaderState, check_kept, keeps_state
 from fastload.backends.stats import stage_stats
-from fastload.backends.values import Dali, Device, Fields, OnError
+from fastload.backends.values import Dali, Device, Fields, OnError, Ranks
 from fastload.dataset.views import SourceKind, TorchDataLoader
-from fastload.errors import StateError
+from fastload.errors import StateError, WorldError
 from fastload.loader.arguments import (
     Arguments,
     CacheLike,
@@ -73,10 +74,25 @@ class Introspection:
         return [report for backend in self._epochs.lanes.backends for report in backend.errors]
 
     def stats(self) -> dict[str, Any]:
-        """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`)."""
+        """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`).
+
+        If the ranks divide the samples, ``world`` has this one's ``rank``, the world's ``size``, and how
+        often they have changed. ``generation``: of a packed set, the one that the epoch has. For a mix,
+        ``mixture`` has for each dataset ``where`` it is, the ``samples`` that it has given in the run before
+        the consumer's next batch, their ``share`` of all, the share that is the ``wish`` now, and ``pass``,
+        how often it has come whole.
+        """
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
-        return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
+        found = stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
+        beginning = self._loader_plan.beginning
+        if beginning.is_divided and beginning.has_begun:
+            world = beginning.world
+            found["world"] = {"rank": world.rank, "size": world.size, "changes": beginning.moves}
+        manifest = getattr(self._loader_plan.set_at(self._epochs.place[0]), "manifest", None)
+        found |= {} if manifest is None else {"generation": manifest.generation}
+        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:
         """Return a printable list of all steps: where each runs, and why."""
@@ -369,19 +385,80 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             StateError: not a loader state, one of another dataset, seed or order, or a position past the
                 epoch's end.
         """
+        loaded, kept = self._checked_state(state)
+        self._go_on_by(loaded)
+        self._epochs.resume_at(loaded.epoch, loaded.position, kept)
+
+    def _checked_state(self, state: Mapping[str, Any]) -> tuple[LoaderState, dict[str, Any]]:
+        """Return a state that fits, with its seed adopted, and the part of it that is a torch Dataset's."""
         own, kept = (state, {}) if self._loader_plan.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
         self._loader_plan.check_rank(loaded.rank)
         check_kept(self.dataset, kept)
         if loaded.seed is not None and self._loader_plan.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
-        manifest = getattr(self._loader_plan.dataset, "manifest", None)  # a mix has none
-        same_as = () if manifest is None else manifest.same_as
-        self._state(0, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
+        if self._loader_plan.go_with(loaded):
+            self._sampler.remake()
+            self._epochs.lanes.restart()
+        manifest = getattr(self._loader_plan.set_at(loaded.epoch), "manifest", None)  # a mix has none
+        same_as = () if manifest is None else manifest.all_ids
+        self._state(loaded.epoch, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
+        if self._loader_plan.adopt_start(loaded.mixture):
+            self._sampler.remake()
+            self._epochs.lanes.restart()
         if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
-        self._go_on_by(loaded)
-        self._epochs.resume_at(loaded.epoch, loaded.position, kept)
+        return loaded, kept
+
+    def reshard(
+        self, rank: Any = None, world_size: int | None = None, *, state: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take another rank of another world from the next batch on; loader, threads and iterators go on.
+
+        Call it between two batches, on all ranks of the new world, at the same place: with the same number
+        of samples over. The rest of the epoch is divided anew, so that no sample is lost or comes twice.
+        Batches in work that are due again are kept, others are dropped. In a process group the ranks compare
+        their places at the next batch.
+
+        Args:
+            rank, world_size: this process's number, and how many there are. ``rank`` may be a process group,
+                a ``DeviceMesh`` or :class:`fastload.Ranks` instead. None: found anew, as the loader does.
+            state: another rank's ``state_dict()``, to go on where that one is: for a rank that was away.
+
+        Raises:
+            WorldError: the ranks do not divide this loader's samples, or the rank is not known.
+            StateError: called from within next(); or ``BucketSampler`` in the middle of an epoch, if the
+                global batch changes; or the state does not fit. Nothing has changed then.
+        """
+        arranged, sampler = self._loader_plan, self._sampler
+        if arranged.kind is SourceKind.STREAM:
+            raise WorldError("An IterableDataset divides its samples itself: reshard() cannot.")
+        if self._companion is not None:
+            raise StateError(
+                "This loader was prepared by Accelerate, which counts its batches for one world. Make a new "
+                "Accelerator and a new loader, and call load_state_dict()."
+            )
+        before = Ranks.of(self._arguments.ranks)
+        given = Ranks(rank, world_size) if world_size is not None or isinstance(rank, int) else Ranks.of(rank)
+        ranks = given if isinstance(rank, Ranks) else replace(given, handshake=before.handshake)
+        loaded = None if state is None else self._checked_state(state)[0]
+        if not arranged.beginning.has_begun:
+            arranged.reshard(ranks, sampler, [])
+            if state is not None:
+                self.load_state_dict(state)
+        else:
+            at = None if loaded is None else (loaded.epoch, loaded.position)
+            place = self._epochs.place if at is None else at
+            size = sampler.global_batch(place[0]) if loaded is None else loaded.global_batch
+
+            def divide(places: Sequence[tuple[int, int]]) -> None:
+                arranged.reshard(ranks, sampler, places)
+                sampler.begun = (place[0], size) if size is not None and place[1] else None
+
+            self._epochs.go_on(divide, at, keep=not arranged.plan.puts_together)
+            assert arranged.beginning.agreement is not None
+            self._epochs.meet_by(arranged.beginning.agreement)
+        self._arguments = self._arguments.changed(ranks=ranks)
 
     def on_preemption(self, callback: Callable[[], Any]) -> None:
         """After SIGTERM, call ``callback`` once when the next batch is requested; then end by the signal.
@@ -438,15 +515,18 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
     def _state(self, epoch: int, position: int) -> LoaderState:
         arranged, sampler = self._loader_plan, self._sampler
+        now, then = arranged.set_at(epoch), arranged.set_at(epoch + 1)
         return LoaderState(
-            dataset=arranged.dataset.id if arranged.packed else "",
-            length=len(arranged.dataset) if arranged.packed else 0,
+            dataset=now.id if arranged.packed else "",
+            length=len(now) if arranged.packed else 0,
             seed=arranged.beginning.seed,
-            shuffle=order_name(sampler.order, arranged.shuffle),
+            shuffle=order_name(sampler.order, arranged.shuffle, epoch),
             epoch=epoch,
             position=position,
             global_batch=sampler.global_batch(epoch) if arranged.plan.puts_together else None,
             rank=arranged.own_rank,
+            mixture=arranged.mixture,
+            then=None if then is now else then.id,
         )
 
 

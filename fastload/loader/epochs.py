@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from fastload.backends.iterations import Iterations
@@ -58,6 +59,7 @@ class Epochs:
         self._place_state: dict[str, Any] = {}  # of a loaded state
         self._cursor: BatchKey | None = None  # the next batch of the iteration that was asked last
         self._asked: weakref.ref[EpochIterator] | None = None  # that iteration, unless it is over
+        self._under_way: weakref.WeakSet[EpochIterator] = weakref.WeakSet()  # those that have begun an epoch
         self._outside = _Outside()
         self._fetched: tuple[int, int] | None = None  # epoch and start of the pass that fetch() is in
         self.clock = ConsumerClock()
@@ -86,7 +88,7 @@ class Epochs:
         if self._cursor is None:
             return self.upcoming()
         epoch, start, step = self._cursor
-        return epoch, start + step if self._stream else self._sampler.consumed(epoch, start, step)
+        return (epoch, start + step) if self._stream else self._place_of(self._cursor)
 
     def place_state(self) -> dict[str, Any]:
         """Return what a torch Dataset and its workers know of the place; starts the workers if needed."""
@@ -136,6 +138,7 @@ class Epochs:
             if fix_length is not None:
                 fix_length(epoch)
             key, asked = BatchKey(epoch, start, 0), weakref.ref(iterator)
+            self._under_way.add(iterator)
             core = getattr(self._sampler, "core", self._sampler)  # its epoch is a plain attribute
             if self._place_state:
                 self.lanes.go_on_with(key, self._place_state)
@@ -178,6 +181,58 @@ class Epochs:
         self.delivered(batch)
         return batch
 
+    def go_on(
+        self, divide: Callable[[list[tuple[int, int]]], None], at: tuple[int, int] | None, keep: bool = True
+    ) -> None:
+        """Let each iteration go on where it is, after ``divide`` has changed the ranks.
+
+        Args:
+            divide: changes them; called with epoch and position of each iteration, and of the next one.
+            at: epoch and position at which the iteration that was last asked for a batch goes on; None: where
+                it is. If there is none, the next iteration begins there.
+            keep: whether batches in work that are due again may be kept.
+
+        Raises:
+            StateError: called from within next(), or while a framework asks for batches of an epoch.
+        """
+        with ExitStack() as held:
+            under_way = list(self._under_way)
+            for iterator in under_way:
+                held.enter_context(iterator.between_batches())
+            held.enter_context(self._lock.held())
+            if self._fetched is not None:
+                raise StateError(
+                    "A framework takes this epoch's batches by their numbers, which are those of the ranks "
+                    "before. Call reshard() between two epochs, or iterate over the loader itself."
+                )
+            asked = self._asked() if self._asked is not None else None
+            places = {one: self._place_of(one.key) for one in under_way if one.key is not None}
+            begins = self.upcoming()
+            if at is not None and asked in places:
+                places[asked] = at
+            elif at is not None:
+                begins = at
+            divide([*places.values(), begins])
+            keys: dict[Any, BatchKey] = {one: BatchKey(*place, 0) for one, place in places.items()}
+            for iterator in places:
+                iterator._key = keys[iterator]
+            self._cursor = keys.get(asked) if asked is not None else None
+            core = getattr(self._sampler, "core", self._sampler)
+            if at is not None and asked in places:
+                core.epoch = at[0] + 1
+            elif begins[1]:
+                core.epoch, self._resume = begins[0], begins
+            elif at is not None:
+                core.epoch, self._resume = at[0], None
+            self.lanes.go_on_at({**keys, None: BatchKey(*begins, 0)} if keep else {})
+
+    def meet_by(self, handshake: Handshake) -> None:
+        """Compare with the ranks of a new world at the next batch."""
+        self._handshake = handshake
+
+    def _place_of(self, key: BatchKey) -> tuple[int, int]:
+        return key.epoch, self._sampler.consumed(*key)
+
     def passed(self, iterator: EpochIterator, key: BatchKey) -> None:
         """Note that ``iterator`` has had all batches before ``key``, or the error in place of one."""
         if self._asked is not None and self._asked() is iterator:
@@ -191,6 +246,7 @@ class Epochs:
         """Note that ``iterator`` has had its last batch."""
         if self._asked is not None and self._asked() is iterator:
             self._cursor = self._asked = None
+        self._under_way.discard(iterator)
         self.lanes.release(iterator)
 
 
@@ -229,6 +285,18 @@ class EpochIterator:
 
     def __iter__(self) -> EpochIterator:
         return self
+
+    @contextmanager
+    def between_batches(self) -> Iterator[None]:
+        """Wait until no thread is in next(), and keep all out of it in the block.
+
+        Raises:
+            StateError: this thread is.
+        """
+        with self._lock.held():
+            if self._busy == os.getpid():
+                raise StateError("reshard() was called from within next(). Call it between two batches.")
+            yield
 
     def __next__(self) -> Any:
         """Return the next batch.

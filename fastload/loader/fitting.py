@@ -91,7 +91,7 @@ def _check_packs(dataset: Any, kind: SourceKind, plan: Plan) -> None:
         raise ValueError(
             "PackingSampler and Mosaic exclude each other: a mosaic is of several samples. Leave one out."
         )
-    if isinstance(dataset, MixedFiles) and [len(part) for part in dataset.parts] != list(dataset.counts):
+    if isinstance(dataset, MixedFiles) and not dataset.is_whole:
         raise ValueError(
             "PackingSampler and the weights of a mix exclude each other: packs have each sample once. Leave "
             "out weights and num_samples."

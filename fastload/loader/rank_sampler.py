@@ -21,6 +21,7 @@ from torch.utils.data import Sampler as TorchSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from fastload.backends.options import Order
+from fastload.errors import StateError, WorldError
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
@@ -62,6 +63,8 @@ class RankSampler(TorchSampler[int]):
         self._is_even = True
         self._goes_on = False
         self.batches_over: WeakSet[RankBatches] = WeakSet()
+        #: How often the world has changed.
+        self.divisions = 0
         self.dataset = dataset
         #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
         self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
@@ -98,6 +101,30 @@ class RankSampler(TorchSampler[int]):
     def remake(self, order: Order | None = None) -> None:
         """Make the sampler anew on the next request; ``order``: what the loader's arguments say now."""
         self._made_for, self.order_given = None, order or self.order_given
+
+    def divide(self, world: World, position: int) -> None:
+        """Divide the samples among the ranks of another world, while epochs are under way.
+
+        Args:
+            position: how far the furthest of these epochs has come.
+
+        Raises:
+            StateError: the order cannot be divided otherwise there.
+            WorldError: the user's sampler has its own rank.
+        """
+        core = self.core
+        if core.share != (0, 1):
+            given = self.order_given.sampler or self.order_given.batch_sampler
+            raise WorldError(
+                f"{type(given).__name__} divides the samples itself, by its own rank and number of ranks. "
+                "Leave it out: the loader's ranks= divide them."
+            )
+        core.divide(replace(core.partition, rank=world.rank, world_size=world.size), position)
+        self.divisions += 1
+
+    def divided(self) -> None:
+        """Note that :meth:`divide` was for the world that is known now."""
+        self._made_for = self._known()
 
     def pad(self, padding: str) -> None:
         """Fill the last batch of several ranks this way, not the loader's; see ``Partition``."""
@@ -179,7 +206,14 @@ class RankSampler(TorchSampler[int]):
         if self._goes_on:
             core.epoch = epoch + 1
         source = self._source() if self._source is not None else None
+        divisions = self.divisions
         for step in count():
+            if self.divisions != divisions:
+                raise StateError(
+                    "loader.reshard() was called while a framework iterates over loader.batch_sampler, whose "
+                    "batches were numbered for the ranks before. Call it between two epochs, or iterate over "
+                    "the loader itself."
+                )
             if not core.has_batch(epoch, start, step):
                 return
             ids = core.batch(epoch, start, step).ids.tolist()

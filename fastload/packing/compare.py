@@ -117,13 +117,14 @@ def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callab
         PackError: it is another pack.
     """
     manifest = Manifest.read(output)
+    first = manifest.at(1)  # what was appended since came from other sources
     check_options(manifest.options, options, output)
     scan = output / SCAN
     scan.mkdir()
     try:
         plan = plan_of(rows, options, output.name, scan, found)
         check_rows(manifest.options, plan.rows, output)
-        if manifest.options.get("source") != plan.rows.get("source") or manifest.classes != plan.classes:
+        if manifest.options.get("source") != plan.rows.get("source") or first.classes != plan.classes:
             difference: str | None = "its files differ"
         else:
             difference = _changed(rows, output, options, plan, Listing(scan))
@@ -145,7 +146,7 @@ def _changed(rows: Rows, output: Path, options: PackOptions, plan: Plan, listing
     written_ns = (output / MANIFEST_NAME).stat().st_mtime_ns
     if plan.totals.newest_ns <= written_ns:
         return None
-    dataset, skipped = PackedFiles(output, entries=False), _skipped(output)
+    dataset, skipped = PackedFiles(output, entries=False, generation=1), _skipped(output)
     for start, stop in _newer(listing, written_ns):
         for batch in rows.batches(start, stop, options, listing):
             wrong = _differing(dataset, batch, skipped)

@@ -135,7 +135,7 @@ def write_entries(
         spacing: pixels between entry points; 0: one per row of MCUs.
         made: for some records at a time, their bytes back to back, and how many each has.
     """
-    final, with_entries = folder / ENTRIES_NAME, 0
+    final, with_entries = folder / manifest.entries_name, 0
     temporary, packed_path, sizes_path, parts_path = _temporaries(folder)
     try:
         with failed_writes_reported(temporary, manifest.data_bytes // _SHARE):
@@ -201,16 +201,16 @@ def ensure_entries(
     tidy_entries(folder)  # left by a killed run
     if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
-    observer.started(entries_work(folder, len(dataset)))
+    observer.started(entries_work(folder, dataset.num_ids))
     if made is not None:
         write_entries(folder, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         return
     build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.advanced)
 
 
-def remove_entries(folder: Path) -> None:
-    """Remove ``entries.fli``, and what an interrupted :func:`build_entries` left."""
-    remove(folder / ENTRIES_NAME)
+def remove_entries(folder: Path, name: str = ENTRIES_NAME) -> None:
+    """Remove the file of the entry points, and what an interrupted :func:`build_entries` left."""
+    remove(folder / name)
     tidy_entries(folder)
 
 
@@ -232,7 +232,7 @@ def spacing_of(dataset: PackedFiles) -> int | None:
     Raises:
         ShardError: the system could not read them, though they may be undamaged.
     """
-    path = dataset.folder / ENTRIES_NAME
+    path = dataset.folder / dataset.manifest.entries_name
     try:
         return int(_C.Entries(str(path), dataset.index).spacing) if exists(path) else None
     except (FormatError, ChecksumError, ShardTruncated):
@@ -260,7 +260,10 @@ def entries_by(
     """Return a maker of a dataset's entry points whose work other processes do."""
 
     def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
-        spans, common = spans_of(dataset.manifest), (dataset.where, dataset.id, storage_options, spacing)
+        spans, common = (
+            spans_of(dataset.manifest),
+            (dataset.where, dataset.manifest.seal, storage_options, spacing),
+        )
         for (start, stop), pieces in zip(spans, spread(_entries_of_span, common, spans), strict=True):
             yield from pieces
             if observer is not None:
@@ -273,8 +276,8 @@ def _entries_of_span(
     common: tuple[str, str, Mapping[str, Any] | None, int], span: tuple[int, int]
 ) -> list[Made]:
     """Make the entry points of some samples on a worker."""
-    where, packed_as, storage_options, spacing = common
-    windows = in_windows(opened_once(where, packed_as, storage_options), range(*span))
+    where, seal, storage_options, spacing = common
+    windows = in_windows(opened_once(where, seal, storage_options), range(*span))
     return [made for ids, part in windows for made in entries_of(part.reader, ids, spacing, 1)]
 
 
@@ -291,7 +294,7 @@ def wrong_entries(
         FormatError: ``entries.fli`` is missing or damaged.
         ChecksumError: one of its pages is damaged.
     """
-    entries = _C.Entries(str((folder or dataset.folder) / ENTRIES_NAME), dataset.index)
+    entries = _C.Entries(str((folder or dataset.folder) / dataset.manifest.entries_name), dataset.index)
     entries.verify()
     sample, spacing = 0, int(entries.spacing)
     computed = made_in_windows(dataset, spacing, threads) if made is None else made(dataset, spacing)
@@ -333,11 +336,12 @@ def index_stored_entries(
     location, store, observer = dataset.location, dataset.store, observer or Observer()
     assert location is not None
     assert store is not None
-    path = (location / ENTRIES_NAME).path
-    folder = NodeFolder(dataset.id)
+    name = dataset.manifest.entries_name
+    path = (location / name).path
+    folder = NodeFolder(dataset.manifest.seal)
     with ExitStack() as stack:
         if spacing is not None:
-            observer.started(entries_work(location, len(dataset)))
+            observer.started(entries_work(location, dataset.num_ids))
         apart = folder.path
         if spacing is not None and made is not None:
             # Before the lock: processes of this node that open the set may wait for that.
@@ -345,8 +349,8 @@ def index_stored_entries(
             write_entries(apart, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         stack.enter_context(folder.alone(str(location)))
         if apart != folder.path:
-            with publishing(folder.path / ENTRIES_NAME) as temporary:
-                shutil.copyfile(apart / ENTRIES_NAME, temporary)
+            with publishing(folder.path / name) as temporary:
+                shutil.copyfile(apart / name, temporary)
         elif spacing is not None:
             entries = made_in_windows(dataset, spacing, len(os.sched_getaffinity(0)), observer.advanced)
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)
@@ -354,10 +358,10 @@ def index_stored_entries(
             if spacing is None:
                 store.delete(path)
             else:
-                store.upload(path, folder.path / ENTRIES_NAME)
+                store.upload(path, folder.path / name)
         except RemoteError as error:
             return str(error)
         finally:
             if spacing is None:
-                remove_entries(folder.path)
+                remove_entries(folder.path, name)
     return ""

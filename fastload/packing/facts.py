@@ -17,7 +17,6 @@ from fastload.sample.schema import Field
 from fastload.shard.codecs import CODECS, JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import HEADER, RECORD
-from fastload.shard.manifest import ENTRIES_NAME
 
 # ---- The index of a set, for counting ---------------------------------------------------------------
 # A very large set is estimated from runs of entries spread over it.
@@ -44,16 +43,16 @@ class IndexRuns:
     @property
     def whole(self) -> bool:
         """Whether every entry is looked at."""
-        return self.every or len(self.dataset) <= _WHOLE
+        return self.every or self.dataset.num_ids <= _WHOLE
 
     @property
     def looked(self) -> int:
         """The number of entries looked at."""
-        return len(self.dataset) if self.whole else _RUNS * _RUN
+        return self.dataset.num_ids if self.whole else _RUNS * _RUN
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Yield first sample id and number of entries of each run."""
-        count = len(self.dataset)
+        count = self.dataset.num_ids
         if self.whole:
             yield from ((start, min(_CHUNK, count - start)) for start in range(0, count, _CHUNK))
         else:
@@ -71,7 +70,7 @@ class IndexRuns:
 
     def estimate(self, found: int) -> int:
         """Estimate how many the whole set has if ``found`` are in what was looked at."""
-        return found if self.whole else round(found * len(self.dataset) / self.looked)
+        return found if self.whole else round(found * self.dataset.num_ids / self.looked)
 
 
 # ---- JPEGs with and without entry points ------------------------------------------------------------
@@ -120,14 +119,14 @@ def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFac
     if not runs.whole:
         jpegs = dataset.manifest.codecs.get("jpeg", 0)
     progressive, unsuited = runs.estimate(progressive), runs.estimate(unsuited)
-    path, estimated = dataset.folder / ENTRIES_NAME, not runs.whole
+    path, estimated = dataset.folder / dataset.manifest.entries_name, not runs.whole
     if dataset.entries is None:
         damaged = exists(path)
-        return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0, damaged, estimated)
+        return EntryFacts(dataset.num_ids, jpegs, progressive, unsuited, None, 0, 0, damaged, estimated)
     with_entries = runs.estimate(sum(int(np.count_nonzero(sizes)) for sizes in _sizes(path, runs)))
     size, spacing = path.stat().st_size, int(dataset.entries.spacing)
     kinds = (jpegs, progressive, unsuited)
-    return EntryFacts(len(dataset), *kinds, spacing, with_entries, size, estimated=estimated)
+    return EntryFacts(dataset.num_ids, *kinds, spacing, with_entries, size, estimated=estimated)
 
 
 def _sizes(path: Path, runs: IndexRuns) -> Iterator[npt.NDArray[np.uint64]]:

@@ -143,7 +143,7 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
     Raises:
         RemoteError: the store does not deliver them.
     """
-    samples = range(len(dataset)) if samples is None else samples
+    samples = range(dataset.num_ids) if samples is None else samples
     if dataset.location is None:
         yield samples, dataset
         return
@@ -157,6 +157,14 @@ def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[t
                 coming = ahead.submit(_fetched, dataset, windows[number + 1], pool)
             with kept:
                 yield ids, part
+
+
+def left_of(dataset: PackedFiles, ids: range) -> Iterable[int]:
+    """Return those of some sample ids that were not dropped."""
+    if not len(dataset.dropped):
+        return ids
+    left: list[int] = np.setdiff1d(np.arange(ids.start, ids.stop), dataset.dropped).tolist()
+    return left
 
 
 def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
@@ -300,36 +308,36 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def check_seen(folder: Path, packed_as: str) -> None:
+def check_seen(folder: Path, seal: str) -> None:
     """Check, once, that this process sees the dataset in a folder that another process knows.
 
     Raises:
         PackError: it sees another one.
         FormatError: it sees none.
     """
-    _same(folder, Manifest.read(folder).id, packed_as)
+    _same(folder, Manifest.read(folder), seal)
 
 
-def _same(where: Path | str, found: str, packed_as: str) -> None:
-    if found != packed_as:
+def _same(where: Path | str, found: Manifest, seal: str) -> None:
+    if found.seal != seal:
         raise PackError(
-            f"{where} has dataset id {found} on this worker's machine, and {packed_as} where the command "
-            "runs: all must see the same set."
+            f"{where} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {found.seal} and {seal}. All must see the same set."
         )
 
 
 _opened: dict[tuple[str, str], PackedFiles] = {}  # the last one that a task asked for
 
 
-def opened_once(where: str, packed_as: str, storage_options: Mapping[str, Any] | None) -> PackedFiles:
+def opened_once(where: str, seal: str, storage_options: Mapping[str, Any] | None) -> PackedFiles:
     """Return a process's dataset, opened once, as another process knows it: in a folder, or at a URL.
 
     Raises:
         PackError: this process sees another dataset.
     """
-    if (where, packed_as) not in _opened:
+    if (where, seal) not in _opened:
         dataset = PackedFiles(where, entries=False, storage_options=storage_options)
-        _same(where, dataset.id, packed_as)
+        _same(where, dataset.manifest, seal)
         _opened.clear()
-        _opened[where, packed_as] = dataset
-    return _opened[where, packed_as]
+        _opened[where, seal] = dataset
+    return _opened[where, seal]

@@ -66,6 +66,7 @@ from fastload.remote.location import is_url
 from fastload.remote.opening import refuse_options
 from fastload.sample.fields import Image, Label, kind_of
 from fastload.sample.schema import Field
+from fastload.shard.contents import with_content
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import INDEXED, Foreign, Kinds, Readable, readable_of
 from fastload.shard.index import as_rows
@@ -562,10 +563,10 @@ def index_entries(
     dataset = PackedFiles(place, entries=False, storage_options=storage_options)
     with folder_lock(place):
         if spacing is None:
-            remove_entries(place)
+            remove_entries(place, dataset.manifest.entries_name)
             return
         observer = observer or Observer()
-        observer.started(entries_work(place, len(dataset)))
+        observer.started(entries_work(place, dataset.num_ids))
         if made is not None:
             write_entries(place, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
             return
@@ -608,6 +609,7 @@ class _Indexer:
         manifest = make_manifest(
             self._job.format_name, summary, classes, entries, index, options, skipped, tuple(fields), left_out
         )
+        manifest = with_content(manifest, output)
         manifest.write(output)
         return manifest
 

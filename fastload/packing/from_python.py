@@ -10,6 +10,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.machine.messages import say
+from fastload.packing.append import append as append_source
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.folders import ignored_words
 from fastload.packing.options import PackOptions, parse_bytes
@@ -54,6 +55,7 @@ def pack(
     limit: int | None = None,
     on_error: str = "raise",
     restart: bool = False,
+    append: bool = False,
     entries: int | None = DEFAULT_SPACING,
     max_side: int | None = None,
     quality: int = 90,
@@ -102,6 +104,9 @@ def pack(
         on_error: "raise" stops at samples that cannot be packed, "skip" leaves them out and lists them in
             ``skipped.jsonl``.
         restart: throw away an unfinished or finished pack in the output folder.
+        append: ``output`` is a packed dataset, and the samples become new ones at its end, its next
+            generation (docs/guide/growing.md). Options and schema are the set's. ``restart`` then throws
+            away an unfinished append only.
         entries: pixels between the JPEGs' entry points; 0: one per row of MCUs; None: make none.
         max_side: images and masks whose longer side has more pixels are scaled down to it: 8-bit images
             as JPEG, others losslessly, masks by nearest pixels. Values in pixels of the first image
@@ -155,17 +160,27 @@ def pack(
     wanted = None if schema is None else Schema.of(schema)
     if wanted is not None and fields:
         raise ValueError("schema and fields exclude each other: schema names all fields. Leave one out.")
-    steps = {"dry_run": dry_run, "plan_only": plan_only, "shards": shards is not None, "publish": publish}
-    asked = [name for name, value in {**steps, "ray": ray is not None}.items() if value]
+    steps = {
+        "dry_run": dry_run, "plan_only": plan_only, "shards": shards is not None, "publish": publish,
+        "append": append,
+    }  # fmt: skip
+    asked = [name for name, value in {**steps, "ray": ray is not None and not append}.items() if value]
     if len(asked) > 1:
         raise ValueError(f"{asked[0]} and {asked[1]} exclude each other: each is another step of a pack.")
     source: Any = samples
     if isinstance(samples, PackedFiles):
+        if samples.manifest != samples.newest.manifest:
+            raise PackError(
+                f"{samples!r} is an earlier generation of its set; pack reads the newest. Give "
+                f"PackedDataset({samples.where!r})."
+            )
         source = samples.where
         options = replace(options, storage_options=storage_options or samples._storage_options)
     if isinstance(source, (str, os.PathLike)):
         options = replace(options, schema=wanted)
     else:
+        if append and wanted is None:
+            wanted = PackedFiles(output, entries=False).schema
         source = _rows(samples, options, wanted)
         observer = observer or _Spoken()
     if dry_run:
@@ -174,11 +189,10 @@ def pack(
         return plan_shares(source, output, options, observer)
     if shards is not None:
         return pack_shares(source, output, ShardRanges.parse(shards), options, observer)
-    make = publish_shares if publish else pack_source
+    whole = append_source if append else pack_source
+    make = publish_shares if publish else whole
     results = (
-        pack_source(source, output, options, observer, ray)
-        if ray
-        else make(source, output, options, observer)
+        whole(source, output, options, observer, ray) if ray else make(source, output, options, observer)
     )
     if not isinstance(samples, (str, os.PathLike)):
         return results[0]

@@ -84,6 +84,7 @@ class PackOptions:
             are of the turned ones; or leave them, and where annotations may be of the turned ones "refuse"
             them, or "ignore" EXIF if the annotations are of the pictures as stored.
         alpha: of pictures that become RGB or gray, "drop" alpha, or put them on "white".
+        first_number: the number by which the first sample's key begins, if it has no file.
     """
 
     format: str = "arrow"
@@ -108,6 +109,7 @@ class PackOptions:
     root: str | None = None
     exif: str = "refuse"
     alpha: str = "drop"
+    first_number: int = 0
 
     def __post_init__(self) -> None:
         checks = [
@@ -156,6 +158,8 @@ class PackOptions:
             facts["exif"] = self.exif
         if self.alpha == "white":
             facts["alpha"] = self.alpha
+        if self.first_number:
+            facts["first_number"] = self.first_number
         return facts
 
     def root_folder(self) -> bytes | None:

@@ -24,6 +24,7 @@ from fastload.packing.shard_writer import ShardPart, classes_of
 from fastload.remote.location import Location
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import write_column
+from fastload.shard.contents import with_content
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 from fastload.shard.manifest import (
@@ -126,7 +127,7 @@ class Finished:
             facts[FACTS] = {"note": NOTE, **self.counts.to_json()}
         index_facts = (str(options["format"]), self.summary, classes_of(schema), shards, index, facts)
         counts = (len(self.skipped), tuple(entries), len(self.left_out), ignored)
-        manifest = make_manifest(*index_facts, *counts)
+        manifest = with_content(make_manifest(*index_facts, *counts), output)
         manifest.write(output)
         return manifest
 

@@ -34,6 +34,7 @@ from fastload.packing.target import Folder, OutputFolder, part_path
 from fastload.packing.work import ShardWork
 from fastload.remote.location import is_url
 from fastload.shard.codecs import CODECS, COEFFICIENTS, JPEG
+from fastload.shard.contents import with_content
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import INDEX_NAME, SECOND, SECOND_INDEX, Entries, Manifest, Shard, column_name
@@ -202,6 +203,11 @@ def _check_own(manifest: Manifest, path: Path) -> None:
             f"{path} is an index of files that are not its own, which are never written to. 'fastload pack' "
             "makes a set of them: --coefficients works there, too."
         )
+    if manifest.generations:
+        raise PackError(
+            f"{path} has grown, or samples were dropped: earlier generations could not be opened after a "
+            f"recode. 'fastload pack {path} OUTPUT --coefficients' makes a recoded set of its samples."
+        )
     outside = [shard.file for shard in manifest.shards if PurePosixPath(shard.file).is_absolute()]
     if outside:
         raise PackError(f"{path} has a shard outside of its folder ({outside[0]}); it cannot be recoded.")
@@ -267,7 +273,7 @@ class _Recode:
                 remove(self.path / shard.name)
                 os.replace(target.place / shard.name, self.path / shard.name)
         sync_folder(self.path)
-        return _manifest(manifest, plan, Finished(parts), tuple(entries), index)
+        return _manifest(manifest, plan, Finished(parts), tuple(entries), index, self.path)
 
 
 def _needed(dataset: PackedFiles, missing: list[int]) -> int:
@@ -279,9 +285,9 @@ def _needed(dataset: PackedFiles, missing: list[int]) -> int:
 
 
 def _manifest(
-    old: Manifest, plan: Plan, finished: Finished, entries: Entries, index: tuple[int, int]
+    old: Manifest, plan: Plan, finished: Finished, entries: Entries, index: tuple[int, int], folder: Path
 ) -> Manifest:
-    """Return the manifest of the new shards, which have their final names already."""
+    """Return the manifest of the new shards, which have their final names in the folder already."""
     shards = [
         Shard(str(PurePosixPath(new.name, *PurePosixPath(shard.file).parts[1:])), size, records)
         for new, shard, (size, records) in zip(plan.shards, old.shards, finished.sizes, strict=True)
@@ -297,7 +303,8 @@ def _manifest(
         codecs=finished.summary.codecs, options=options, writer=f"fastload {__version__}", fields=entries,
         index=SECOND_INDEX if _mark(old) else "",
     )  # fmt: skip
-    same = [old_id for old_id in dict.fromkeys([old.id, *old.same_as]) if old_id != manifest.id]
+    manifest = with_content(manifest, folder)
+    same = [old_id for old_id in old.all_ids if old_id not in (manifest.id, manifest.seal)]
     return replace(manifest, same_as=tuple(same[:_MOST_SAME]))
 
 
@@ -332,7 +339,7 @@ def _settled(folder: OutputFolder, observer: Observer, num_proc: int | None) -> 
         ) from None
     manifest = Manifest.read(folder.path)
     source = plan.rows["given"]["set"] if plan is not None else ""
-    if plan is not None and manifest.id == source:
+    if plan is not None and manifest.seal == source:
         return plan
     if plan is not None and source in manifest.same_as:
         _finish(folder, plan, manifest, observer, num_proc)

@@ -62,12 +62,14 @@ class Encoder:
         root: the folder that relative paths start from.
         strings: whether texts go into C strings, which cannot hold a NUL (HDF5).
         transcoder: changes the values before they are stored.
+        first_number: the number of the first sample, for the keys of samples without a file.
     """
 
     schema: Schema
     root: bytes
     strings: bool = False
     transcoder: Transcoder | None = None
+    first_number: int = 0
 
     def encode(
         self, start: int, samples: Iterable[Sample | StoredSample | FailedSample | PartialSample]
@@ -194,7 +196,10 @@ class _Piece:
         self._bytes += sum(len(bytes_of(value)) for value in values)
 
     def _name(self, position: int, path: bytes) -> str:
-        return encode_key(path)[0].decode() if path else f"{position:08d}"
+        return encode_key(path)[0].decode() if path else self._numbered(position)
+
+    def _numbered(self, position: int) -> str:
+        return f"{self._encoder.first_number + position:08d}"
 
     def finish(self) -> Batch:
         chunks: list[Chunk] = []
@@ -238,8 +243,7 @@ class _Piece:
         for record, i in zip(records, kept, strict=True):
             path = self._paths[i]
             suffix = _suffix_of(record)
-            numbered = f"{self._positions[i]:08d}".encode() + suffix
-            key, escaped = encode_key(path or numbered)
+            key, escaped = encode_key(path or self._numbered(self._positions[i]).encode() + suffix)
             if escaped:
                 record["flags"] |= ESCAPED
             keys.append(key)
@@ -374,7 +378,8 @@ class SampleRows(Rows):
     def encoder(self, options: PackOptions) -> Encoder:
         """Return what turns the samples into bytes."""
         transcoder = Transcoder(self.schema, options) if options.transcodes else None
-        return Encoder(self.schema, self.root, options.format == "hdf5", transcoder)
+        strings = options.format == "hdf5"
+        return Encoder(self.schema, self.root, strings, transcoder, options.first_number)
 
     def batches(
         self, start: int, stop: int | None, options: PackOptions, listing: Listing | None

@@ -22,7 +22,7 @@ from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
 from fastload.machine.threads import started_pool
 from fastload.packing.annotations.find import schema_asked
-from fastload.packing.fetched import in_windows
+from fastload.packing.fetched import in_windows, left_of
 from fastload.packing.files import ESCAPED, decode_key
 from fastload.packing.folders import is_split
 from fastload.packing.foreign import IndexOptions, index_files
@@ -148,14 +148,15 @@ class SetRows(SampleRows):
         return len(self.dataset)
 
     def settings(self) -> dict[str, Any]:
-        return {"set": self.dataset.id}
+        manifest = self.dataset.manifest  # the same samples from other files give the same pack
+        return {"set": manifest.seal if self._in_place else manifest.id}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""
         labels = self.dataset.records["label"]
         fields = [self.schema.fields[0]] if self.schema.is_plain else [*self.schema]
         for start in range(0, len(self), _LISTED):
-            ids = np.arange(start, min(start + _LISTED, len(self)))
+            ids = self.dataset.ids_at(np.arange(start, min(start + _LISTED, len(self))))
             sizes = sum(self._lengths(field, ids) for field in fields)
             for size, label in zip(sizes.tolist(), labels[ids].tolist(), strict=True):  # type: ignore[union-attr]
                 yield Row(b"", size, 0, label)
@@ -181,13 +182,14 @@ class SetRows(SampleRows):
         self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
     ) -> Iterator[Batch]:
         stop = len(self) if stop is None else stop
-        encoder = Encoder(self.schema, self.root, options.format == "hdf5")
+        encoder = Encoder(self.schema, self.root, options.format == "hdf5", first_number=options.first_number)
         with started_pool(threads_for(options), "fastload-records") as pool:
             yield from encoder.encode(start, self._samples(range(start, stop), options, pool))
 
     def _samples(
-        self, ids: range, options: PackOptions, pool: Executor
+        self, places: range, options: PackOptions, pool: Executor
     ) -> Iterator[StoredSample | FailedSample]:
+        ids = self._ids_of(places)
         transcoder = Transcoder(self.schema, options) if options.transcodes else None
         changed = functools.partial(self._changed, transcoder, options.raw or self._in_place)
         has_records = bool(
@@ -196,7 +198,15 @@ class SetRows(SampleRows):
         for window, part in in_windows(self.dataset, ids):
             for span in self._spans(window):
                 spread = pool.map if transcoder or has_records else map
-                yield from spread(changed, [self._stored(part, sample) for sample in span])
+                stored = [self._stored(part, sample) for sample in left_of(self.dataset, span)]
+                yield from spread(changed, stored)
+
+    def _ids_of(self, places: range) -> range:
+        """Return the sample ids from the first of some places to the last, with dropped ones between them."""
+        if not places:
+            return range(0)
+        first, last = self.dataset.ids_at(np.array([places[0], places[-1]])).tolist()
+        return range(first, last + 1)
 
     def _spans(self, ids: range) -> Iterator[range]:
         """Yield samples in consecutive spans of bounded size."""

@@ -52,9 +52,10 @@ from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, SEC
 State = Literal["empty", "unfinished", "complete", "foreign"]
 RUN_NAME = "samples.json"  # in the work folder: what a pack of samples was asked to do
 RECODE_NAME = ".fastload-recode"  # the work folder of a set that is recoded in place
+APPEND_NAME = ".fastload-append"  # the work folder of a set that grows, or from which samples are dropped
 _ANNOUNCED = "names.json"
 _WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
-_COLUMN = re.compile(r"(\.tmp-)?(field-\d\d|index)(-2)?\.fli")
+_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped)(-2|-g\d+)?\.fli")
 
 
 class OutputFolder:
@@ -122,6 +123,7 @@ class OutputFolder:
             remove(self.path / name)
         remove_entries(self.path)
         remove(self.recoding.work)
+        remove(self.path / APPEND_NAME)
         remove(self.work)
 
     def tidy(self) -> None:
@@ -137,14 +139,14 @@ class OutputFolder:
                 remove(self.path / name)
 
     def _strangers(self) -> list[str]:
-        ours = {LOCK_NAME, PLAN_LOCK_NAME, RECODE_NAME, *_WRITTEN}
+        ours = {LOCK_NAME, PLAN_LOCK_NAME, RECODE_NAME, APPEND_NAME, *_WRITTEN}
         ours |= {SECOND_INDEX, ENTRIES_NAME}  # left by a killed index
         return sorted(n for n in os.listdir(self.path) if n not in ours and not n.startswith(".tmp-"))
 
     def made(self) -> set[str]:
         """Return the names that a pack makes in any folder, and those that one has made or makes here."""
         names = {INDEX_NAME, SKIPPED_NAME} | {temporary_of(self.path / name).name for name in _WRITTEN}
-        names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
+        names |= {name for name in os.listdir(self.path) if _TABLE.fullmatch(name)}
         plan = Plan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}

@@ -16,10 +16,10 @@ import numpy as np
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists, is_dir, is_symlink
 from fastload.packing.annotations.coco_unpack import unpack_coco, unpack_panoptic
-from fastload.packing.annotations.unpacked_files import safe_path, write_new, written
+from fastload.packing.annotations.unpacked_files import AS_TABLE, safe_path, write_new, written
 from fastload.packing.annotations.voc import unpack_voc
 from fastload.packing.annotations.yolo import unpack_yolo
-from fastload.packing.fetched import in_windows
+from fastload.packing.fetched import in_windows, left_of
 from fastload.packing.files import (
     ESCAPED,
     decode_key,
@@ -63,7 +63,7 @@ def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> Non
     name = f"{STEM}.{table}"
     write_new(os.fsencode(folder), f"{STEM}{SCHEMA_SUFFIX}".encode(), dataset.schema.to_json().encode())
     with _TABLES[table](folder / name, dataset) as add:
-        for sample, part in ((sample, part) for ids, part in in_windows(dataset) for sample in ids):
+        for sample, part in _left(dataset):
             row: Row = {}
             for field in dataset.schema:
                 data = part.value_bytes(field.name, sample)
@@ -76,6 +76,11 @@ def unpack_fields(dataset: PackedFiles, folder: Path, table: TableFormat) -> Non
             add(row)
 
 
+def _left(dataset: PackedFiles) -> Iterator[tuple[int, PackedFiles]]:
+    """Yield the samples that were not dropped, each with the dataset to read it from."""
+    return ((sample, part) for ids, part in in_windows(dataset) for sample in left_of(dataset, ids))
+
+
 class _Files:
     """A place for each picture: under its key in the index field, else in a folder named like its field."""
 
@@ -86,7 +91,7 @@ class _Files:
         others = [f.name for f in dataset.schema if f.storage in kinds and f != self._index]
         first = {f"{STEM}.{table}" for table in TABLES} | {f"{STEM}{SCHEMA_SUFFIX}"}
         wanted = set(others)
-        for sample in range(len(dataset) if others else 0):
+        for sample in left_of(dataset, range(dataset.num_ids)) if others else ():
             part = dataset.key(sample).split("/")[0]
             if part.rstrip("_") in wanted:
                 first.add(part)
@@ -297,6 +302,11 @@ def unpack(
     if as_ is not None and as_ not in LAYOUTS:
         raise PackError(f"as_ is {as_!r}, must be one of {', '.join(LAYOUTS)}.")
     dataset = PackedFiles(folder, storage_options=storage_options)
+    if as_ is not None and dataset.manifest.generations:
+        raise PackError(
+            f"{dataset.where} has grown or lost samples since it was packed: --as {as_} gives back the files "
+            f"that it was packed from. {AS_TABLE}"
+        )
     final = Path(output).absolute()
     try:
         taken = is_symlink(final) or (exists(final) and (not is_dir(final) or any(final.iterdir())))
@@ -326,11 +336,10 @@ def unpack(
 
 
 def _unpack_plain(dataset: PackedFiles, folder: Path) -> None:
-    for ids, part in in_windows(dataset):
-        for sample in ids:
-            data = part.read(sample)
-            file, _ = _record_file(dataset.record(sample), data)
-            write_new(os.fsencode(folder), _target(dataset, sample), file)
+    for sample, part in _left(dataset):
+        data = part.read(sample)
+        file, _ = _record_file(dataset.record(sample), data)
+        write_new(os.fsencode(folder), _target(dataset, sample), file)
 
 
 def _target(dataset: PackedFiles, sample: int) -> bytes:

@@ -34,9 +34,10 @@ from fastload.sample.schema import Field
 from fastload.sample.values import row_count, wrong_rows
 from fastload.shard.codecs import CODECS, COEFFICIENTS, NO_LIST_FLAG, RAW, file_of
 from fastload.shard.columns import column_wrong, open_column
+from fastload.shard.contents import content_id
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.index import HEADER, RECORD, as_rows
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, column_file, fields_digest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
 
 # ---- The problems that ``fastload verify`` lists and counts -----------------------------------------
@@ -317,7 +318,7 @@ def _wrong_in_part(
     folder, manifest, field, stored, decode = common
     ids, records = part
     if stored is None:
-        check_seen(folder, manifest.id)
+        check_seen(folder, manifest.seal)
     checks = RecordChecks(folder, manifest, records, str, Problems(), field, stored)
     found = chain.from_iterable(checks.wrong({int(records["shard"][0])}, decode, 1))
     return [
@@ -443,6 +444,11 @@ class ColumnChecks:
             )
         if self.field.storage == "records":
             self._open_lists()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is whole and the manifest's."""
+        return self._column is not None
 
     def _open_lists(self) -> None:
         """Check the entries without a picture, and find the others' samples."""
@@ -589,10 +595,11 @@ def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     Raises:
         RemoteError: the store does not answer.
     """
+    name = manifest_at(folder, storage_options).entries_name
     folder, location, options = place_of(folder, storage_options)
     if location is None:
-        return exists(Path(folder).absolute() / ENTRIES_NAME)
-    return shared_store(location, options).head((location / ENTRIES_NAME).path) is not None
+        return exists(Path(folder).absolute() / name)
+    return shared_store(location, options).head((location / name).path) is not None
 
 
 class _Checks:
@@ -667,6 +674,16 @@ class _Checks:
         for column in self.columns:
             column.open()
 
+    def content(self) -> None:
+        """Find a manifest whose content id is not that of its files, if these are whole."""
+        wanted = self.manifest.content
+        if not wanted or not all(column.is_open for column in self.columns):
+            return
+        found = content_id(self.manifest, self.folder)
+        if found != wanted:
+            reason = f"says content id {wanted}, its files have {found}; states of other samples would fit it"
+            self.found.add("", [Problem(reason, MANIFEST_NAME)])
+
     def entries(self) -> None:
         """Find entries that break a rule by themselves, and records that share bytes."""
         labels = len(self.manifest.classes) or int(np.iinfo(np.int32).max)
@@ -718,7 +735,7 @@ class _Checks:
 
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Find entry points that are damaged, missing or, if they are computed again, wrong."""
-        path = self.folder / ENTRIES_NAME
+        path = self.folder / self.manifest.entries_name
         folder = self.folder if self.stored is None else self.stored.location
         again = f"'fastload index {folder} --entries'"
         try:
@@ -731,7 +748,7 @@ class _Checks:
                 self.records.samples("other entry points", np.array([sample]), reason)
         except FastloadError as error:
             words = f"{error} It is optional, but decoding is slower without it; {again} makes it anew"
-            self.found.add("", [Problem(words, ENTRIES_NAME)])
+            self.found.add("", [Problem(words, path.name)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
         stored = self.stored
@@ -800,9 +817,9 @@ def _verified(
     except FastloadError as error:
         return [Problem(str(error), manifest.index_name)], 0
     problems = Problems()
-    if (len(index), index.digest, path.stat().st_size) != (
-        manifest.num_records, manifest.index_crc, manifest.index_size
-    ):  # fmt: skip
+    said = (manifest.num_records, manifest.index_crc, manifest.index_size)
+    belongs = (len(index), index.digest, path.stat().st_size) == said
+    if not belongs:
         reason = (
             f"belongs to another manifest: {len(index)} records, digest {index.digest:#010x}; "
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
@@ -811,6 +828,8 @@ def _verified(
     checks = _Checks(place, manifest, index, problems, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
+    if belongs:
+        checks.content()
     checks.contents(decode, spread)
     checks.entry_points(entries, spread)
     return problems.listed(), len(index)

@@ -14,7 +14,7 @@ from fastload.dataset.mixture import Packed
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.prefetch.slots import Slot
 from fastload.sample.layout import BatchLayout, SampleLayout
-from fastload.sampler import BlockOrder, Sampler
+from fastload.sampler import BlockOrder, Sampler, whole_order
 
 # ---- Requests for batches ----
 
@@ -87,9 +87,9 @@ def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) 
     if room is None:
         room = available_memory()
     size = sum(shard.size for part in dataset.parts for shard in part.manifest.shards)
-    record = max(1.0, size / max(1, sum(len(part) for part in dataset.parts)))
+    record = max(1.0, size / max(1, sum(part.num_ids for part in dataset.parts)))
     share = sampler.partition.world_size  # a window's blocks are divided among the ranks
-    order = sampler.order
+    order = whole_order(sampler.order)
     window = int(order.window / share * record * _WINDOW_ROOM) if isinstance(order, BlockOrder) else 0
     buffers = max(min(_BUFFERS, room // _BUFFER_SHARE), min(window, room // _WINDOW_SHARE))
     buffers = min(buffers, 2 * size + (1 << 20))

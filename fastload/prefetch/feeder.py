@@ -167,7 +167,7 @@ _ENOUGH = 256  # batches in progress, of whatever epochs
 _POLL_SECONDS = 0.1  # how often a waiting consumer checks for signals
 
 
-@dataclass
+@dataclass(eq=False)
 class Pending:
     """A batch that was requested from the engine."""
 
@@ -176,6 +176,16 @@ class Pending:
     slot: Slot
     ticket: int
     reports: list[Any] = field(default_factory=list)  # of its bad samples, not published yet
+
+    def is_of(self, epoch: int, batch: BatchIds) -> bool:
+        """Whether it is this batch of an epoch, so that its pictures are the same."""
+        mine = self.batch
+        pairs = [(mine.ids, batch.ids), (mine.draws, batch.draws), (mine.positions, batch.positions)]
+        return self.key.epoch == epoch and all(_equal(*pair) for pair in pairs)
+
+
+def _equal(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 class Feeder:
@@ -220,8 +230,7 @@ class Feeder:
         self._epoch = 0  # of the last batch taken
         #: Called with each batch before it is taken, or None.
         self.on_take: Callable[[BatchKey], None] | None = None
-        #: Called with each batch when it is submitted, in that order, or None.
-        self.on_submit: Callable[[BatchKey, BatchIds], None] | None = None
+        self._kept: dict[BatchKey, Pending] = {}  # in work already, of :meth:`go_on_at`
 
     def take(self, key: BatchKey) -> Pending:
         """Return the batch ``key``, perhaps still being filled; the ones after it are submitted."""
@@ -366,11 +375,38 @@ class Feeder:
         self._last = None
         self._announced.forget()
         while self._queue:
-            pending = self._queue.pop()
-            self._engine.cancel(pending.ticket)
-            self._slots.give_back(pending.slot)
+            self._drop(self._queue.pop())
+        while self._kept:
+            self._drop(self._kept.popitem()[1])
+
+    def go_on_at(self, key: BatchKey) -> None:
+        """Go on at ``key`` after the ranks have changed. Batches in work that are due again are kept."""
+        before = [*self._queue, *self._kept.values()]
+        self._announced.forget()
+        self._queue.clear()
+        self._kept, self._last = {}, None
+        due: BatchKey | None = key if self._sampler.has_batch(*key) else None
+        for _ in range(len(before)):
+            if due is None:
+                break
+            batch = self._sampler.batch(*due)
+            same = next((one for one in before if one.is_of(due.epoch, batch)), None)
+            if same is not None:
+                before.remove(same)
+                same.key, self._kept[due] = due, same
+            due = following(self._sampler, due)
+        for pending in before:
+            self._drop(pending)
+
+    def _drop(self, pending: Pending) -> None:
+        self._engine.cancel(pending.ticket)
+        self._slots.give_back(pending.slot)
 
     def _submit(self, key: BatchKey, must: bool = False) -> bool:
+        if self._kept and key in self._kept:
+            self._queue.append(self._kept.pop(key))
+            self._last = key
+            return True
         found = self._announced.find(key)
         batch = found.batch
         layout = self._filling.planned(batch.ids, batch.draws, key.epoch, found.partners)
@@ -381,6 +417,4 @@ class Feeder:
         self._announced.taken()
         self._queue.append(Pending(key, batch, slot, ticket))
         self._last = key
-        if self.on_submit is not None:
-            self.on_submit(key, batch)
         return True

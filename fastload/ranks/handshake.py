@@ -31,7 +31,9 @@ _ALONE = "Where one rank alone makes it, pass ranks=fastload.Ranks(0, 1): it get
 
 Membership = tuple[Any, list[int], int]  # a store, global ranks, and this process's index among them
 
-_met: Counter[str] = Counter()  # handshakes of this process by the place where the loader was made
+# Handshakes of this process by the place where the loader was made, for each store: after a change of the
+# world there may be a new one, and a rank that was started then has met nobody before.
+_met: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionary()
 
 
 class Handshake:
@@ -146,8 +148,9 @@ class Handshake:
         site = f"fastload/{','.join(map(str, members))}/{self._site}{subject and '/' + subject}"
         if len(site) > _LONGEST_KEY:
             site = f"fastload/{hashlib.sha256(site.encode()).hexdigest()}"
-        key = f"{site}/{_met[site]}"
-        _met[site] += 1
+        met = _met.setdefault(store, Counter())
+        key = f"{site}/{met[site]}"
+        met[site] += 1
 
         exchange = Exchange(store, members, own, key, description, proposal)
         weakref.finalize(self, exchange.given_up.set)

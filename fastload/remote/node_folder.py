@@ -50,7 +50,7 @@ class NodeFolder:
     """One set's folder, shared by all processes of this user. Files get their names when they are complete.
 
     Args:
-        name: the set's id.
+        name: the set's seal.
         root: the folder of all sets (default :func:`node_root`).
 
     Raises:

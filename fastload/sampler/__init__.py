@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, order_name
+from fastload.sampler.changing import ChangingOrder, LeftOutOrder, whole_order
 from fastload.sampler.keyed import KeyedSampler, RepeatedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.order import Partition
 from fastload.sampler.sampler import BatchIds, Sampler, check_position, make_sampler
@@ -12,7 +13,9 @@ __all__ = [
     "BatchIds",
     "BlockOrder",
     "BlockSampler",
+    "ChangingOrder",
     "KeyedSampler",
+    "LeftOutOrder",
     "Partition",
     "RepeatedSampler",
     "Sampler",
@@ -24,4 +27,5 @@ __all__ = [
     "default_blocks",
     "make_sampler",
     "order_name",
+    "whole_order",
 ]

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fastload.sampler.order import IdArray, Partition, keyed_bits, shuffled
+from fastload.sampler.changing import ChangingOrder
+from fastload.sampler.order import IdArray, Partition, inverse_of, keyed_bits, shuffled, unshuffled
 from fastload.sampler.sampler import BatchIds, Sampler
 
 BLOCK_BYTES = 1 << 20
@@ -80,33 +83,54 @@ class BlockOrder:
         """Return the sample ids at ``positions``."""
         return self._laid_out(self._mixed(positions, epoch), epoch)
 
-    def _mixed(self, positions: IdArray, epoch: int) -> IdArray:
-        """Permute the positions within each window."""
+    def places(self, ids: IdArray, epoch: int) -> IdArray:
+        """Return the positions of sample ids: the inverse of :meth:`ids`."""
+        return self._mixed(self._laid_back(ids, epoch), epoch, back=True)
+
+    def _mixed(self, positions: IdArray, epoch: int, back: bool = False) -> IdArray:
+        """Permute the positions within each window; ``back``: undo it."""
         windows = positions // self.window
         mixed = np.empty_like(positions)
         for window in np.unique(windows):
             first = int(window) * self.window
             size = min(self.window, self.n - first)
             here = windows == window
-            mixed[here] = first + _permutation(size, self.seed, epoch, int(window))[positions[here] - first]
+            order = _permutation(size, self.seed, epoch, int(window))
+            mixed[here] = first + (inverse_of(order) if back else order)[positions[here] - first]
         return mixed
+
+    def _begin_of_rest(self, blocks: int, epoch: int) -> int:
+        """Return the position at which the last, partial block lies."""
+        word = int(keyed_bits(np.zeros(1, np.uint64), self.seed, epoch, _REST, 0)[0])
+        return (word * (blocks + 1) >> 64) * self.block
 
     def _laid_out(self, positions: IdArray, epoch: int) -> IdArray:
         """Lay out the blocks in random order; the last, partial one is at a random place among them."""
         blocks, rest = divmod(self.n, self.block)
         if blocks == 0:
             return positions
-        word = int(keyed_bits(np.zeros(1, np.uint64), self.seed, epoch, _REST, 0)[0])
-        begin = (word * (blocks + 1) >> 64) * self.block  # where the partial block begins
+        begin = self._begin_of_rest(blocks, epoch)
         before, after = positions < begin, positions >= begin + rest
         whole = np.where(after, positions - rest, positions)
         number = np.where(before | after, whole // self.block, 0)
         ids = shuffled(number, blocks, self.seed, epoch) * self.block + whole % self.block
         return np.where(before | after, ids, blocks * self.block + positions - begin)
 
+    def _laid_back(self, ids: IdArray, epoch: int) -> IdArray:
+        """Return the places of sample ids among the blocks: the inverse of :meth:`_laid_out`."""
+        blocks, rest = divmod(self.n, self.block)
+        if blocks == 0:
+            return ids
+        begin, is_rest = self._begin_of_rest(blocks, epoch), ids >= blocks * self.block
+        number = unshuffled(np.where(is_rest, 0, ids // self.block), blocks, self.seed, epoch)
+        whole = number * self.block + ids % self.block
+        whole = np.where(whole < begin, whole, whole + rest)
+        return np.where(is_rest, begin + ids - blocks * self.block, whole)
 
-def order_name(order: object, shuffle: bool | str) -> bool | str:
-    """Return the order as a loader's state names it: ``shuffle``, or the order's own name."""
+
+def order_name(order: Any, shuffle: bool | str, epoch: int = 0) -> bool | str:
+    """Return the order of an epoch as a loader's state names it: ``shuffle``, or the order's own name."""
+    order = order.of(epoch) if isinstance(order, ChangingOrder) else order
     name: bool | str = getattr(order, "in_state", shuffle)
     return name
 
@@ -119,18 +143,22 @@ class BlockSampler(Sampler):
     ranks, and the ranks' batches together are the batches of a single rank.
     """
 
-    def __init__(self, order: BlockOrder, partition: Partition) -> None:
+    def __init__(self, order: BlockOrder | ChangingOrder, partition: Partition) -> None:
         super().__init__(order, partition)
-        self._blocks = order
+        self._order = order
+
+    def _blocks(self, ids: IdArray, epoch: int) -> npt.NDArray[np.uint64]:
+        """Return a number for each sample that sorts those of a batch by blocks, at random."""
+        order: Any = self._order.of(epoch) if isinstance(self._order, ChangingOrder) else self._order
+        return keyed_bits((ids // order.block).astype(np.uint64), order.seed, epoch, ARRANGED, 0)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
         part = self.partition
         first = start + step * part.global_batch
         if first + part.global_batch > self.total(epoch) or part.global_batch > ARRANGE_LIMIT:
             return super().batch(epoch, start, step)
-        ids = self._blocks.ids(np.arange(first, first + part.global_batch, dtype=np.int64), epoch)
-        blocks = (ids // self._blocks.block).astype(np.uint64)
-        place = np.argsort(keyed_bits(blocks, self._blocks.seed, epoch, ARRANGED, 0), kind="stable")
+        ids = self._order.ids(np.arange(first, first + part.global_batch, dtype=np.int64), epoch)
+        place = np.argsort(self._blocks(ids, epoch), kind="stable")
         own = slice(part.rank * part.batch_size, (part.rank + 1) * part.batch_size)
         return BatchIds(ids[place[own]], None, first + place[own])
 
@@ -138,9 +166,8 @@ class BlockSampler(Sampler):
         part = self.partition
         if part.global_batch > ARRANGE_LIMIT:
             return super().ranks_at(positions, epoch)
-        blocks = (self._blocks.ids(positions, epoch) // self._blocks.block).astype(np.uint64)
         batches = positions // part.global_batch
-        bits = keyed_bits(blocks, self._blocks.seed, epoch, ARRANGED, 0)
+        bits = self._blocks(self._order.ids(positions, epoch), epoch)
         order = np.lexsort((positions, bits, batches))
         places = np.empty(len(positions), np.int64)
         firsts = np.searchsorted(batches[order], batches[order])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.errors import StateError
 from fastload.machine.sizes import counted
 from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import PADDING, IdArray, Partition, derived_seed, shuffled
@@ -190,6 +191,18 @@ class _BucketBatches(Sampler):
         order.cut(partition.global_batch, partition.drop_last)
         super().__init__(order, partition)
         self._bucketed = order
+
+    def divide(self, partition: Partition, position: int = 0) -> None:
+        before, after = self.partition.global_batch, partition.global_batch
+        if position and before != after:
+            raise StateError(
+                f"BucketSampler's batches are cut for {before} samples over all ranks, and {position} "
+                f"samples of the epoch are over: it cannot go on with {after}. Change the world between two "
+                "epochs, or keep batch_size times ranks as it is, in a new loader."
+            )
+        if before != after:
+            self._bucketed.cut(after, partition.drop_last)
+        self.partition = partition
 
     def num_batches(self, epoch: int, start: int = 0) -> int:
         return (

@@ -171,6 +171,8 @@ class _Draws:
         kept: Callable[[], Callable[[Any], Any]] = lambda: _as_is,
     ) -> None:
         self.sampler = sampler
+        #: Raises if one of these sample ids was dropped; None: none was.
+        self.check_there: Callable[[IdArray], None] | None = None
         self.pool = pool
         self._kept = kept
         self._n = n
@@ -257,7 +259,7 @@ class _Draws:
 
         Raises:
             TypeError: a draw is not an integer.
-            IndexError: an id is outside the dataset.
+            IndexError: an id is outside the dataset. ValueError: the sample was dropped.
         """
         listed = list(drawn)
         if self._n is None:
@@ -273,6 +275,8 @@ class _Draws:
         if len(ids) and (ids.min() < 0 or ids.max() >= self._n):
             wrong = ids[(ids < 0) | (ids >= self._n)][0]
             raise IndexError(f"The sampler drew sample id {wrong}; legal are 0 to {self._n - 1}.")
+        if self.check_there is not None:
+            self.check_there(ids)
         return ids
 
 
@@ -314,14 +318,14 @@ class DrawnOrder:
     is_drawn = True
 
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
-        self._draws = _Draws(sampler, n, seed)
+        self.draws = _Draws(sampler, n, seed)
         # A sampler of unknown kind counts as shuffled.
         listed = isinstance(sampler, (list, tuple, range)) or type(sampler).__name__ == "SequentialSampler"
         self.shuffle = not listed and getattr(sampler, "shuffle", True) is not False
 
     def set_by_user(self) -> int | None:
         """See :meth:`_Draws.set_by_user`."""
-        return self._draws.set_by_user()
+        return self.draws.set_by_user()
 
     def length(self) -> int:
         """Return the positions in an epoch, according to the sampler.
@@ -329,21 +333,21 @@ class DrawnOrder:
         Raises:
             TypeError: it has no ``len()``.
         """
-        return len(self._draws.sampler)  # type: ignore[arg-type]
+        return len(self.draws.sampler)  # type: ignore[arg-type]
 
     def reached(self, epoch: int, position: int) -> int:
         """Return ``position``, or the epoch's end if that comes first."""
-        return self._draws.reached(epoch, position)
+        return self.draws.reached(epoch, position)
 
     def keys(self, positions: IdArray, epoch: int) -> list[Any]:
         """Return the draws at ``positions``, unchanged."""
-        return self._draws.at(epoch, positions.tolist())
+        return self.draws.at(epoch, positions.tolist())
 
     def total(self, epoch: int) -> int:
-        return self._draws.total(epoch)
+        return self.draws.total(epoch)
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        return self._draws.checked(self._draws.at(epoch, positions.tolist()))
+        return self.draws.checked(self.draws.at(epoch, positions.tolist()))
 
 
 def _listed(batch: Any) -> Iterable[Any]:
@@ -358,7 +362,7 @@ class DrawnBatches:
     is_drawn = True
 
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
-        self._draws = _Draws(sampler, n, seed, _POOL_BATCHES, self._counting)
+        self.draws = _Draws(sampler, n, seed, _POOL_BATCHES, self._counting)
 
     def _counting(self) -> Callable[[Any], Any]:
         """Return, for one epoch, a function that keeps a batch, its ids and the position of its first one."""
@@ -366,7 +370,7 @@ class DrawnBatches:
 
         def kept(batch: Any) -> tuple[Any, IdArray, int]:
             nonlocal position
-            ids = self._draws.checked(_listed(batch))
+            ids = self.draws.checked(_listed(batch))
             first, position = position, position + len(ids)
             return batch, ids, first
 
@@ -374,7 +378,7 @@ class DrawnBatches:
 
     def set_by_user(self) -> int | None:
         """See :meth:`_Draws.set_by_user`."""
-        return self._draws.set_by_user()
+        return self.draws.set_by_user()
 
     def length(self) -> int:
         """Return the number of batches in an epoch, according to the sampler.
@@ -382,23 +386,23 @@ class DrawnBatches:
         Raises:
             TypeError: it has no ``len()``.
         """
-        return len(self._draws.sampler)  # type: ignore[arg-type]
+        return len(self.draws.sampler)  # type: ignore[arg-type]
 
     def reached(self, epoch: int, count: int) -> int:
         """Return ``count``, or the epoch's number of batches if that is less."""
-        return self._draws.reached(epoch, count)
+        return self.draws.reached(epoch, count)
 
     def keys(self, number: int, epoch: int) -> Any:
         """Return the batch as it was drawn."""
-        return self._draws.at(epoch, [number])[0][0]
+        return self.draws.at(epoch, [number])[0][0]
 
     def count(self, epoch: int) -> int:
         """Return the epoch's number of batches, over all ranks."""
-        return self._draws.total(epoch)
+        return self.draws.total(epoch)
 
     def batch(self, number: int, epoch: int) -> tuple[IdArray, int]:
         """Return the ids of a batch, and the position of its first one in the epoch."""
-        _, ids, first = self._draws.at(epoch, [number])[0]
+        _, ids, first = self.draws.at(epoch, [number])[0]
         return ids, first
 
     def total(self, epoch: int) -> int:
@@ -416,5 +420,5 @@ class DrawnBatches:
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         """Return the ids at positions of :meth:`pool`."""
         count = self.reached(epoch, _POOL_BATCHES)
-        batches = [ids for _, ids, _ in self._draws.at(epoch, range(count))]
+        batches = [ids for _, ids, _ in self.draws.at(epoch, range(count))]
         return np.concatenate([np.empty(0, np.int64), *batches])[positions]

@@ -4,16 +4,24 @@ An epoch is cut into blocks. How many samples of each part a block has is fixed 
 are exact over the epoch and within two samples of it at the end of every block; their positions in the block
 are a shuffle keyed by (seed, epoch, block). Each part is walked in its own order, newly shuffled for each
 pass, however many of the mix's epochs a pass takes.
+
+Where shares change over the run, or parts end, blocks are cut over the run instead of the epoch
+(:mod:`fastload.sampler.scheduled_order`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.sampler.order import IdArray, derived_seed, shuffled
+
+if TYPE_CHECKING:
+    from fastload.sampler.schedule import MixtureStart
 
 _BLOCK = 4096
 _LONG = 1 << 26  # samples per epoch from which on blocks are larger, to limit their number
@@ -117,13 +125,44 @@ class MixedOrder:
             steps[mine] = epoch * self._counts[part] + before[part] + np.arange(len(mine))
         return parts, steps
 
+    def given(self, epoch: int, position: int) -> IdArray:
+        """Return how many samples each part has given in the run before a position, which may be its epoch's
+        end."""
+        counts, position = self._counts, min(position, self._total)
+        if not self.shuffle:
+            firsts = np.cumsum(counts) - counts
+            found: IdArray = epoch * counts + np.clip(position - firsts, 0, counts)
+            return found
+        block = min(position // self._block, len(self._ends) - 2)
+        parts = self._walk(epoch, block)[0][: position - block * self._block]
+        found = epoch * counts + self._ends[block] + np.bincount(parts, minlength=len(counts))
+        return found
+
+    def wished(self, epoch: int, position: int) -> npt.NDArray[np.float64]:
+        """Return each part's share at a position, as it is wished."""
+        return self._counts / self._total
+
+    def start_at(self, epoch: int, position: int) -> MixtureStart:
+        """Return the place before a position, for another mix to begin there."""
+        from fastload.sampler.schedule import MixtureStart  # which most mixes never need
+
+        counts = self.given(epoch, position)
+        seats = tuple(range(len(counts)))
+        total = epoch * self._total + position
+        return MixtureStart(total, epoch, position, tuple(counts.tolist()), seats, len(seats))
+
     def _ids(self, parts: IdArray, steps: IdArray) -> IdArray:
-        rounds, places = np.divmod(steps, self._sizes[parts])
-        if self.shuffle:
-            for part in np.unique(parts):
-                for turn in np.unique(rounds[parts == part]):
-                    mine = (parts == part) & (rounds == turn)
-                    size, seed = int(self._sizes[part]), self._part_seeds[part]
-                    places[mine] = shuffled(places[mine], size, seed, int(turn))
-        ids: IdArray = self._firsts[parts] + places
-        return ids
+        return self._firsts[parts] + walked(
+            parts, steps, self._sizes, self._part_seeds if self.shuffle else []
+        )
+
+
+def walked(parts: IdArray, steps: IdArray, sizes: IdArray, seeds: Sequence[int]) -> IdArray:
+    """Return the samples, in their parts, at these steps of the parts' walks: pass after pass, each shuffled
+    by its part's seed; none: in order."""
+    rounds, places = np.divmod(steps, sizes[parts])
+    for part in np.unique(parts) if seeds else ():
+        for turn in np.unique(rounds[parts == part]):
+            mine = (parts == part) & (rounds == turn)
+            places[mine] = shuffled(places[mine], int(sizes[part]), seeds[part], int(turn))
+    return places

@@ -72,6 +72,21 @@ def random_words(positions: IdArray, seed: int, epoch: int) -> Words:
     return _mix(_mix(positions.astype(np.uint64), keys[0]), keys[1])
 
 
+def _unfeistel(values: Words, bits: int, keys: Words) -> Words:
+    """Undo :func:`_feistel`: each round is its own inverse, so they come in reverse."""
+    low_bits = np.uint64(bits // 2)
+    low_mask = np.uint64((1 << (bits // 2)) - 1)
+    high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
+    low, high = values & low_mask, values >> low_bits
+    for round_number in reversed(range(len(keys))):
+        if round_number % 2:
+            low = (low ^ _mix(high, keys[round_number])) & low_mask
+        else:
+            high = (high ^ _mix(low, keys[round_number])) & high_mask
+    joined: Words = high << low_bits | low
+    return joined
+
+
 def derived_seed(seed: int, part: int) -> int:
     """Return a seed for the ``part``-th of several orders with a common seed."""
     first, second, *_ = _words(seed, part, _PART_BLOCK)
@@ -118,6 +133,35 @@ def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
         values[outside] = _feistel(values[outside], bits, keys)
         outside = outside[values[outside] >= n]
     return values.astype(np.int64)
+
+
+def unshuffled(ids: IdArray, n: int, seed: int, epoch: int) -> IdArray:
+    """Return the positions of sample ids in the shuffle: the inverse of :func:`shuffled`.
+
+    Args:
+        ids: (k,) int64 in [0, n).
+        n, seed, epoch: as there.
+
+    Returns:
+        (k,) int64. O(k) time and memory above ``EXACT_LIMIT``: each walks the same cycle backwards.
+    """
+    if n <= EXACT_LIMIT:
+        return inverse_of(_exact(n, seed, epoch))[ids]
+    bits = (n - 1).bit_length()
+    keys = round_keys(n, seed, epoch)
+    values = _unfeistel(ids.astype(np.uint64), bits, keys)
+    outside = np.flatnonzero(values >= n)
+    while len(outside):
+        values[outside] = _unfeistel(values[outside], bits, keys)
+        outside = outside[values[outside] >= n]
+    return values.astype(np.int64)
+
+
+def inverse_of(order: IdArray) -> IdArray:
+    """Return the place of each number in a permutation, (n,) int64."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 # ---- Partition into batches and ranks ----

@@ -320,17 +320,18 @@ class PackedOrder:
         """What all ranks must have in common, beside the order's state."""
         return f"{self.in_state}:{self.sampler.costs_digest}"
 
-    def differs(self, saved: object, ranks: int) -> str | None:
+    def differs(self, saved: object) -> str | None:
         """Say how the order of a saved state differs from this one; None: it is no order of packs.
+
+        Positions are numbers of packs, so a step may have had another number of them over all ranks.
 
         Args:
             saved: the ``in_state`` of the other one.
-            ranks: those of this loader.
         """
         parts = saved.split(":") if isinstance(saved, str) else []
         if len(parts) != 5 or parts[0] != "packs":
             return None
-        tokens, global_batch, shuffle, digest = parts[1:]
+        tokens, _, shuffle, digest = parts[1:]
         if tokens != str(self.sampler.tokens):
             return f"packs had {tokens} tokens, now {self.sampler.tokens}"
         if digest != self.sampler.digest:
@@ -340,11 +341,7 @@ class PackedOrder:
             )
         if shuffle != str(self.shuffle):
             return f"PackingSampler.shuffle was {shuffle:.10}, is {self.shuffle}"
-        wanted = int(global_batch) if global_batch.isdecimal() else 0
-        found = f"a step had {global_batch:.20} packs over all ranks, now it has {self._global_batch}"
-        if wanted and wanted % ranks == 0:
-            return f"{found}: pass batch_size={wanted // ranks} on {counted(ranks, 'rank')}"
-        return f"{found}: the number of ranks must divide {global_batch:.20}. Found: {counted(ranks, 'rank')}"
+        return ""
 
     def total(self, epoch: int) -> int:
         return int(self._samples)
@@ -472,6 +469,10 @@ class PackBatches(Sampler):
         self._packed = order
         self._shares = lru_cache(maxsize=_KEPT)(self._shared)
 
+    def divide(self, partition: Partition, position: int = 0) -> None:
+        self._packed.cut(partition.global_batch)
+        self.partition = partition
+
     @property
     def typical(self) -> int:
         return self._packed.sampler.samples_of(self.partition.batch_size)
@@ -494,7 +495,7 @@ class PackBatches(Sampler):
         return self._packed.packs(epoch, position) if position > 0 else 0
 
     def differs(self, saved: object) -> str | None:
-        return self._packed.differs(saved, self.partition.world_size)
+        return self._packed.differs(saved)
 
     def numbers(self, epoch: int, start: int, step: int) -> list[int]:
         """Return the numbers of this rank's packs in a batch; ``PADDING`` where a pack is padding."""

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import StateError
+from fastload.sampler.changing import whole_order
 from fastload.sampler.drawn import POOL, DrawnBatches, DrawnOrder
 from fastload.sampler.keyed import KeyedSampler
-from fastload.sampler.order import PADDING, IdArray, Partition, shuffled
+from fastload.sampler.order import PADDING, IdArray, Partition, shuffled, unshuffled
 
 # ---- The order of a dataset whose length may change between epochs ----
 
@@ -91,7 +92,8 @@ class Order(Protocol):
 
 def is_shuffled(order: Order) -> bool:
     """Return whether the order differs between epochs, as far as it says."""
-    return bool(getattr(order, "shuffle", not isinstance(order, SequentialOrder)))
+    whole = whole_order(order)
+    return bool(getattr(whole, "shuffle", not isinstance(whole, SequentialOrder)))
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,10 @@ class SequentialOrder:
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         return positions
 
+    def places(self, ids: IdArray, epoch: int) -> IdArray:
+        """Return the positions of sample ids."""
+        return ids
+
 
 @dataclass(frozen=True)
 class ShuffledOrder:
@@ -123,6 +129,10 @@ class ShuffledOrder:
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         return shuffled(positions, self.n, self.seed, epoch)
+
+    def places(self, ids: IdArray, epoch: int) -> IdArray:
+        """Return the positions of sample ids."""
+        return unshuffled(ids, self.n, self.seed, epoch)
 
 
 class Sampler:
@@ -162,6 +172,17 @@ class Sampler:
             raise ValueError(f"epoch must be >= 0. Found: {number}.")
         self.epoch = number
 
+    def divide(self, partition: Partition, position: int = 0) -> None:
+        """Divide positions among the ranks by ``partition`` from now on.
+
+        Args:
+            position: how far an epoch that is under way has come.
+
+        Raises:
+            StateError: the order's positions depend on the global batch, and an epoch is under way.
+        """
+        self.partition = partition
+
     def total(self, epoch: int) -> int:
         """Return the epoch's number of positions over all ranks."""
         return self.order.total(epoch)
@@ -192,7 +213,8 @@ class Sampler:
         return self.partition.batch_size
 
     def differs(self, saved: object) -> str | None:
-        """Say how the order of a saved state differs from this one's, if there is more to say than both."""
+        """Say how the order of a saved state differs from this one's, if there is more to say than both; "":
+        it does not, whatever the two are named."""
         return None
 
     def pool(self, epoch: int) -> int:
@@ -397,11 +419,14 @@ def make_sampler(
     batch_sampler: Iterable[Any] | None = None,
     own_order: Callable[[int, bool], Order] | None = None,
     length: Callable[[], int] | None = None,
+    check_there: Callable[[IdArray], None] | None = None,
 ) -> Sampler:
     """Return the sampler for torch's arguments; ``own_order(seed, shuffle)`` is the dataset's.
 
     For a torch Dataset ``n`` is None, and ``length`` returns the number of samples when an epoch begins; a
     sampler may draw anything that the dataset accepts.
+
+    ``check_there`` raises if a user's sampler drew a sample that was dropped.
 
     A sampler that already is one rank's share (it has ``num_replicas``, like ``DistributedSampler``) is not
     divided again.
@@ -420,14 +445,18 @@ def make_sampler(
         share = int(getattr(inner, "rank", 0)), int(inner.num_replicas)
         partition = replace(partition, rank=0, world_size=1)
     if batch_sampler is not None:
-        return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition, share)
+        batches = DrawnBatches(batch_sampler, n, seed)
+        batches.draws.check_there = check_there
+        return ListedSampler(batches, partition, share)
     if isinstance(sampler, KeyedSampler):
         samples: Any = length() if length is not None else n
         order = sampler.order(samples, seed)
         made: Sampler | None = sampler.batches(order, partition)
         return Sampler(order, sampler.divided(partition)) if made is None else made
     if sampler is not None:
-        return DrawnSampler(DrawnOrder(sampler, n, seed), partition, share)
+        drawn = DrawnOrder(sampler, n, seed)
+        drawn.draws.check_there = check_there
+        return DrawnSampler(drawn, partition, share)
     if length is not None:
         return Sampler(GrowingOrder(length, shuffle, seed), partition)
     assert n is not None

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import ChecksumError, FormatError, ShardError, ShardTruncated
+from fastload.machine.paths import exists
 from fastload.sample.fields import MAX_VALUE_BYTES
 from fastload.sample.schema import Field, Schema
 from fastload.shard.index import RECORD, size_of, write_paged
-from fastload.shard.manifest import ColumnFile, Entries, column_file
+from fastload.shard.manifest import ColumnFile, Manifest, column_file
 
 # ---- Column files ----
 
@@ -148,15 +149,14 @@ class Columns(Mapping[str, _C.Column]):
     Args:
         folder: the dataset's.
         schema: its fields.
-        entries: the manifest's ``fields``.
-        count: samples of the dataset.
+        manifest: that of its files.
 
     Raises:
         ShardTruncated: a file is missing or has another size.
     """
 
-    def __init__(self, folder: Path, schema: Schema, entries: Entries, count: int) -> None:
-        self._folder, self._count = folder, count
+    def __init__(self, folder: Path, schema: Schema, manifest: Manifest) -> None:
+        self._folder, self._manifest, entries = folder, manifest, manifest.fields
         self._fields = {field.name: (field, column_file(at, entries[at])) for at, field in schema.columns}
         self._opened: dict[str, _C.Column] = {}
         for name, (_, file) in self._fields.items():
@@ -176,14 +176,26 @@ class Columns(Mapping[str, _C.Column]):
             FormatError, ChecksumError, ShardError: the file is damaged, another dataset's, or cannot be read.
         """
         if name not in self._opened:
-            field, file = self._fields[name]
+            manifest, (field, file) = self._manifest, self._fields[name]
+            if not exists(self._folder / file.file):
+                manifest, file = self._grown(name)
             path = self._folder / file.file
             column = open_column(path, field)
-            wrong = column_wrong(column, file, self._count)
+            wrong = column_wrong(column, file, manifest.num_records)
             if wrong:
                 raise FormatError(f"{path} {wrong}. Restore both files from the same pack.")
             self._opened[name] = column
         return self._opened[name]
+
+    def _grown(self, name: str) -> tuple[Manifest, ColumnFile]:
+        """Return a manifest and its file of a field. If another process has appended to the set since it was
+        opened here, they are the present ones: the file begins with the same values."""
+        field, file = self._fields[name]
+        now = Manifest.read(self._folder)
+        if now.generation_of(self._manifest.id) is None:
+            return self._manifest, file
+        at = next(at for at, one in now.schema.columns if one.name == field.name)
+        return now, column_file(at, now.fields[at])
 
     def path(self, name: str) -> Path:
         """Return the file of a field."""

@@ -14,14 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FastloadError, FormatError
+from fastload.errors import FastloadError, FormatError, ShardError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
 from fastload.shard.codecs import NO_LIST_FLAG, file_of
+from fastload.shard.generations import read_dropped
 from fastload.shard.index import ALIGN, HEADER, RECORD, check_sizes
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, fields_digest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest, fields_digest
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from fastload.remote.location import Location
     from fastload.remote.store import Store
     from fastload.sample.schema import Schema
@@ -90,9 +93,9 @@ def check_fields(path: Path, wanted: bytes) -> None:
 _warned: set[Path] = set()  # unusable files of entry points, to warn once each
 
 
-def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
+def opened_entries(folder: Path, name: str, index: _C.Index) -> _C.Entries | None:
     """Open the JPEGs' entry points (``_C.Entries``). None: no file, or, with a warning, an unusable one."""
-    path = folder / ENTRIES_NAME
+    path = folder / name
     if not exists(path):
         return None
     try:
@@ -113,12 +116,13 @@ def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
 # Attributes that opening sets, and those computed from them: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
-    "columns", "_readers", "store", "_kept_fields", "_node_use",
+    "columns", "_readers", "store", "_kept_fields", "_node_use", "_present", "all_dropped", "dropped",
+    "sample_ids",
 )  # fmt: skip
 
 
 class PackedFiles:
-    """The records of a packed folder as bytes, by sample id in ``[0, len(dataset))``; needs no torch.
+    """The records of a packed folder as bytes, by sample id in ``[0, num_ids)``; needs no torch.
 
     Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
     as its folder or URL, which is opened again.
@@ -129,11 +133,12 @@ class PackedFiles:
         entries: also open the JPEGs' entry points, if there are any; a damaged file of them is ignored,
             with a warning.
         storage_options: for a URL, or an index of files in a store: credentials, endpoint and so on.
+        generation: of a set that has grown, from 1; None: the newest.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
         ShardError: a file cannot be opened. RemoteError: the store refuses or does not answer.
-        ValueError: storage_options without a URL; an invalid URL or option.
+        ValueError: storage_options without a URL; an invalid URL or option; no such generation.
     """
 
     #: The URL of a set in a store, whose index the node keeps in ``folder``. For an index in a folder over
@@ -143,6 +148,7 @@ class PackedFiles:
     store: Store | None = None
     _url: Location | None = None  # the URL that was passed, if any
     _storage_options: Mapping[str, Any] | None = None
+    _generation: int | None = None  # the one that was passed, if any
 
     def __init__(
         self,
@@ -150,6 +156,7 @@ class PackedFiles:
         *,
         entries: bool = True,
         storage_options: Mapping[str, Any] | None = None,
+        generation: int | None = None,
     ) -> None:
         if ":/" in str(folder) or storage_options:
             from fastload.remote.opening import place_of, refuse_options
@@ -159,7 +166,7 @@ class PackedFiles:
                 refuse_options(folder, self._storage_options)
         path = Path(folder).absolute()
         self.folder = path.parent if path.name == MANIFEST_NAME and is_file(path) else path
-        self._wants_entries = entries
+        self._wants_entries, self._generation = entries, generation
         self._open()
 
     @property
@@ -168,6 +175,16 @@ class PackedFiles:
         return str(self.folder if self._url is None else self._url)
 
     def _open(self) -> None:
+        try:
+            self._open_once()
+        except (FormatError, ShardError):
+            # A switch to another generation may have removed the files of the manifest that was just read.
+            known = getattr(self, "manifest", None)
+            if self._url is not None or known is None or Manifest.read(self.folder) == known:
+                raise
+            self._open_once()
+
+    def _open_once(self) -> None:
         if self._url is not None:
             from fastload.shard.node_sets import copy_to_node
 
@@ -185,6 +202,7 @@ class PackedFiles:
             else:
                 shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
                 check_sizes(shards)
+        self._present = self.manifest
         path = self.folder / self.manifest.index_name
         self.index = _C.Index(str(path))
         if len(self.index) != self.manifest.num_records or self.index.digest != self.manifest.index_crc:
@@ -199,12 +217,49 @@ class PackedFiles:
         if self.manifest.fields:
             self.columns = self._columns()
         self._readers: dict[str, Any] = {}
-        self.entries = opened_entries(self.folder, self.index) if self._wants_entries else None
+        #: Entries of all dropped samples, ``fastload.shard.generations.DROPPED``, by ascending id.
+        self.all_dropped = read_dropped(self.folder, self._present.dropped, len(self.index))
+        self._view(self._generation or self._present.generation)
+        self.entries = (
+            opened_entries(self.folder, self.manifest.entries_name, self.index)
+            if self._wants_entries
+            else None
+        )
         #: The node cache's file for records (``_C.CacheFile``), or None; see with_caches().
         self.cache: _C.CacheFile | None = None
         #: The files for further pictures' records, by the name of their field.
         self.field_caches: Mapping[str, _C.CacheFile] = {}
         self._kept_fields: set[str] = set()  # those fields, and those with a disk tier
+
+    def _view(self, generation: int) -> None:
+        """Show the samples of one generation; all files are the newest's."""
+        self.manifest = self._present.at(generation)
+        self._forget()
+        own = (self.all_dropped["generation"] <= generation) & (self.all_dropped["id"] < self.num_ids)
+        #: The samples that were dropped, ascending sample ids.
+        self.dropped: npt.NDArray[np.int64] = self.all_dropped["id"][own].astype(np.int64)
+
+    def _forget(self) -> None:
+        """Forget what was computed of another generation's samples."""
+        for name in ("class_to_idx", "labels", "targets", "sample_ids"):
+            self.__dict__.pop(name, None)
+
+    def at(self, generation: int) -> Self:
+        """Return another generation of this set, with the same open files.
+
+        Raises:
+            ValueError: there is no such generation.
+        """
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other._view(generation)
+        other._generation = generation
+        return other
+
+    @property
+    def newest(self) -> Self:
+        """The newest generation of this set that these files have."""
+        return self.at(self._present.generation)
 
     def _new_reader(self, shards: list[tuple[str, int]]) -> _C.Reader:
         core = None if self.store is None else self.store.core([path for path, _ in shards])
@@ -220,17 +275,59 @@ class PackedFiles:
         self.__dict__.update(state)
         packed_as = self.__dict__.pop("_packed_as")
         self._open()
-        if self.id != packed_as and packed_as not in self.manifest.same_as:
+        known = self.manifest.generation_of(packed_as)
+        if known is not None:  # the set may have grown since
+            self._view(known)
+        else:
             raise FormatError(
                 f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
-                "it was packed again. Open it again."
+                "it was packed again, from other samples. Open it again."
             )
 
     def __len__(self) -> int:
+        return self.num_ids - len(self.dropped)
+
+    @property
+    def num_ids(self) -> int:
+        """The number of sample ids: of samples, with those that were dropped."""
         return self.manifest.num_records
+
+    @cached_property
+    def sample_ids(self) -> npt.NDArray[np.int64] | None:
+        """The ids of the samples that were not dropped, ascending; None: all of ``[0, num_ids)``."""
+        return np.setdiff1d(np.arange(self.num_ids), self.dropped) if len(self.dropped) else None
+
+    def ids_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the sample ids at places among those that were not dropped, ``[0, len(dataset))``."""
+        return places if self.sample_ids is None else self.sample_ids[places]
+
+    def checked_id(self, sample: Any) -> int:
+        """Return a sample id as an int.
+
+        Raises:
+            TypeError: not an integer (nor is a bool).
+            IndexError: not in ``[0, num_ids)``.
+            ValueError: the sample was dropped.
+        """
+        number = checked_id(sample, self.num_ids)
+        if len(self.dropped):
+            self.check_there(np.array([number]))
+        return number
+
+    def check_there(self, samples: npt.NDArray[np.int64]) -> None:
+        """Raise ValueError if one of these sample ids was dropped."""
+        gone = np.isin(samples, self.dropped)
+        if gone.any():
+            raise ValueError(
+                f"Sample {samples[gone][0]} of {self.where} was dropped. Sample ids are those of 0 to "
+                f"{self.num_ids - 1} without {len(self.dropped)} dropped ones: dataset.sample_ids. A "
+                "fastload.DataLoader without a sampler leaves them out."
+            )
 
     def __repr__(self) -> str:
         facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
+        if self._present.generations:
+            facts += f", generation {self.manifest.generation} of {self._present.generation}"
         if not self.is_plain:
             facts += f", fields {', '.join(self.schema.names)}"
         return f"{type(self).__name__}({self.where!r}, {facts})"
@@ -295,7 +392,7 @@ class PackedFiles:
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: equal data give equal ids."""
+        """Dataset id, 32 hex digits: equal samples in the same order give equal ids."""
         return self.manifest.id
 
     @property
@@ -322,7 +419,7 @@ class PackedFiles:
     def _columns(self) -> Columns:
         from fastload.shard.columns import Columns
 
-        return Columns(self.folder, self.schema, self.manifest.fields, len(self))
+        return Columns(self.folder, self.schema, self._present)
 
     @property
     def classes(self) -> list[str]:
@@ -341,8 +438,8 @@ class PackedFiles:
 
     @property
     def records(self) -> npt.NDArray[np.void]:
-        """All index entries, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
-        return self.index.records().view(RECORD)[:, 0]
+        """The index entries of all ids, read-only, (n,) ``fastload.shard.index.RECORD``."""
+        return self.index.records().view(RECORD)[: self.num_ids, 0]
 
     def field_records(self, field: str) -> npt.NDArray[np.void]:
         """Return :attr:`records` of a further picture's field; of lists of pictures those of all of them.
@@ -360,7 +457,7 @@ class PackedFiles:
             IndexError: see :func:`checked_id`.
             KeyError: there is no such field.
         """
-        number = checked_id(sample, len(self))
+        number = self.checked_id(sample)
         table: _C.Index | _C.Column = self.index
         if field is not None and self.schema[field] != self.schema.index_field:
             table = self.columns[field]
@@ -372,10 +469,10 @@ class PackedFiles:
         length 0 are places without a picture. None: it has no list.
 
         Raises:
-            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
+            TypeError, IndexError: not a sample id in ``[0, num_ids)``, or dropped.
             KeyError: there is no such field.
         """
-        found = self.columns[field].value(checked_id(sample, len(self)))
+        found = self.columns[field].value(self.checked_id(sample))
         entries: npt.NDArray[np.void] = np.frombuffer(found, RECORD)
         return None if len(entries) == 1 and entries[0]["flags"] & NO_LIST_FLAG else entries
 
@@ -417,15 +514,15 @@ class PackedFiles:
         """Return the record's path in the source folder.
 
         Raises:
-            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
+            TypeError, IndexError: not a sample id in ``[0, num_ids)``, or dropped.
         """
-        return str(self.index.key(checked_id(sample, len(self))).decode("utf-8", "replace"))
+        return str(self.index.key(self.checked_id(sample)).decode("utf-8", "replace"))
 
     def read(self, sample: int) -> bytes:
         """Return the bytes of the picture's file: the record, or for a coefficient record the identical JPEG.
 
         Raises:
-            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
+            TypeError, IndexError: not a sample id in ``[0, num_ids)``, or dropped.
             ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
             DecodeError: an invalid coefficient record.
         """
@@ -438,7 +535,7 @@ class PackedFiles:
         Raises:
             As :meth:`read`.
         """
-        number = checked_id(sample, len(self))
+        number = self.checked_id(sample)
         if field is None or self.schema[field] == self.schema.index_field:
             return bytes(self.reader.read(number))
         if field in self._kept_fields:
@@ -450,11 +547,11 @@ class PackedFiles:
 
         Raises:
             KeyError: there is no such field.
-            TypeError, IndexError: not a sample id in ``[0, len(dataset))``.
+            TypeError, IndexError: not a sample id in ``[0, num_ids)``, or dropped.
             ChecksumError, FormatError, ShardError: the bytes on disk are wrong, or cannot be read.
             DecodeError: an invalid coefficient record.
         """
-        number, kind = checked_id(sample, len(self)), self.schema[field]
+        number, kind = self.checked_id(sample), self.schema[field]
         if kind == self.schema.index_field:
             return self.read(number)
         if kind == self.schema.label_field:
@@ -517,7 +614,7 @@ class PackedFiles:
 
     def record_count(self, field: str | None) -> int:
         """Return how many records a field has, places without a picture among them; None: the index's."""
-        return len(self) if field is None else len(self._table(field))
+        return len(self.index) if field is None else len(self._table(field))
 
     def spread(self, field: str | None, of_samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return for each record of a field what is given for its sample."""

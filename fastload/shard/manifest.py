@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
 from fastload.machine.paths import is_dir, is_file, read_regular
+from fastload.shard.generations import Dropped, Generation, mark_of
 from fastload.shard.suffixes import is_image
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 #: The mark on names of files that coexist with a set's current ones until the manifest names them, during
 #: recoding in place.
 SECOND = "-2"
+#: That mark, or the one of a generation, in a name of such a file.
+_MARKED = re.compile(r"(-2|-g[1-9]\d{0,8})(?=\.fli$)")
 #: One JSON object per field.
 Entries = Sequence[Mapping[str, Any]]
 
@@ -41,7 +44,8 @@ class ColumnFile:
 
 
 def column_name(position: int, mark: str = "") -> str:
-    """Return the file of the field at ``position`` of the schema; ``mark``: "" or :data:`SECOND`."""
+    """Return the file of the field at ``position`` of the schema; ``mark``: "", :data:`SECOND` or that of a
+    generation."""
     return f"field-{position:02}{mark}.fli"
 
 
@@ -132,9 +136,9 @@ def column_file(number: int, entry: Mapping[str, Any]) -> ColumnFile:
     Raises:
         ValueError: its entry breaks a rule of FORMAT.md, which the message names.
     """
-    names, found = [column_name(number, mark) for mark in ("", SECOND)], entry.get("file")
-    if found not in names:
-        raise ValueError(f"the file of field {entry['name']!r} must be {names[0]!r}. Found: {found!r}.")
+    name, found = column_name(number), entry.get("file")
+    if not isinstance(found, str) or _MARKED.sub("", found) != name:
+        raise ValueError(f"the file of field {entry['name']!r} must be {name!r}. Found: {found!r}.")
     for key, most in (("size", 2**63 - 1), ("digest", 2**32 - 1)):
         value = entry.get(key)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
@@ -167,11 +171,27 @@ INDEX_NAME = "index.fli"
 SECOND_INDEX = f"index{SECOND}.fli"
 ENTRIES_NAME = "entries.fli"
 MAJOR = 1
+_OPTIONAL = (
+    "fields", "left_out", "ignored", "index", "same_as", "content", "generations", "dropped",
+)  # fmt: skip
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
 MAX_VALUES = 4_000_000  # JSON's parser makes an object of each, of 64 bytes or more
 _HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
+_ID = re.compile("[0-9a-f]{32}")
 _MOST_NAME = 4096  # bytes of a path, Linux's PATH_MAX
 MAX_NUMBERED = 1_000_000  # more integer labels get no class names, which would be their numbers
+
+
+def entries_name(index: str) -> str:
+    """Return the file of the entry points that belong to an index; ``index``: the manifest's."""
+    found = _MARKED.search(index)
+    return ENTRIES_NAME if found is None or found[0] == SECOND else f"entries{found[0]}.fli"
+
+
+def index_name(generation: int) -> str:
+    """Return the manifest's ``index`` of a generation, unless it is "". A version that knows no generations
+    refuses those of later ones, rather than read a part of the set."""
+    return SECOND_INDEX if generation == 1 else f"index{mark_of(generation)}.fli"
 
 
 def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = ()) -> str | None:
@@ -231,11 +251,44 @@ class Manifest:
     )  # hidden files, and those in the source that are not images
     index: str = ""  # the index's file, unless it is index.fli
     same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: from before recoding
+    content: str = ""  # the content id; "": written by an earlier version
+    generations: tuple[Generation, ...] = ()  # version 1.7: the earlier ones, oldest first
+    dropped: Dropped | None = None  # version 1.7: the samples that were dropped; None: none
 
     @property
     def index_name(self) -> str:
         """The file of its index."""
         return self.index or INDEX_NAME
+
+    @property
+    def entries_name(self) -> str:
+        """The file of its entry points, if there is one: it has the mark of the index's generation."""
+        return entries_name(self.index)
+
+    @property
+    def generation(self) -> int:
+        """The number of its generation, from 1."""
+        return len(self.generations) + 1
+
+    def generation_of(self, dataset_id: str) -> int | None:
+        """Return the newest generation that a set with this id had; None: it was another set."""
+        if dataset_id in self.all_ids:
+            return self.generation
+        found = [number for number, one in enumerate(self.generations, 1) if one.is_called(dataset_id)]
+        return found[-1] if found else None
+
+    def at(self, generation: int) -> Manifest:
+        """Return the manifest of a generation, as a view of the present files.
+
+        Raises:
+            ValueError: there is no such generation.
+        """
+        if not 1 <= generation <= self.generation:
+            raise ValueError(
+                f"generation must be from 1 to {self.generation}, the newest of this set. Found: "
+                f"{generation!r}."
+            )
+        return self if generation == self.generation else EarlierManifest.of(self, generation)
 
     @cached_property
     def schema(self) -> Schema:
@@ -265,12 +318,26 @@ class Manifest:
     def version(self) -> tuple[int, int]:
         """The format's version that it needs."""
         recoded = bool(self.index or "coefficients" in self.codecs or "coefficients" in self.options)
-        return (MAJOR, max(minor_of(self.fields), 3 * recoded))
+        return (MAJOR, 7 if self.generations else max(minor_of(self.fields), 3 * recoded))
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: a hash of index (which has the fields' digest), shards and classes;
-        equal data give equal ids."""
+        """Dataset id, 32 hex digits: the content id, which equal samples in the same order have however they
+        are cut into shards; of a set that an earlier version packed, the seal. Without the dropped samples it
+        is another one."""
+        found = self.content or self.seal
+        return found if self.dropped is None else self.dropped.id_of(found)
+
+    @property
+    def all_ids(self) -> tuple[str, ...]:
+        """The ids by which states may know these samples: content id, seal, those from before recoding."""
+        seals = [] if self.dropped is not None else [self.seal]
+        return tuple(dict.fromkeys([self.id, *seals, *self.same_as]))
+
+    @property
+    def seal(self) -> str:
+        """The manifest's ``id``, 32 hex digits: a hash of index (which has the fields' digest), shards and
+        classes. It names these files; the same samples in other shards have another one."""
         facts = [
             self.num_records,
             self.index_size,
@@ -290,8 +357,8 @@ class Manifest:
         wrong = names_fit(self.classes, [shard.file for shard in self.shards], self.fields)
         if wrong:
             raise FormatError(wrong)
-        body = {"fastload": list(self.version), "id": self.id, **asdict(self)}
-        for name in ("fields", "left_out", "ignored", "index", "same_as"):
+        body = {"fastload": list(self.version), "id": self.seal, "content": self.content, **asdict(self)}
+        for name in _OPTIONAL:
             if not body[name]:
                 del body[name]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
@@ -381,18 +448,25 @@ class Manifest:
                 ignored=dict(body.get("ignored", {})),
                 index=str(body.get("index", "")),
                 same_as=tuple(str(one) for one in body.get("same_as", ())),
+                content=str(body.get("content", "")),
+                generations=tuple(Generation.from_json(one) for one in body.get("generations", ())),
+                dropped=Dropped.from_json(body["dropped"]) if "dropped" in body else None,
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):
                 raise
             raise FormatError(f"{path} lacks or damages a field: {error!r:.1000}") from None
-        if manifest.index not in ("", SECOND_INDEX):
+        name = index_name(manifest.generation)
+        if manifest.index != name and (manifest.index or manifest.generations):
+            or_not = "" if manifest.generations else ", or not be there"
+            raise FormatError(f"{path}: 'index' must be {name!r}{or_not}. Found: {manifest.index!r:.200}.")
+        if not _ID.fullmatch(manifest.content or manifest.seal):
             raise FormatError(
-                f"{path}: 'index' must be {SECOND_INDEX!r}, or not be there. Found: {manifest.index!r:.200}."
+                f"{path}: 'content' must be 32 hex digits, or not be there. Found: {manifest.content!r:.80}."
             )
-        if body.get("id") != manifest.id:
+        if body.get("id") != manifest.seal:
             raise FormatError(
-                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.id!r}: it was changed."
+                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.seal!r}: it was changed."
             )
         try:
             manifest.check_fields()
@@ -405,6 +479,45 @@ class Manifest:
         fields_digest(self.fields)
         if self.fields and self.schema.label_field is None and self.classes:
             raise ValueError("'classes' has names, and there is no label that they could be of.")
+
+
+@dataclass(frozen=True)
+class EarlierManifest(Manifest):
+    """An earlier generation of a set, as a view of its present files: the first samples.
+
+    Numbers that no reader needs (codecs, options, left-out files) are the present set's.
+    """
+
+    files: Manifest | None = None  # that of the present files
+    known_as: str = ""  # its dataset id
+
+    @classmethod
+    def of(cls, files: Manifest, generation: int) -> EarlierManifest:
+        """Return the view; ``generation``: from 1, below the present one."""
+        one = files.generations[generation - 1]
+        own = {field.name: getattr(files, field.name) for field in dataclasses.fields(Manifest)}
+        own |= {
+            "num_records": one.records, "data_bytes": one.data_bytes, "classes": files.classes[: one.classes],
+            "shards": files.shards[: one.shards], "generations": files.generations[: generation - 1],
+            "same_as": one.same_as,
+        }  # fmt: skip
+        return cls(**own, files=files, known_as=one.id)
+
+    @property
+    def id(self) -> str:
+        return self.known_as
+
+    @property
+    def all_ids(self) -> tuple[str, ...]:
+        return (self.known_as, *self.same_as)
+
+    @property
+    def seal(self) -> str:
+        assert self.files is not None
+        return self.files.seal
+
+    def write(self, folder: Path) -> None:
+        raise FormatError(f"generation {self.generation} of {folder} is a view, which is never written.")
 
 
 def _page_words(path: str) -> str:

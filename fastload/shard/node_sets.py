@@ -22,7 +22,7 @@ from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder, node_root
 from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN, Store
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
+from fastload.shard.manifest import MANIFEST_NAME, MAX_BYTES, Manifest
 
 # ---- Users, list and removal of copies ----
 
@@ -161,8 +161,8 @@ def remove_node_set(found: NodeSet) -> bool:
 
 # ---- Copying a set in a store ----
 # Its manifest, index, entry points and columns are kept in a folder of the node; records stay in the store.
-# The folder's name is the set's id, so that a set that was packed again has another folder, and all processes
-# of the node find what one of them has fetched.
+# The folder's name is the set's seal, so that a set that was packed again has another folder, and all
+# processes of the node find what one of them has fetched.
 
 _PART = 8 << 20  # bytes per request
 _AT_ONCE = 16  # requests
@@ -246,7 +246,7 @@ def copy_to_node(
     store = shared_store(location, storage_options)
     manifest, body = _manifest_of(location, store)
     shards = _shards(location, manifest)
-    use = NodeUse(manifest.id)
+    use = NodeUse(manifest.seal)
     folder = use.folder
     tables = _tables(manifest, folder.path, entries)
     if not _is_complete(location, store, folder.path, tables):
@@ -273,7 +273,7 @@ def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None,
         location = location.parent
     store = shared_store(location, storage_options)
     manifest, body = _manifest_of(location, store)
-    folder = NodeFolder(manifest.id, root)
+    folder = NodeFolder(manifest.seal, root)
     tables = [replace(each, size=None, check=_take) for each in _tables(manifest, folder.path, True)]
     _fetch(location, store, folder, tables)
     folder.write(MANIFEST_NAME, body)
@@ -329,7 +329,9 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
 
             found.append(_Table(file.file, file.size, check))
     if entries:
-        found.append(_Table(ENTRIES_NAME, None, partial(_check_entries, folder / manifest.index_name)))
+        found.append(
+            _Table(manifest.entries_name, None, partial(_check_entries, folder / manifest.index_name))
+        )
     return found
 
 

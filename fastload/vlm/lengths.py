@@ -118,7 +118,7 @@ def document_lengths(counting: Counting, dataset: Any, bad: str) -> DocumentLeng
 
 def _of_part(counting: Counting, part: Any) -> tuple[Ints, Ints, Ints]:
     """Return the tokens of a set's documents, those of their pictures, and the pictures of each sample."""
-    count = len(part)
+    count = part.num_ids
     images, pictures = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for begin in range(0, count if counting.grids is not None else 0, _PART):
         samples = np.arange(begin, min(begin + _PART, count), dtype=np.int64)
@@ -144,7 +144,7 @@ def _tell(counting: Counting, dataset: Any, without: Ints, count: int, bad: str)
     sample = np.array([own])
     why = ValueError(f"sample {own} of {part.folder} has no document")
     try:
-        pictures = np.zeros(len(part), np.int64)
+        pictures = np.zeros(part.num_ids, np.int64)
         if counting.grids is not None:
             pictures[sample] = _of_pictures(counting, part, sample)[1]
         _texts_of(counting, part, sample, pictures)
@@ -192,7 +192,7 @@ def _kept(counting: Counting, part: Any, pictures: Ints) -> Counts:
     if home is None:
         return _counted(counting, part, pictures)
     with _alone(home / f"{name}.lock"):
-        found = _read(home / name, len(part))
+        found = _read(home / name, part.num_ids)
         if found is None:
             found = _counted(counting, part, pictures)
             try:
@@ -220,7 +220,7 @@ def _home(part: Any, folder: str | os.PathLike[str] | None) -> Path | None:
         if folder is not None:
             raise
     warnings.warn(
-        f"Chat.lengths counts the tokens of {len(part):,} samples, and cannot keep them beside the set: "
+        f"Chat.lengths counts the tokens of {part.num_ids:,} samples, and cannot keep them beside the set: "
         f"{home or 'it is in a store'} cannot be written. Pass folder= to count them once.",
         stacklevel=stacklevel(),
     )
@@ -269,10 +269,10 @@ def _counted(counting: Counting, part: Any, pictures: Ints) -> Counts:
 
     A sample of which no document can be made has -1.
     """
-    texts = np.zeros(len(part), np.int32)
+    texts = np.zeros(part.num_ids, np.int32)
 
     def count(begin: int) -> None:
-        samples = np.arange(begin, min(begin + _CHUNK, len(part)), dtype=np.int64)
+        samples = np.arange(begin, min(begin + _CHUNK, part.num_ids), dtype=np.int64)
         try:
             texts[samples] = _texts_of(counting, part, samples, pictures)
         except ValueError:  # of one of them
@@ -282,7 +282,7 @@ def _counted(counting: Counting, part: Any, pictures: Ints) -> Counts:
                     texts[sample] = _texts_of(counting, part, samples[place : place + 1], pictures)[0]
 
     with ThreadPoolExecutor(counting.threads) as pool:
-        jobs = [pool.submit(count, begin) for begin in range(0, len(part), _CHUNK)]
+        jobs = [pool.submit(count, begin) for begin in range(0, part.num_ids, _CHUNK)]
         try:
             for job in jobs:
                 job.result()

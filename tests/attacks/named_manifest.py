@@ -200,7 +200,7 @@ def half_of_a_pair_in_a_shards_name(folder: Path) -> Callable[[], Any]:
     made = Manifest(**facts | {"shards": (Shard(name, SIZE, 5),)})
     body = json.loads(path.read_text()) | {
         "shards": [{"file": name, "size": SIZE, "records": 5}],
-        "id": made.id,
+        "id": made.seal,
     }
     path.write_text(json.dumps(body))
     return read_all(folder)
@@ -244,7 +244,7 @@ def half_of_a_pair_as_a_class(folder: Path) -> Callable[[], Any]:
     write_dataset(folder, BLOBS, index_bytes(records, [b"%d.jpg" % i for i in range(5)]), classes=("X",))
     path, manifest = folder / "dataset.json", Manifest.read(folder)
     facts = {n: getattr(manifest, n) for n in Manifest.__dataclass_fields__} | {"classes": ("\ud800",)}
-    body = json.loads(path.read_text()) | {"classes": ["\ud800"], "id": Manifest(**facts).id}
+    body = json.loads(path.read_text()) | {"classes": ["\ud800"], "id": Manifest(**facts).seal}
     path.write_text(json.dumps(body))
     return unpacked(folder)
 

@@ -14,10 +14,12 @@ import torch
 from plain_pack import plain_pack
 from torch.utils.data import Subset
 
+import fastload
 import fastload.transforms as T
 from fastload import Cache, DataLoader, PackedDataset, mix
 from fastload.cache.files import inspect
 from fastload.cache.folder import PrivateFolder, folder_path
+from fastload.cache.policy import cached_sets
 from fastload.cli import main
 from fastload.errors import StateError
 
@@ -179,3 +181,27 @@ def test_subsets_and_concatenations_read_through_the_caches_of_their_folders(
         assert sum(len(labels) for _, labels in loader) == 73
     with DataLoader(dataset, 16, num_workers=2, cache=root) as loader:
         assert check(loader, blobs)["stored"] == COUNT - 60
+
+
+def test_the_same_samples_in_other_shards_have_files_of_their_own(
+    root: Path, blobs: list[bytes], tmp_path: Path
+) -> None:
+    """A file has places and a copy of the index for one set's shards; the id does not tell sets apart."""
+    pictures = [np.frombuffer(blob, np.uint8).reshape(SIDE, SIDE, 3) for blob in blobs]
+    samples = [{"image": picture, "label": number} for number, picture in enumerate(pictures)]
+    for name, size, form in (("one", 1 << 30, "arrow"), ("many", 100_000, "lmdb")):
+        schema = {"image": "image", "label": "label"}
+        fastload.pack(samples, tmp_path / name, schema, raw=True, shard_size=size, format=form, num_proc=1)
+    sets = [PackedDataset(tmp_path / name) for name in ("one", "many")]
+    assert [len(each.manifest.shards) for each in sets] == [1, 7]
+    assert sets[0].id == sets[1].id
+    loaders = [DataLoader(each, 16, shuffle=True, num_workers=1, cache=root, seed=0) for each in sets]
+    found = [[check(loader, blobs) for loader in loaders] for _ in range(2)][1]
+    for one, of in zip(found, sets, strict=True):
+        assert (one["stored"], one["misses"]) == (COUNT, COUNT)
+        assert one["hits"] >= COUNT
+        assert [Path(path).name for path in one["paths"]] == [f"{of.manifest.seal}-encoded-1.flc"]
+    for loader in loaders:
+        loader.close()
+    with PrivateFolder(root) as folder:
+        assert [each.stale for each in cached_sets(folder)] == ["", ""]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +190,8 @@ def _digest(data: bytes) -> int:
 
 
 def republish(folder: Path, **changes: Any) -> None:
-    """The manifest with other facts, and its id."""
-    manifest = Manifest.read(folder)
-    told = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
-    Manifest(**told | changes).write(folder)
+    """The manifest with other facts, and its seal; the content id would tell ``verify`` of any change."""
+    replace(Manifest.read(folder), content="", **changes).write(folder)
 
 
 def seal_index(folder: Path, path: Path, data: bytes) -> None:

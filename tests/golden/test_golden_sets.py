@@ -11,6 +11,8 @@ from golden_sets import GOLDEN, SETS, command, facts_of, files_of, libraries, ma
 from pack_fixtures import tmp_path, unsynced
 
 import fastload
+from fastload.shard.contents import content_id
+from fastload.shard.manifest import Manifest
 
 __all__ = ["tmp_path", "unsynced"]
 
@@ -48,8 +50,13 @@ def test_a_set_is_made_as_it_was(name: str, tmp_path: Path) -> None:
         pytest.skip("the files are those of other versions")
     found, wanted = files_of(folder), texts_as_bytes(body["files"])
     assert found.keys() == wanted.keys()
-    differing = {file for file in found if found[file] != wanted[file]}
-    assert differing == ({"dataset.json"} if name == "tar" else set())  # the folder's path
+    assert {file for file in found if found[file] != wanted[file]} == {"dataset.json"}
+    said, was = (json.loads(files["dataset.json"]) for files in (found, wanted))
+    old = restore(body["files"], tmp_path / "old" / name)
+    assert said.pop("content") == content_id(Manifest.read(old), old)  # the first version had none
+    ids, before = said.pop("same_as", []), was.pop("same_as", [])
+    assert [one for one in ids if one in before] == before  # content ids besides
+    assert said == was or name == "tar"  # the folder's path
 
 
 def test_the_versions_of_the_format_are_there(tmp_path: Path) -> None:

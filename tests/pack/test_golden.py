@@ -23,6 +23,7 @@ GOLDEN = {
     "lmdb": "79a9170d3cd59200b54f40893eb4985e",
     "hdf5": "b23cf5f25c4af4740e0d585047abac19",
 }
+CONTENT = "926ff4d358dcb162cf3dc540e23b5542"
 
 
 def stored_png(seed: int) -> bytes:
@@ -50,6 +51,7 @@ def test_the_bytes_of_a_plain_set(tmp_path: Path, format_name: str) -> None:
     assert len([name for name in found if name.endswith((".arrow", ".mdb", ".h5"))]) > 2
     manifest = json.loads(found.pop("dataset.json"))
     assert manifest.pop("writer").startswith("fastload ")  # and its version
+    assert manifest.pop("content") == CONTENT  # earlier versions did not say it
     found["dataset.json"] = json.dumps(manifest).encode()
     hashed = hashlib.blake2b(digest_size=16)
     for name, data in sorted(found.items()):

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import sys
 import time
 import traceback
@@ -484,6 +485,84 @@ def doctor(data: str, folder: str) -> None:
     dist.barrier()
     write(folder, slow.rank, [verdict.limit, str(verdict)])
     loader.close()
+
+
+def reshards(data: str, folder: str, changes: str, policy: str) -> None:
+    """Worlds of some of these ranks, drawn at random, one after another; every rank draws the same.
+
+    Whoever is in notes which labels it got at which place, and how long its changes took.
+    """
+    own = join()
+    chance = random.Random(f"{folder} {changes}")
+    loader = DataLoader(
+        data, 2, shuffle=True, seed=9, num_workers=1, transform=T.Resize((8, 8)), padding="mark",
+        ranks=Ranks(own, dist.get_world_size()),
+    )  # fmt: skip
+    members, iterator, seen, seconds = list(range(dist.get_world_size())), iter(loader), [], []
+    for _ in range(int(changes)):
+        for _ in range(chance.randrange(4)):
+            if own not in members:
+                continue
+            place = loader.state_dict()
+            batch = next(iterator, None)
+            if batch is None:
+                iterator = iter(loader)
+                place, batch = loader.state_dict(), next(iterator)
+            labels = [label for label in batch[1].tolist() if label >= 0]
+            seen.append([place["epoch"], place["position"], members.index(own), labels])
+        told: list[Any] = [loader.state_dict()]
+        dist.broadcast_object_list(told, members[0])
+        new = sorted(
+            chance.sample(range(dist.get_world_size()), chance.randrange(1, dist.get_world_size() + 1))
+        )
+        group = dist.new_group(new)  # a collective of all ranks
+        if own in new:
+            state = told[0] if own not in members else None
+            began = time.perf_counter()
+            if policy == "off":
+                loader.reshard(Ranks(new.index(own), len(new), handshake="off"), state=state)
+            else:
+                loader.reshard(group, state=state)
+            seconds.append(time.perf_counter() - began)
+        members = new
+    write(folder, own, [seen, seconds])
+    dist.barrier()
+    loader.close()
+
+
+def checkpointed(data: str, folder: str, checkpoint: str, action: str, steps: str) -> None:
+    """A loader in torch.distributed.checkpoint, beside a tensor: saved behind some steps, or loaded."""
+    import torch.distributed.checkpoint as dcp
+
+    rank = join()
+    loader = DataLoader(data, 3, shuffle=True, seed=9, num_workers=1, transform=CROP, padding="mark")
+    states = {"loader": loader, "weights": torch.arange(6.0) if action == "save" else torch.zeros(6)}
+    if action == "load":
+        dcp.load(states, checkpoint_id=checkpoint)
+    before = loader.state_dict()
+    batches = labels_of(itertools.islice(loader, None if steps == "-1" else int(steps)))
+    if action == "save":
+        before = loader.state_dict()
+        dcp.save(states, checkpoint_id=checkpoint)
+    assert states["weights"].tolist() == [0, 1, 2, 3, 4, 5]
+    write(folder, rank, [before, [label for label in flat(batches) if label >= 0]])
+    dist.barrier()
+    loader.close()
+
+
+def apart(data: str, folder: str) -> None:
+    """Two ranks that change the world at different places."""
+    own = join()
+    loader = DataLoader(data, 1, shuffle=True, seed=9, num_workers=1, transform=CROP, ranks=Ranks(own, 2))
+    iterator = iter(loader)
+    for _ in range(2 + own):
+        next(iterator)
+    loader.reshard(dist.group.WORLD)
+    try:
+        next(iterator)
+    except errors.WorldError as error:
+        write(folder, own, str(error))
+    dist.barrier()
 
 
 def forked(count: int, port: str, program: str, arguments: list[str]) -> int:

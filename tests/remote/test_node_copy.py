@@ -80,7 +80,7 @@ def test_index_and_manifest_are_kept(
     server: ObjectServer, front: FaultServer, sets: Path, packed: PackedDataset
 ) -> None:
     copy = open_it(server, front)
-    assert copy.folder == sets / packed.id
+    assert copy.folder == sets / packed.manifest.seal
     assert copy.manifest == packed.manifest
     has_entries = (packed.folder / "entries.fli").exists()
     assert names(copy.folder) == sorted([*TABLES, *(["entries.fli"] if has_entries else [])])
@@ -131,7 +131,7 @@ def test_a_set_that_was_packed_anew_is_noticed(
     before = open_it(server, front, "changing")
     put(server, write_field_set(tmp_path / "other", RICH, rich_samples(9)), "changing")
     after = open_it(server, front, "changing")
-    assert before.manifest.id != after.manifest.id
+    assert before.manifest.seal != after.manifest.seal
     assert before.folder != after.folder
 
 
@@ -146,7 +146,7 @@ def test_another_sets_index_is_refused(
     put(server, folder, "torn")
     with pytest.raises(ChecksumError, match=rf"s3://{BUCKET}/torn/index.fli"):
         open_it(server, front, "torn")
-    assert names(sets / packed.id) == []
+    assert names(sets / packed.manifest.seal) == []
 
 
 def test_a_missing_index_is_said(
@@ -223,7 +223,7 @@ def test_no_room_is_said_before(
     monkeypatch.setattr(node_folder, "_SPARE", 1 << 60)
     with pytest.raises(CacheError, match="has no room for the index.*FASTLOAD_SETS_DIR"):
         open_it(server, front)
-    assert names(sets / packed.id) == []
+    assert names(sets / packed.manifest.seal) == []
 
 
 def test_a_folder_that_cannot_be_made_is_said(
@@ -284,11 +284,11 @@ def test_a_killed_fetch_leaves_nothing_under_a_files_name(
         time.sleep(0.02)
     process.kill()
     process.communicate()
-    left = names(sets / packed.id)
+    left = names(sets / packed.manifest.seal)
     assert left
     assert not set(left) & {*TABLES, "entries.fli"}
     assert open_it(server, front).manifest == packed.manifest
-    assert not [name for name in names(sets / packed.id) if name.startswith(".tmp-")]
+    assert not [name for name in names(sets / packed.manifest.seal) if name.startswith(".tmp-")]
 
 
 def test_secrets_are_not_shown(server: ObjectServer, front: FaultServer, sets: Path) -> None:

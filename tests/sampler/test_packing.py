@@ -337,9 +337,7 @@ def test_how_a_state_of_another_order_differs() -> None:
         same = batches_of(PackingSampler(lengths, TOKENS), size=16 // world, world=world)
         assert same.order.in_state == saved  # type: ignore[attr-defined]
     fewer = batches_of(PackingSampler(lengths, TOKENS), size=4, world=2)
-    assert "had 16 packs over all ranks, now it has 8: pass batch_size=8 on 2 ranks" in said(fewer)
-    three = batches_of(PackingSampler(lengths, TOKENS), size=5, world=3)
-    assert "the number of ranks must divide 16. Found: 3 ranks" in said(three)
+    assert said(fewer) == ""  # positions are numbers of packs
     assert "packs had 8192 tokens, now 4200" in said(batches_of(PackingSampler(lengths, 4200, long="skip")))
     assert "the lengths or limits of PackingSampler have changed" in said(
         batches_of(PackingSampler(lengths + 1, TOKENS, long="skip"), size=16)

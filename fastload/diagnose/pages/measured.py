@@ -321,6 +321,8 @@ def measure_costs(dataset: Packed, count: int = 384, seconds: float = 4.0, seed:
     """
     field = _field(dataset)
     ids = np.random.Generator(np.random.Philox(seed)).permutation(len(dataset))[:count]
+    places = getattr(dataset, "sample_ids", None)
+    ids = ids if places is None else places[ids]
     costs, bad, end = [], [], time.perf_counter() + seconds
     for sample in ids.tolist():
         part, own = dataset.locate(sample)

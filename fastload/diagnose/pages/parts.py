@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastload.dataset.generations import order_of
 from fastload.diagnose.causes import BY_KEY
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.pages.measured import STAGES, Costs, SampleCost, Timeline
@@ -32,7 +33,7 @@ from fastload.diagnose.pages.page import (
     words,
 )
 from fastload.diagnose.ranks import Gathered, RankClocks
-from fastload.sampler import Partition, make_sampler
+from fastload.sampler import Partition, Sampler
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 
@@ -399,13 +400,13 @@ def measure_mixing(loader: LoaderView, epoch: int = 0) -> dict[str, Quality] | N
     dataset = loader.opened
     if loader.order.is_given or not isinstance(dataset, PackedFiles) or not len(dataset):
         return None
-    n, partition = len(dataset), Partition(min(loader.options.batch_size, len(dataset)))
+    partition = Partition(min(loader.options.batch_size, len(dataset)))
     own = copy(loader.core)
     own.partition = Partition(loader.options.batch_size)
     return {
         "this loader": measure(own, dataset.labels, epoch),
-        "a uniform shuffle": measure(make_sampler(n, partition, shuffle=True, seed=0), dataset.labels),
-        "no shuffle": measure(make_sampler(n, partition, shuffle=False, seed=0), dataset.labels),
+        "a uniform shuffle": measure(Sampler(order_of(dataset, 0, True), partition), dataset.labels),
+        "no shuffle": measure(Sampler(order_of(dataset, 0, False), partition), dataset.labels),
     }
 
 

@@ -1,0 +1,121 @@
+"""Which generation of a growing set an epoch has: the one that the loader's state was saved with."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from fastload.backends.state import LoaderState
+from fastload.dataset.generations import Generations
+from fastload.errors import StateError
+from fastload.machine.messages import stacklevel
+from fastload.sampler import default_blocks
+from fastload.shard.dataset import PackedFiles
+
+
+def generations_of(state: LoaderState, dataset: Any, is_given: bool) -> Generations:
+    """Return the generations with which a job goes on by a state; none: the opened one, or another set.
+
+    Args:
+        state: the loaded state.
+        dataset: the loader's.
+        is_given: whether a user's sampler gives the order.
+
+    Raises:
+        StateError: the state is of an earlier generation, and the sampler was made for the newest; or the
+            generation that it says comes next is not there.
+    """
+    if not isinstance(dataset, PackedFiles):
+        return ()
+    number = dataset.manifest.generation_of(state.dataset)
+    if number is None or (number == dataset.manifest.generation and state.then is None):
+        return ()
+    if is_given:
+        raise StateError(
+            f"The state is of generation {number} of {dataset.where}, and the loader's sampler is over "
+            f"generation {dataset.manifest.generation}. Open the earlier one and make the sampler for it: "
+            f"PackedDataset(folder, generation={number})."
+        )
+    if state.then is None:
+        return ((0, dataset.at(number)),)
+    then = dataset.manifest.generation_of(state.then)
+    if then is None:
+        raise StateError(
+            f"The state goes on, after its epoch, with a generation that {dataset.where} does not have. Open "
+            "the set that it was migrated to."
+        )
+    return ((0, dataset.at(number)), (state.epoch + 1, dataset.at(then)))
+
+
+def tell_of_newer(state: LoaderState, generations: Generations, dataset: PackedFiles) -> None:
+    """Warn that a job goes on with an earlier generation than the set has."""
+    last, newest = generations[-1][1], dataset.manifest.generation
+    if last.manifest.generation == newest:
+        return
+    warnings.warn(
+        f"This job goes on with generation {last.manifest.generation} of {dataset.where}, as its state says: "
+        f"{_facts(last)}. The newest generation is {newest}: {_facts(dataset)}. "
+        "fastload.migrate(state, dataset) takes it in with the next epoch.",
+        stacklevel=stacklevel(),
+    )
+
+
+def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
+    """Return a state with which a job takes in the newest generation of its set, and what that means.
+
+    The epoch under way is finished on the state's generation; later epochs have the newest. At an epoch's
+    beginning that epoch has it already.
+
+    Args:
+        state: of a loader over an earlier generation.
+        files: the set as it is now.
+
+    Raises:
+        StateError: the state is of another set.
+    """
+    newest = files.newest
+    number = newest.manifest.generation_of(state.dataset)
+    if number is None:
+        raise StateError(
+            f"The state is of another set than {files.where}: it has the dataset id {state.dataset}, the set "
+            f"has {newest.id} and no earlier generation with that id."
+        )
+    then, before = newest.manifest.generation, newest.at(number)
+    if number == then:
+        return replace(state, then=None), f"{files.where}: the state is of the newest generation, {then}."
+    begins = f"has generation {then}: {_facts(newest)}, {_changes(before, newest)}. Sample ids are the same."
+    if not state.position:
+        shuffle = _blocks_now(state.shuffle, before, newest)
+        state = replace(state, dataset=newest.id, length=len(newest), then=None, shuffle=shuffle)
+        return state, f"{files.where}: epoch {state.epoch} has not begun; it and all later ones {begins}"
+    left = len(before) - state.position
+    carried = (
+        f"epoch {state.epoch} is finished on generation {number}, with {left} of {len(before)} samples left"
+    )
+    words = f"{files.where}: {carried}. From epoch {state.epoch + 1} on it {begins}"
+    return replace(state, then=newest.id), words
+
+
+def _blocks_now(shuffle: bool | str, before: PackedFiles, now: PackedFiles) -> bool | str:
+    """Return a state's order with the block shuffle's sizes for the newest generation: those that were given
+    stay, defaults follow the set."""
+    if not isinstance(shuffle, str):
+        return shuffle
+    size, window = map(int, shuffle.split(":")[1:])
+    for given in ((None, None), (size, None), (None, window), (size, window)):
+        if default_blocks(before.num_ids, before.manifest.read_bytes, *given) == (size, window):
+            block = default_blocks(now.num_ids, now.manifest.read_bytes, *given)
+            return f"block:{block[0]}:{block[1]}"
+    return shuffle
+
+
+def _facts(files: PackedFiles) -> str:
+    return f"{len(files)} samples"
+
+
+def _changes(before: PackedFiles, now: PackedFiles) -> str:
+    """Say what a later generation has more and less."""
+    added = now.num_ids - before.num_ids
+    gone = len(now.dropped) - len(before.dropped)
+    return f"{added} new and {gone} dropped since"
