@@ -36,8 +36,8 @@ _OVER = (
 
 
 _RESTARTED = (
-    "This iteration is over: a state of a run with another seed, global batch or mix was loaded since it began. "
-    "Iterate anew."
+    "This iteration is over: a state of a run with another seed, global batch or mix was loaded since it "
+    "began. Iterate anew."
 )
 
 
@@ -173,17 +173,11 @@ class Iterations:
         for lane in left:
             lane.backend.close()
 
-    @property
-    def users(self) -> list[Any]:
-        """The iterations that are under way, or were left in the middle."""
-        with self._lock.held():
-            return list(self._known)
-
     def go_on_at(self, keys: Mapping[Any, BatchKey]) -> None:
         """Let the iterations go on at other keys, after the ranks have changed.
 
         Args:
-            keys: of each of :attr:`users`.
+            keys: of each iteration that is under way; of None: where the next one begins.
         """
         for lane in list(self._lanes):
             with lane.lock.held():

@@ -138,6 +138,6 @@ def _rows(dataset: PackedFiles, everything: bool) -> list[tuple[str, str]]:
         ("writer", manifest.writer),
     ]
     if not whole:
-        part = f"{looked.runs.looked} of {dataset.num_ids} records, spread over the set; --all looks at every one"
-        rows.append(("looked at", part))
+        part = f"{looked.runs.looked} of {dataset.num_ids} records, spread over the set"
+        rows.append(("looked at", f"{part}; --all looks at every one"))
     return rows

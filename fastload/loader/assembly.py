@@ -424,7 +424,9 @@ class LoaderPlan:
             generations = self.generations or ((0, files),)
             if block is not None and block.nodes > 1:
                 refuse_nodes([files for _, files in generations])
-                shape = default_blocks(files.num_ids, files.manifest.read_bytes, *blocks, block.nodes)
+                shape = default_blocks(
+                    files.num_ids, files.manifest.read_bytes, block.size, block.window, block.nodes
+                )
                 return block_sampler(files.num_ids, seed, shape, block.nodes, partition)
             own_order = partial(order_by_epoch, generations, blocks=blocks)
             if blocks is not None:
@@ -736,7 +738,7 @@ class LoaderPlan:
                 "where": part.where,
                 "samples": count,
                 "share": count / whole,
-                "wished": share,
+                "wish": share,
                 "pass": count // len(part),
             }
             for part, count, share in zip(self.dataset.parts, given.tolist(), wished.tolist(), strict=True)

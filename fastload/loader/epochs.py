@@ -59,6 +59,7 @@ class Epochs:
         self._place_state: dict[str, Any] = {}  # of a loaded state
         self._cursor: BatchKey | None = None  # the next batch of the iteration that was asked last
         self._asked: weakref.ref[EpochIterator] | None = None  # that iteration, unless it is over
+        self._under_way: weakref.WeakSet[EpochIterator] = weakref.WeakSet()  # those that have begun an epoch
         self._outside = _Outside()
         self._fetched: tuple[int, int] | None = None  # epoch and start of the pass that fetch() is in
         self.clock = ConsumerClock()
@@ -137,6 +138,7 @@ class Epochs:
             if fix_length is not None:
                 fix_length(epoch)
             key, asked = BatchKey(epoch, start, 0), weakref.ref(iterator)
+            self._under_way.add(iterator)
             core = getattr(self._sampler, "core", self._sampler)  # its epoch is a plain attribute
             if self._place_state:
                 self.lanes.go_on_with(key, self._place_state)
@@ -194,7 +196,7 @@ class Epochs:
             StateError: called from within next(), or while a framework asks for batches of an epoch.
         """
         with ExitStack() as held:
-            under_way = [one for one in self.lanes.users if isinstance(one, EpochIterator)]
+            under_way = list(self._under_way)
             for iterator in under_way:
                 held.enter_context(iterator.between_batches())
             held.enter_context(self._lock.held())
@@ -244,6 +246,7 @@ class Epochs:
         """Note that ``iterator`` has had its last batch."""
         if self._asked is not None and self._asked() is iterator:
             self._cursor = self._asked = None
+        self._under_way.discard(iterator)
         self.lanes.release(iterator)
 
 

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from fastload.backends.state import LoaderState
 from fastload.dataset.mixture import MixedFiles
 from fastload.errors import StateError
+from fastload.loader.generations import migrated
 from fastload.sampler.schedule import MixtureStart
+from fastload.shard.dataset import PackedFiles
 
 
 class MigratedSource(NamedTuple):
@@ -55,8 +57,9 @@ class Migration:
         return "\n".join([self.place, *(f"  {source}" for source in self.sources)])
 
 
-def migrate(state: Any, new_mix: MixedFiles, old: MixedFiles | None = None) -> Migration:
-    """Give a run another mix: datasets added, removed or re-weighted, bounds, another ``num_samples``.
+def migrate(state: Any, new_mix: MixedFiles | PackedFiles, old: MixedFiles | None = None) -> Migration:
+    """Give a run another mix: datasets added, removed or re-weighted, bounds, another ``num_samples``; or the
+    newest generation of a set that has grown.
 
     Datasets are matched by their ids, which follow from what is in them. One that is in both mixes goes on
     exactly where it was: no sample of its pass is lost or comes twice. One that is new, or that has
@@ -67,7 +70,8 @@ def migrate(state: Any, new_mix: MixedFiles, old: MixedFiles | None = None) -> M
     Args:
         state: a loader over the old mix; or a state of its ``state_dict()``, and then ``old``.
         new_mix: a :func:`fastload.mix`. A ``Schedule`` in it counts from the run's beginning, and so does
-            ``max_epochs``.
+            ``max_epochs``. Or a packed set, of which the state has an earlier generation: the epoch under
+            way is finished on that one, and later epochs have the newest.
         old: the mix with which the state was saved.
 
     Raises:
@@ -76,6 +80,9 @@ def migrate(state: Any, new_mix: MixedFiles, old: MixedFiles | None = None) -> M
     """
     if not isinstance(state, Mapping) and hasattr(state, "__fastload_view__"):
         state, old = state.state_dict(), state.__fastload_view__().opened
+    if isinstance(new_mix, PackedFiles):
+        grown, words = migrated(LoaderState.from_dict(state), new_mix)
+        return Migration(grown.to_dict(), (), words)
     if old is None:
         raise TypeError(
             "migrate takes a loader, or a state and the mix with which it was saved: "

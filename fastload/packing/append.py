@@ -30,7 +30,7 @@ from fastload.packing.packer import PathOrUrl, Samples, pack
 from fastload.packing.progress import Observer
 from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index
 from fastload.packing.sample_rows import IterableRows
-from fastload.packing.switch import Switch, changing, folder_name, next_generation, tables_of
+from fastload.packing.switch import Switch, changing, folder_name, next_generation, refuse_store, tables_of
 from fastload.packing.target import APPEND_NAME
 from fastload.sample.fields import Label, Labels
 from fastload.sample.schema import Field, Schema
@@ -178,7 +178,8 @@ def _check_numbers(old: PackedFiles, new: PackedFiles) -> None:
 
 
 def _has_numbers(files: PackedFiles, field: Field) -> bool:
-    if field == files.schema.label_field:
+    label = files.schema.label_field
+    if label is not None and field.name == label.name:
         return bool((files.records["label"] >= 0).any())
     column = files.columns[field.name]
     pieces = (np.arange(at, min(at + _CHUNK, files.num_ids)) for at in range(0, files.num_ids, _CHUNK))
@@ -424,6 +425,7 @@ def append(
             already (``on_error="skip"`` leaves those rows out); a full disk; another process at work.
     """
     options, observer = options or PackOptions(), observer or Observer()
+    refuse_store(output, "append to")
     with ExitStack() as stack:
         sets = {path.name if path != Path(output).absolute() else "": path for path in _sets_at(output)}
         for path in sets.values():
@@ -454,10 +456,10 @@ def append(
 
 
 def _sets_at(output: str | os.PathLike[str]) -> list[Path]:
-    """Return the set at a place, or those in it; a URL as it is."""
+    """Return the set at a place, or those in it."""
     path = Path(output).absolute()
-    if exists(path / MANIFEST_NAME) or "://" in str(output):
-        return [path if "://" not in str(output) else Path(output)]
+    if exists(path / MANIFEST_NAME):
+        return [path]
     found = sorted(manifest.parent for manifest in path.glob(f"*/{MANIFEST_NAME}"))
     return found or [path]
 
@@ -475,8 +477,12 @@ class _Append:
         began = time.monotonic()
         stage = Path(str(self.packed.output))
         old, new = PackedFiles(self.path), PackedFiles(stage)
-        schema = joined_schema(old.schema, new.schema)
-        _check_numbers(old, new)
+        try:
+            schema = joined_schema(old.schema, new.schema)
+            _check_numbers(old, new)
+        except PackError:
+            remove(stage)
+            raise
         before = _generation_with(old, new, schema)
         if before is not None:
             remove(stage)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import PackError
+from fastload.errors import FormatError, PackError
 from fastload.machine.paths import write_at
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
@@ -287,6 +288,10 @@ def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> No
 
 # ---- Samples of a packed dataset, divided for processes ---------------------------------------------
 
+#: Calls a function with its first argument and each of the items, in other processes, and yields the results
+#: in order.
+Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
+
 _BYTES = 64 << 20  # of records in a span
 
 
@@ -299,16 +304,30 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def opened_once(folder: Path, seal: str) -> PackedFiles:
-    """Return a process's dataset, opened once, as another process knows it.
+def check_seen(folder: Path, seal: str) -> None:
+    """Check, once, that this process sees the dataset in a folder that another process knows.
+
+    Raises:
+        PackError: it sees another one.
+        FormatError: it sees none.
+    """
+    found = Manifest.read(folder).seal
+    if found != seal:
+        raise PackError(
+            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {found} and {seal}. All must see the same folder."
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def opened_once(pickled: bytes) -> PackedFiles:
+    """Return a process's dataset, opened once, as another process pickled it.
 
     Raises:
         PackError: this process sees another dataset.
     """
-    dataset = PackedFiles(folder, entries=False)
-    if dataset.manifest.seal != seal:
-        raise PackError(
-            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
-            f"have the ids {dataset.manifest.seal} and {seal}. All must see the same folder."
-        )
+    try:
+        dataset: PackedFiles = pickle.loads(pickled)
+    except FormatError as error:
+        raise PackError(f"a worker's machine does not see the set as it is here: {error}") from error
     return dataset

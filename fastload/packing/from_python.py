@@ -169,6 +169,11 @@ def pack(
         raise ValueError(f"{asked[0]} and {asked[1]} exclude each other: each is another step of a pack.")
     source: Any = samples
     if isinstance(samples, PackedFiles):
+        if samples.manifest != samples.newest.manifest:
+            raise PackError(
+                f"{samples!r} is an earlier generation of its set; pack reads the newest. Give "
+                f"PackedDataset({samples.where!r})."
+            )
         source = samples.where
         options = replace(options, storage_options=storage_options or samples._storage_options)
     if isinstance(source, (str, os.PathLike)):

@@ -104,6 +104,15 @@ def _remove_old(path: Path, names: set[str]) -> None:
     sync_folder(path)
 
 
+def refuse_store(folder: str | os.PathLike[str], doing: str) -> None:
+    """Raise PackError for a URL; ``doing``: the verb."""
+    if is_url(folder):
+        raise PackError(
+            f"cannot {doing} {folder}, which is in a store: its files cannot be replaced in one step. Do it "
+            "in a folder of this machine, and upload that."
+        )
+
+
 @contextmanager
 def changing(folder: str | os.PathLike[str], doing: str) -> Iterator[Path]:
     """Hold a set's folder for this process alone; what an interrupted step left is finished, or taken back.
@@ -116,11 +125,7 @@ def changing(folder: str | os.PathLike[str], doing: str) -> Iterator[Path]:
         PackError: a set in a store; another process is at work in the folder; an interrupted recode.
         FormatError: the folder is no packed dataset.
     """
-    if is_url(folder):
-        raise PackError(
-            f"cannot {doing} {folder}, which is in a store: its files cannot be replaced in one step. Do it "
-            "in a folder of this machine, and upload that."
-        )
+    refuse_store(folder, doing)
     path = Path(folder).absolute()
     Manifest.read(path)
     try:

@@ -141,11 +141,13 @@ def _checked(point: int, given: Any) -> tuple[float, ...]:
 
 
 def exact_shares(weights: Sequence[float]) -> IdArray:
-    """Return weights as shares in 1 / UNIT, rounded by largest remainders; their sum is UNIT."""
+    """Return weights as shares in 1 / UNIT, rounded by largest remainders; their sum is UNIT. None above 0
+    becomes 0: the largest gives what that needs."""
     exact = [Fraction(weight) for weight in weights]
     whole = sum(exact)
     ideal = [weight * UNIT / whole for weight in exact]
-    found = [int(share) for share in ideal]
+    found = [max(int(share), int(share > 0)) for share in ideal]
+    found[found.index(max(found))] -= max(0, sum(found) - UNIT)
     largest = sorted(range(len(found)), key=lambda number: found[number] - ideal[number])
     for number in largest[: UNIT - sum(found)]:
         found[number] += 1
@@ -386,7 +388,7 @@ class Course:
             if whole < size:
                 size = max(1, whole)
                 share = self._shares(number, mark.given + size / 2, mark.spent)
-            owed = mark.owed + _within(share * size, room)
+            owed = mark.owed + _within(share, size, room)
         else:
             owed = mark.owed + share * size
         added: IdArray = np.maximum(owed >> 40, 0)
@@ -471,12 +473,15 @@ def _left(shares: IdArray, spent: bytes) -> IdArray:
     return _rounded(np.cumsum(left) * (UNIT / total)) if total else left
 
 
-def _within(gain: IdArray, room: IdArray) -> IdArray:
-    """Cut gains at the room that there is, and give what is over to the first sources that have room."""
-    kept = np.minimum(gain, np.maximum(room, 0))
-    over = int((gain - kept).sum())
+def _within(share: IdArray, size: int, room: IdArray) -> IdArray:
+    """Return what ``size`` samples add to each wish: at most its room. What is over goes to the first source
+    that has room, one with a share if there is one."""
+    room = np.maximum(room, 0)
+    kept = np.minimum(share * size, room)
+    over = size * UNIT - int(kept.sum())
     if not over:
         return kept
-    free = np.minimum(np.maximum(room, 0) - kept, over)
-    found: IdArray = kept + np.clip(over - (np.cumsum(free) - free), 0, free)
-    return found
+    first = np.argsort(share == 0, kind="stable")
+    free = np.minimum(room - kept, over)[first]
+    kept[first] += np.clip(over - (np.cumsum(free) - free), 0, free)
+    return kept

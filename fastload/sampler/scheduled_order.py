@@ -69,8 +69,7 @@ class ScheduledOrder:
         if not self._course.is_bounded:
             return self._samples
         end = self._course.reach(first + self._samples)
-        if self._said < len(self._course.exhausted):
-            self._say()
+        self._say(first + self._samples)
         return min(max(end - first, 0), self._samples)
 
     def _at(self, epoch: int) -> int:
@@ -83,17 +82,18 @@ class ScheduledOrder:
             )
         return self.start.given - self.start.position + (epoch - self.start.epoch) * self._samples
 
-    def _say(self) -> None:
-        """Warn of each part that has ended."""
-        while self._said < len(self._course.exhausted):
-            given, part = self._course.exhausted[self._said]
+    def _say(self, end: int) -> None:
+        """Warn of each part that ends before this sample of the run, once."""
+        for given, part in self._course.exhausted[self._said :]:
+            if given >= end:
+                return
             self._said += 1
             count = int(self._course.counts_before(given)[part])
             what = "its share goes to the others from there on"
             if self._course.reach(given + 1) == given:
-                what = "the mix ends there, and later epochs have no samples"
+                what = "the mix ends there, and later epochs have none"
             warnings.warn(
-                f"The mix's {self._names[part]} has given all the {count:,} samples that max_epochs allows, "
+                f"The mix's {self._names[part]} has given {count:,} samples, all that max_epochs allows, "
                 f"{self._place(given)}: {what}.",
                 stacklevel=stacklevel(),
             )

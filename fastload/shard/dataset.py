@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FastloadError, FormatError
+from fastload.errors import FastloadError, FormatError, ShardError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
 from fastload.shard.codecs import NO_LIST_FLAG, file_of
@@ -175,6 +175,16 @@ class PackedFiles:
         return str(self.folder if self._url is None else self._url)
 
     def _open(self) -> None:
+        try:
+            self._open_once()
+        except (FormatError, ShardError):
+            # A switch to another generation may have removed the files of the manifest that was just read.
+            known = getattr(self, "manifest", None)
+            if self._url is not None or known is None or Manifest.read(self.folder) == known:
+                raise
+            self._open_once()
+
+    def _open_once(self) -> None:
         if self._url is not None:
             from fastload.shard.node_sets import copy_to_node
 

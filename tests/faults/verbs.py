@@ -178,9 +178,8 @@ def copy_source(place: Place) -> None:
 def contents(folder: Path) -> list[dict[str, bytes]]:
     """Every value of every sample, with every checksum compared."""
     files = PackedFiles(folder)
-    return [
-        {name: files.value_bytes(name, sample) for name in files.schema.names} for sample in range(len(files))
-    ]
+    ids = files.ids_at(np.arange(len(files)))
+    return [{name: files.value_bytes(name, sample) for name in files.schema.names} for sample in ids.tolist()]
 
 
 def whole_or_not_there(place: Place) -> str:
@@ -202,6 +201,15 @@ def as_before(place: Place) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "" if before == now else "records have other values"
+
+
+def before_or_after(place: Place) -> str:
+    """A set that grows, or loses samples, is its old generation or its new one."""
+    try:
+        known, now = [contents(place.source), contents(place.root / "after")], contents(place.output)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "" if now in known else "it is neither the old generation nor the new one"
 
 
 def cli(*words: object) -> int:
@@ -242,6 +250,33 @@ def entries_anew(place: Place) -> int:
 
 def recoded(*how: object) -> Callable[[Place], int]:
     return lambda place: cli("recode", place.output, *how, "--num-proc", 1, "--quiet")
+
+
+def growing(name: str, prepare: Callable[[Place], None], change: Callable[[Place, Path], int]) -> Verb:
+    """A set that gets another generation, in place."""
+
+    def prepared(place: Place) -> None:
+        prepare(place)
+        make_tree(place.root / "more", {f"{name}/{key}": data for key, data in pictures().items()})
+        shutil.copytree(place.source, place.root / "after")
+        assert change(place, place.root / "after") == 0
+
+    return Verb(name, prepared, copy_source, lambda place: change(place, place.output), before_or_after)
+
+
+def appended(place: Place, folder: Path) -> int:
+    words = ("--append", "--shard-size", SHARD, "--num-proc", 1, "--quiet")
+    return cli("pack", place.root / "more", folder, *words)
+
+
+def appended_fields(place: Place, folder: Path) -> int:
+    few = dict(list(recode_sets.pictures().items())[5:8])
+    recode_sets.field_set(folder, "lmdb", few, shard_size=30_000, append=True)
+    return 0
+
+
+def dropped(place: Place, folder: Path) -> int:
+    return cli("drop", folder, "1-2", "4")
 
 
 def unpacked(*how: object) -> Callable[[Place], int]:
@@ -326,6 +361,10 @@ VERBS = {
         Verb("recode --jpeg", packed("lmdb", coefficients="fast"), copy_source, recoded("--jpeg"), as_before),
         Verb("recode fields", fields("lmdb"), copy_source, recoded("--coefficients"), as_before),
         Verb("recode fields --jpeg", fields("hdf5", "small"), copy_source, recoded("--jpeg"), as_before),
+        growing("append", packed("arrow"), appended),
+        growing("append to raw", packed("hdf5", raw=True, size=(8, 8)), appended),
+        growing("append fields", fields("lmdb"), appended_fields),
+        growing("drop", packed("arrow"), dropped),
         Verb("unpack", packed("hdf5"), nothing, unpacked(), refuses_twice=True),
         Verb("warm", packed("arrow"), nothing, warmed(), final=cache_state, durable=False),
         Verb("train", raw, nothing, trained(cache="off"), final=cache_state, durable=False),

@@ -231,6 +231,26 @@ def test_two_iterations_go_on_each_at_its_place(numbered: Path) -> None:
             assert items_of(next(iterator)) == [*sum(expected[epoch][at + 2 : at + 4], Counter())]
 
 
+def test_an_iteration_whose_first_batch_failed_goes_on_at_the_state(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A world that breaks up before its first batch has begun an iteration all the same."""
+    expected = whole_run(numbered, "shuffled", 1)[0]
+    with load(numbered, "shuffled", ranks=Ranks(0, 4)) as loader, monkeypatch.context() as broken:
+
+        def meet(*place: int) -> None:
+            raise WorldError("the store is gone")
+
+        broken.setattr("fastload.ranks.handshake.Handshake.meet", meet)
+        iterator = iter(loader)
+        with pytest.raises(WorldError, match="the store is gone"):
+            next(iterator)
+        broken.undo()
+        loader.reshard(1, 2, state={**loader.state_dict(), "position": 20})
+        assert items_of(next(iterator)) == [*sum(expected[22:24], Counter())]
+        assert loader.state_dict()["position"] == 24
+
+
 def test_an_epoch_that_ends_with_the_new_world(numbered: Path) -> None:
     with load(numbered, "shuffled", ranks=Ranks(0, 1), batch_size=50) as loader:
         iterator = iter(loader)

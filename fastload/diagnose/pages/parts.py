@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastload.dataset.generations import order_of
 from fastload.diagnose.causes import BY_KEY
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.pages.measured import STAGES, Costs, SampleCost, Timeline
@@ -32,7 +33,7 @@ from fastload.diagnose.pages.page import (
     words,
 )
 from fastload.diagnose.ranks import Gathered, RankClocks
-from fastload.sampler import Partition
+from fastload.sampler import Partition, Sampler
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedFiles
 

@@ -1,0 +1,308 @@
+"""Loaders over sets that grow: dropped samples are left out, a state's generation is gone on with."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from growing_sets import Grown
+from long_forms import SEED, as_drawn, how_many
+from torch.utils.data import ConcatDataset, RandomSampler, Subset, random_split
+
+import fastload
+from fastload import DataLoader, PackedDataset, Ranks, WeightedSampler
+from fastload.errors import StateError
+from fastload.sampler.order import shuffled
+
+FIELDS = ["number"]
+
+
+def numbers(loader: Any, count: int | None = None) -> list[int]:
+    """The rows that a loader delivers, of some batches or of all."""
+    found: list[int] = []
+    for at, batch in enumerate(loader):
+        found += batch["number"][batch["valid"]].tolist() if "valid" in batch else batch["number"].tolist()
+        if at + 1 == count:
+            break
+    return found
+
+
+def loader_of(dataset: Any, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, **{"batch_size": 4, "seed": 5, "fields": FIELDS, "num_workers": 1, **options})
+
+
+def wanted(grown: Grown, generation: int, shuffle: Any, epoch: int, n: int) -> list[int]:
+    """What the epoch of a generation is, by the slow way: the whole order, without what was dropped."""
+    ids = np.arange(n)
+    order = shuffled(ids, n, 5, epoch) if shuffle else ids
+    left = set(grown.generations[generation - 1])
+    return [grown.numbers[sample] for sample in order.tolist() if sample in left]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_epoch_is_the_shuffle_of_all_ids_without_the_dropped_ones(tmp_path: Path, shuffle: bool) -> None:
+    for case in range(how_many(2, 40)):
+        draw = random.Random(f"{SEED} {case}")
+        grown = Grown.begun(tmp_path / str(case), 9)
+        for _ in range(3):
+            grown.change(draw)
+        for generation in range(1, 5):
+            dataset = PackedDataset(grown.folder, generation=generation)
+            with loader_of(dataset, shuffle=shuffle) as loader:
+                assert len(loader) == -(-len(dataset) // 4)
+                for epoch in range(2):
+                    found = numbers(loader)
+                    expected = wanted(grown, generation, shuffle, epoch, dataset.num_ids)
+                    assert found == expected, as_drawn(f"case {case}, generation {generation}")
+
+
+@pytest.mark.parametrize(
+    "options", [{"shuffle": "block"}, {"cache": "8MB"}, {"batch_transform": None}], ids=str
+)
+def test_other_ways_of_reading(tmp_path: Path, options: dict[str, Any]) -> None:
+    grown = Grown.begun(tmp_path / "set", 30)
+    grown.drop([0, 3, 29])
+    grown.append(10)
+    with loader_of(grown.folder, **options) as loader:
+        for _ in range(2):
+            assert sorted(numbers(loader)) == grown.generations[-1]
+        assert loader.stats()["generation"] == 3
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("shuffle", [True, "block", False])
+def test_a_state_goes_on_with_its_generation(tmp_path: Path, world: int, shuffle: Any) -> None:
+    grown = Grown.begun(tmp_path / "set", 26)
+    grown.drop([7])
+    options = {"shuffle": shuffle, "batch_size": 12 // 2 // world}
+    ranks = [loader_of(grown.folder, **options, ranks=Ranks(rank, world)) for rank in range(world)]
+    whole = [[numbers(one) for _ in range(2)] for one in ranks]  # as an uninterrupted run has it
+    for one in ranks:
+        one.close()
+    first = loader_of(grown.folder, **options, ranks=Ranks(0, world))
+    begun = numbers(first, 2)
+    state = json.loads(json.dumps(first.state_dict()))
+    assert begun == whole[0][0][: len(begun)]
+    grown.append(9)
+    grown.drop([1, 28])
+    assert numbers(first) == whole[0][1]  # which has it open
+    first.close()
+    for rank in range(world):
+        with loader_of(grown.folder, **options, ranks=Ranks(rank, world)) as resumed:
+            with pytest.warns(
+                UserWarning, match="goes on with generation 2 of .* The newest generation is 4:"
+            ):
+                resumed.load_state_dict(state)
+            assert numbers(resumed) == whole[rank][0][len(begun) :]
+            assert resumed.stats()["generation"] == 2
+            assert numbers(resumed) == whole[rank][1]
+            after = resumed.state_dict()
+            assert (after["dataset"], after["length"]) == (state["dataset"], 25)
+    with loader_of(PackedDataset(grown.folder, generation=2), **options, ranks=Ranks(0, world)) as opened:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            opened.load_state_dict(state)
+        numbers(opened)
+        assert numbers(opened) == whole[0][1]
+
+
+def test_without_a_state_the_newest_is_read(tmp_path: Path) -> None:
+    grown = Grown.begun(tmp_path / "set", 8)
+    grown.append(3)
+    with loader_of(grown.folder) as loader:
+        assert numbers(loader) == list(range(11))
+        assert "then" not in loader.state_dict()
+
+
+@pytest.mark.parametrize("shuffle", [True, "block", False])
+def test_a_migrated_job_takes_the_newest_in_with_its_next_epoch(tmp_path: Path, shuffle: Any) -> None:
+    grown = Grown.begun(tmp_path / "set", 26)
+    with loader_of(grown.folder, shuffle=shuffle) as loader:
+        begun, state = numbers(loader, 3), loader.state_dict()
+    with loader_of(grown.folder, shuffle=shuffle) as loader:
+        old = numbers(loader)
+    grown.append(9)
+    grown.drop([1, 28])
+    with loader_of(grown.folder, shuffle=shuffle) as loader:
+        numbers(loader)
+        new = [numbers(loader) for _ in range(2)]
+    moves = fastload.migrate(state, PackedDataset(grown.folder))
+    moved, words = moves.state, str(moves)
+    assert "epoch 0 is finished on generation 1, with 14 of 26 samples left. From epoch 1 on it" in words
+    assert "has generation 3: 33 samples, 9 new and 2 dropped since. Sample ids are the same." in words
+    assert len(json.dumps(moved)) < 1000
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with loader_of(grown.folder, shuffle=shuffle) as loader:
+            loader.load_state_dict(moved)
+            assert loader.state_dict() == moved
+            assert begun + numbers(loader) == old
+            later = loader.state_dict()
+            assert (later["dataset"], later["epoch"]) == (PackedDataset(grown.folder).id, 1)
+            assert numbers(loader, 2) == new[0][:8]
+            middle = loader.state_dict()
+        for state_now in (later, middle):
+            assert "then" not in state_now
+            with loader_of(grown.folder, shuffle=shuffle) as loader:
+                loader.load_state_dict(state_now)
+                assert numbers(loader) == new[0][state_now["position"] :]
+                assert numbers(loader) == new[1]
+    # The newest has grown meanwhile: the job goes on with the one that it was migrated to.
+    grown.append(2)
+    with loader_of(grown.folder, shuffle=shuffle) as loader:
+        with pytest.warns(UserWarning, match="goes on with generation 3 of .* The newest generation is 4:"):
+            loader.load_state_dict(moved)
+        assert begun + numbers(loader) == old
+        assert [numbers(loader) for _ in range(2)] == new
+
+
+def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Path) -> None:
+    grown = Grown.begun(tmp_path / "set", 26)
+    for shuffle in (True, "block"):
+        with loader_of(grown.folder, shuffle=shuffle) as loader:
+            numbers(loader)
+            state = loader.state_dict()
+        grown.append(3)
+        found = fastload.migrate(state, PackedDataset(grown.folder))
+        assert "epoch 1 has not begun; it and all later ones" in str(found)
+        with loader_of(grown.folder, shuffle=shuffle) as loader:
+            loader.load_state_dict(found.state)
+            assert sorted(numbers(loader)) == grown.generations[-1]
+    again = fastload.migrate(found.state, PackedDataset(grown.folder))
+    assert again.state == found.state
+    assert "the state is of the newest generation, 3." in str(again)
+
+
+def test_migrations_that_cannot_be(tmp_path: Path) -> None:
+    grown = Grown.begun(tmp_path / "set", 8)
+    other = Grown.begun(tmp_path / "other", 9)
+    with loader_of(other.folder) as loader:
+        state = loader.state_dict()
+    with pytest.raises(StateError, match="The state is of another set than"):
+        fastload.migrate(state, PackedDataset(grown.folder))
+    with loader_of(other.folder) as loader:
+        with pytest.raises(StateError, match="then of a loader state must be a dataset id. Found: 7"):
+            loader.load_state_dict({**state, "then": 7})
+        with pytest.raises(
+            StateError, match="goes on, after its epoch, with a generation that .* does not have"
+        ):
+            loader.load_state_dict({**state, "then": "a" * 32})
+
+
+def test_a_state_of_a_later_generation_does_not_fit_an_earlier_one(tmp_path: Path) -> None:
+    grown = Grown.begun(tmp_path / "set", 8)
+    grown.append(3)
+    with loader_of(grown.folder) as loader:
+        state = loader.state_dict()
+    loader = loader_of(PackedDataset(grown.folder, generation=1))
+    with pytest.raises(StateError, match="dataset was .*; length was 11, is 8"):
+        loader.load_state_dict(state)
+
+
+def test_a_pickled_loader_goes_on_with_its_generation(tmp_path: Path) -> None:
+    grown = Grown.begun(tmp_path / "set", 8)
+    with loader_of(PackedDataset(grown.folder)) as loader:
+        made = pickle.dumps(loader)
+    grown.append(3)
+    with pickle.loads(made) as again:
+        assert numbers(again) == list(range(8))
+
+
+# ---- Samplers, views and mixes over a set with dropped samples: right, or an error in words ------------
+
+
+@pytest.fixture
+def dropped(tmp_path: Path) -> PackedDataset[Any]:
+    grown = Grown.begun(tmp_path / "set", 12)
+    grown.drop([0, 5])
+    return PackedDataset(grown.folder)
+
+
+LEFT = [1, 2, 3, 4, 6, 7, 8, 9, 10, 11]
+
+
+def test_a_users_sampler_draws_sample_ids(dropped: PackedDataset[Any]) -> None:
+    with loader_of(dropped, sampler=[11, 1, 3]) as loader:
+        assert numbers(loader) == [11, 1, 3]
+    with loader_of(dropped, batch_sampler=[[11, 1], [3]], batch_size=1) as loader:
+        assert numbers(loader) == [11, 1, 3]
+    for options in ({"sampler": [1, 5]}, {"batch_sampler": [[1, 5]], "batch_size": 1}):
+        with (
+            loader_of(dropped, **options) as loader,
+            pytest.raises(ValueError, match="Sample 5 of .* was dropped. Sample ids are those of 0 to 11"),
+        ):
+            numbers(loader)
+    with pytest.raises(ValueError, match="was dropped"):
+        numbers(loader_of(dropped, sampler=RandomSampler(dropped)))
+
+
+def test_our_samplers_take_a_subset(dropped: PackedDataset[Any]) -> None:
+    with pytest.raises(ValueError, match=r"has 2 dropped samples, which WeightedSampler would draw, too"):
+        loader_of(dropped, sampler=WeightedSampler(np.ones(12), 5))
+    assert dropped.sample_ids is not None
+    left = Subset(dropped, dropped.sample_ids.tolist())
+    with loader_of(left, sampler=WeightedSampler(np.ones(10), 10, replacement=False)) as loader:
+        assert sorted(numbers(loader)) == LEFT
+
+
+def test_subsets_and_concatenations(dropped: PackedDataset[Any]) -> None:
+    assert dropped.sample_ids is not None
+    left = Subset(dropped, dropped.sample_ids.tolist())
+    with loader_of(left, shuffle=True) as loader:
+        assert sorted(numbers(loader)) == LEFT
+    with loader_of(ConcatDataset([left, dropped.at(1)])) as loader:
+        assert numbers(loader) == LEFT + list(range(12))
+    for wrong in (
+        Subset(dropped, [1, 5]),
+        random_split(dropped, [0.5, 0.5])[0],
+        ConcatDataset([dropped, left]),
+    ):
+        try:
+            with loader_of(wrong) as loader:
+                assert set(numbers(loader)) <= set(LEFT)
+        except ValueError as error:
+            assert "was dropped" in str(error)  # noqa: PT017
+        else:
+            assert 0 not in wrong.indices  # a draw without dropped ones
+    with pytest.raises(ValueError, match="Sample 0 of .* was dropped"):
+        loader_of(ConcatDataset([dropped, left]))
+
+
+def test_mixes_refuse_dropped_samples(dropped: PackedDataset[Any]) -> None:
+    with pytest.raises(ValueError, match="has 2 dropped samples, which a mix would count"):
+        fastload.mix([dropped, dropped.at(1)])
+    with loader_of(fastload.mix([dropped.at(1), dropped.at(1)])) as loader:
+        assert numbers(loader) == list(range(12)) * 2
+
+
+def test_the_dataset_by_itself(dropped: PackedDataset[Any]) -> None:
+    assert len(dropped) == 10
+    assert [dropped[int(sample)]["number"] for sample in dropped.ids_at(np.arange(10))] == LEFT
+    assert dropped[-1]["number"] == 11
+    for read in (
+        dropped.__getitem__,
+        dropped.sample,
+        dropped.key,
+        dropped.label,
+        dropped.read,
+        dropped.record,
+    ):
+        with pytest.raises(ValueError, match="Sample 5 of .* was dropped"):
+            read(5)
+    with pytest.raises(ValueError, match="was dropped"):
+        list(torch.utils.data.DataLoader(dropped, batch_size=None, sampler=range(12)))
+
+
+def test_bad_samples_are_replaced_by_others_that_are_left(dropped: PackedDataset[Any]) -> None:
+    """Substitutes come from the order, so never from the dropped ones."""
+    with loader_of(dropped, shuffle=True) as loader:
+        core = loader._sampler.core
+        found = {core.substitute(0, place * 2**64 // 500) for place in range(500)}
+    assert found == set(LEFT)
