@@ -16,7 +16,7 @@ from fastload.backends.batch_form import Form
 from fastload.backends.faults import FaultPolicy, SampleReport
 from fastload.backends.options import Options, least_prefetch
 from fastload.backends.stats import Counts
-from fastload.cache.opening import CacheUse, Streams, files_there, open_cache, start_copies
+from fastload.cache.opening import CacheUse, First, Streams, files_there, open_cache, start_copies
 from fastload.cache.tiers import decoded_side, tier_of
 from fastload.dataset.decoding import decode_with_pil
 from fastload.dataset.mixture import Packed
@@ -24,7 +24,7 @@ from fastload.machine.cpu import ThreadPlan
 from fastload.prefetch.engine_calls import Filling, ReadAheadPlan, plan_read_ahead
 from fastload.prefetch.feeder import BatchKey, Fault, Feeder, Pending
 from fastload.prefetch.slots import SlotPool, Slots
-from fastload.sampler import BatchIds, Sampler
+from fastload.sampler import BatchIds, Sampler, StickyOrder
 from fastload.sampler.order import IdArray
 from fastload.transforms.plan import Plan
 
@@ -91,13 +91,21 @@ class Reading:
         options: the loader's, which choose the caches.
         streams: the records that are read.
         why_records: why records are kept as they are, whatever pays off; "": nothing says so.
+        first: which samples a cache in memory has room for before the others; None: all are alike.
 
     Raises:
         CacheError: an explicit ``cache`` cannot be provided.
     """
 
-    def __init__(self, dataset: Packed, options: Options, streams: Streams, why_records: str = "") -> None:
-        self._own = dataset
+    def __init__(
+        self,
+        dataset: Packed,
+        options: Options,
+        streams: Streams,
+        why_records: str = "",
+        first: First | None = None,
+    ) -> None:
+        self._own, self._first = dataset, first
         self._why_records = why_records
         #: The dataset, read through caches of records.
         self.dataset = dataset
@@ -118,10 +126,10 @@ class Reading:
                 self.dataset = self._through_records(streams, files_there(dataset.parts, options.cache))
                 self.pixels = self._use.of(None)
                 return
-            self._use = open_cache(dataset.parts, options.cache, streams=streams)
+            self._use = open_cache(dataset.parts, options.cache, streams=streams, first=first)
             self.dataset = self._through_records(streams, self._use.of(None))
             return
-        self._use = open_cache(dataset.parts, options.cache, tier_of(options.cache.decoded), streams)
+        self._use = open_cache(dataset.parts, options.cache, tier_of(options.cache.decoded), streams, first)
         self.dataset = self._through_records(streams, [])
         self.pixels = self._use.of(None)
 
@@ -144,7 +152,7 @@ class Reading:
         self._choice = choose(options.cache.format, parts, options.cache, why_not)
         kept = self._choice.format == "coefficients"
         if kept:
-            self._use = open_cache(parts, options.cache, COEFFICIENTS, streams)
+            self._use = open_cache(parts, options.cache, COEFFICIENTS, streams, self._first)
             kept = any(file is not None for file in self._use.of(None))
             if not kept:
                 self._choice = Choice("jpeg", self._use.stats()["reason"], self._choice.facts)
@@ -220,6 +228,17 @@ def _kept(form: Form, plan: Plan, sampler: Sampler) -> int:
     return kept_bytes(len(form.streams), plan.mosaic, sampler)
 
 
+def _node_part(sampler: Sampler, options: Options) -> First | None:
+    """Return which samples this node needs, if they are the same in all epochs."""
+    order, part = sampler.order, sampler.partition
+    if not isinstance(order, StickyOrder):
+        return None
+    from fastload.backends.upcoming import node_ranks
+
+    ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
+    return lambda dataset: order.samples_of(ranks.start, ranks.stop, part.world_size)
+
+
 class NativeBackend:
     """Threads, slots and error policy of one loader over one packed dataset.
 
@@ -249,7 +268,8 @@ class NativeBackend:
         self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
         form = memory.form
         why_records = "" if plan.vision is None else f"{plan.vision!r} decodes whole pictures"
-        self._reading = Reading(dataset, options, form.streams, why_records)
+        first = _node_part(sampler, options)
+        self._reading = Reading(dataset, options, form.streams, why_records, first)
         ahead = plan_read_ahead(self._reading.dataset, sampler)
         self.delivery = form.delivery
         self._engine = make_engine(

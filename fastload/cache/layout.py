@@ -97,6 +97,7 @@ class Contents:
         crc32c: of each record, (n,) uint32; None: not known before it is stored.
         sizes: width and height of each record, (n, 2) uint16; None: 0.
         tables: index.fli and entries.fli, to be copied; None: no copies.
+        first: records that get room before the others, (n,) bool; None: all are alike.
     """
 
     dataset_id: str
@@ -107,6 +108,7 @@ class Contents:
     crc32c: npt.NDArray[np.uint32] | None = None
     sizes: npt.NDArray[np.uint16] | None = None
     tables: tuple[Path | None, Path | None] = (None, None)
+    first: npt.NDArray[np.bool_] | None = None
 
     @property
     def set_bytes(self) -> int:
@@ -173,7 +175,9 @@ class Layout:
         return [end - begin for begin, end in pairwise(begins)]
 
 
-def choose_room(lengths: npt.NDArray[np.uint32], capacity: int) -> npt.NDArray[np.bool_]:
+def choose_room(
+    lengths: npt.NDArray[np.uint32], capacity: int, first: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.bool_]:
     """Choose the records that have room in ``capacity`` bytes.
 
     Runs of consecutive records, of about 4 MiB, are taken or left out such that at every point of the set the
@@ -183,10 +187,14 @@ def choose_room(lengths: npt.NDArray[np.uint32], capacity: int) -> npt.NDArray[n
     Args:
         lengths: bytes of each record, (n,) uint32.
         capacity: bytes, >= 0.
+        first: records of which this is done before the rest gets what they leave, (n,).
 
     Returns:
         (n,) bool; records of length 0 have none.
     """
+    if first is not None:
+        room = choose_room(lengths * first, capacity)
+        return room | choose_room(lengths * ~first, capacity - int(lengths[room].sum(dtype=np.uint64)))
     ends = np.cumsum(lengths, dtype=np.uint64)
     total = int(ends[-1]) if len(ends) else 0
     if total <= capacity:
@@ -262,7 +270,7 @@ def plan(contents: Contents, limit: int) -> Layout:
     if min(limit, contents.set_bytes) >= _STRIPED:
         data_offset = _aligned(data_offset, _STRIPE_ALIGNMENT)
         capacity = limit - data_offset - MOST_STRIPES * _STRIPE_ALIGNMENT
-    room = choose_room(contents.lengths, max(0, capacity))
+    room = choose_room(contents.lengths, max(0, capacity), contents.first)
     if n and not contents.lengths.any():  # only decoded pictures may have no known length
         raise NoRoom(
             f"Decoded pictures of {contents.source} have no room in a cache: its index has no sizes of them. "

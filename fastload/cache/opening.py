@@ -9,12 +9,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.cache.files import attach, clean, create, inspect, left_bytes, promised_bytes, remove
@@ -57,6 +58,9 @@ from fastload.shard.manifest import INDEX_NAME, entries_name
 #: Records, by the name of their field; None: those of the index.
 Streams: TypeAlias = Sequence[str | None]
 FIRST: Streams = (None,)
+
+#: Returns which samples of a dataset get room in its caches before the others, (n,) bool.
+First: TypeAlias = Callable[[PackedFiles], npt.NDArray[np.bool_]]
 
 #: The records of one stream of a dataset.
 Kept: TypeAlias = tuple[PackedFiles, str | None]
@@ -239,7 +243,11 @@ def no_cache(kept: Sequence[Kept], reason: str, tier: Tier = ENCODED) -> CacheUs
 
 
 def open_cache(
-    datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED, streams: Streams = FIRST
+    datasets: Sequence[PackedFiles],
+    setting: CacheSetting,
+    tier: Tier = ENCODED,
+    streams: Streams = FIRST,
+    first: First | None = None,
 ) -> CacheUse:
     """Open the cache files of some datasets; create those that the setting wants and that are missing.
 
@@ -248,6 +256,7 @@ def open_cache(
         setting: how much, and where.
         tier: the form in which the index's records are kept; those of further pictures are kept as they are.
         streams: which records; those of each stream and dataset have their own file.
+        first: which samples get room before the others in files that are created; None: all are alike.
 
     Raises:
         CacheError: an explicit setting cannot be satisfied; has numbers. "auto" raises nothing.
@@ -256,7 +265,7 @@ def open_cache(
     if setting.mode == "off" or not kept:
         return no_cache(kept, "switched off", tier)
     try:
-        use = _Opening(kept, setting, tier).run()
+        use = _Opening(kept, setting, tier, first).run()
     except (CacheError, OSError, MemoryError) as error:
         if setting.mode != "auto":
             raise
@@ -316,8 +325,10 @@ def has_file(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier)
 class _Opening:
     """One call of :func:`open_cache`."""
 
-    def __init__(self, kept: Sequence[Kept], setting: CacheSetting, tier: Tier) -> None:
-        self._kept = kept
+    def __init__(
+        self, kept: Sequence[Kept], setting: CacheSetting, tier: Tier, first: First | None = None
+    ) -> None:
+        self._kept, self._first = kept, first
         self._datasets = [dataset for dataset, _ in kept]
         self._setting = setting
         self._tier = tier
@@ -428,12 +439,18 @@ class _Opening:
             check = partial(_check, folder, self._setting)
             tier = self._tiers[i]
             try:
-                file = create(folder, name, tier.contents(self._datasets[i]), decision.limit, check)
+                file = create(folder, name, self._contents(i), decision.limit, check)
                 uses[i] = PartUse(file, decision.reason)
             except NoRoom as error:
                 if tier.field is None:
                     raise
                 uses[i] = PartUse(None, f"no cache: {error}")
+
+    def _contents(self, i: int) -> Contents:
+        dataset, contents = self._datasets[i], self._tiers[i].contents(self._datasets[i])
+        if self._first is None:
+            return contents
+        return replace(contents, first=dataset.spread(self._kept[i][1], self._first(dataset)))
 
     def _make_room(self, folder: PrivateFolder, need: int) -> None:
         if self._room(folder, 0).free >= need:

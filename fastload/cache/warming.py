@@ -18,6 +18,7 @@ from fastload.cache.opening import (
     ENCODED,
     FIRST,
     CacheUse,
+    First,
     Streams,
     Tier,
     kept_of,
@@ -86,6 +87,7 @@ def plan_jobs(
     page_cache: bool = False,
     tier: Tier = ENCODED,
     streams: Streams = FIRST,
+    first: First | None = None,
 ) -> list[WarmJob]:
     """Decide on the place of each dataset's records, and create the cache files.
 
@@ -96,6 +98,7 @@ def plan_jobs(
         page_cache: the page cache, whatever the setting's mode; its limit counts.
         tier: the form of the index's records in the node cache.
         streams: which records; a dataset without such a field is left out.
+        first: see :func:`fastload.cache.opening.open_cache`.
 
     Raises:
         CacheError: there is no room, or no place.
@@ -106,7 +109,7 @@ def plan_jobs(
         kept = kept_of(datasets, streams)
         others = [WarmJob(dataset, PAGE_CACHE, "asked for", field=field) for dataset, field in kept]
         return _page_cache_jobs(others, wanted, setting.limit)
-    use: CacheUse = open_cache(datasets, setting, tier, streams)
+    use: CacheUse = open_cache(datasets, setting, tier, streams, first)
     jobs, others = [], []
     for part, (dataset, field) in zip(use.parts, use.kept, strict=True):
         file = part.file

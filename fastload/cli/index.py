@@ -23,10 +23,10 @@ from fastload.cli.output import (
 from fastload.cli.pack import RAY_HELP, ray_cluster
 from fastload.cli.progress import PackProgress
 from fastload.errors import PackError
-from fastload.packing.entries import DEFAULT_SPACING, Maker, index_stored_entries
+from fastload.packing.entries import DEFAULT_SPACING, Maker, entries_by, index_stored_entries
 from fastload.packing.facts import entry_facts
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
-from fastload.packing.ray import ray_entries
+from fastload.packing.ray import RayCluster
 from fastload.sample.fields import ALPHA
 from fastload.sample.fields import EXIF as KIND_EXIF
 from fastload.shard.dataset import PackedFiles
@@ -84,7 +84,9 @@ def add(verbs: Any) -> None:
         help="reading processes (default: one per CPU, fewer for small files, one for tables)",
     )  # fmt: skip
     parser.add_argument("--restart", action="store_true", help="replace the index in FOLDER")
-    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; only entry points use it")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help=f"{RAY_HELP}; its machines need the files or reach the store"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
@@ -99,9 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     storage = options_for(arguments, arguments.paths[0])
     with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
-        maker: Maker | None = None
-        if arguments.ray is not None:
-            maker = ray_entries(stack.enter_context(ray_cluster(arguments.ray)), progress)
+        maker, cluster = _spread(arguments, progress, stack)
         if arguments.output is None:
             folder = _only_entries(arguments, progress, maker)
         else:
@@ -112,21 +112,33 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.on_error, arguments.restart, spacing, storage, arguments.num_proc,
                 arguments.exif, arguments.alpha,
             )  # fmt: skip
-            index_files(arguments.paths, folder, options, progress, maker)
+            finished = None if cluster is None else cluster.as_finished
+            index_files(arguments.paths, folder, options, progress, maker, finished)
     _print(PackedFiles(folder, storage_options=storage), str(folder), arguments.json)
     return 0
+
+
+def _spread(
+    arguments: argparse.Namespace, progress: PackProgress, stack: ExitStack
+) -> tuple[Maker | None, RayCluster | None]:
+    """Return the maker of entry points on a Ray cluster, and that; None: this machine does the work."""
+    if arguments.ray is None:
+        return None, None
+    cluster = stack.enter_context(ray_cluster(arguments.ray))
+    options = options_for(arguments, arguments.paths[0])
+    return entries_by(cluster.in_order, progress, options), cluster
 
 
 def _in_store(arguments: argparse.Namespace) -> int:
     """Make or remove the entry points of a set in a store."""
     url, options = arguments.paths[0], options_for(arguments, arguments.paths[0])
-    if arguments.entries == _UNSET or arguments.ray is not None:
+    if arguments.entries == _UNSET:
         raise PackError(
-            f"a set in a store takes only --entries, which makes or removes entry points, without --ray. "
-            f"Found: {url}."
+            f"a set in a store takes only --entries, which makes or removes entry points. Found: {url}."
         )
-    with PackProgress(quiet=arguments.json) as progress:
-        failed = index_stored_entries(url, options, arguments.entries, progress)
+    with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
+        maker, _ = _spread(arguments, progress, stack)
+        failed = index_stored_entries(url, options, arguments.entries, progress, maker)
     dataset = PackedFiles(url, storage_options=options)
     if failed:
         where = dataset.folder / dataset.manifest.entries_name

@@ -13,7 +13,8 @@ from fastload.cli.output import print_json, print_lines
 from fastload.cli.pack import RAY_HELP, ray_cluster
 from fastload.errors import FormatError
 from fastload.machine.sizes import counted
-from fastload.packing.verify import Problem, Spread, has_entries, manifest_at, sets_in, verify
+from fastload.packing.fetched import Spread
+from fastload.packing.verify import Problem, has_entries, manifest_at, sets_in, verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 
@@ -31,7 +32,9 @@ def add(verbs: Any) -> None:
     add_storage_options(parser)
     parser.add_argument("--decode", action="store_true", help="also decode every record")
     parser.add_argument("--entries", action="store_true", help="also recompute all entry points")
-    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; records and entry points use it")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help=f"{RAY_HELP}; its machines need the folder or reach the store"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
 

@@ -183,10 +183,16 @@ def run(arguments: argparse.Namespace) -> int:
     def wanted(dataset: PackedFiles) -> npt.NDArray[np.int64] | None:
         return _ids_of_ranks(dataset, arguments) if arguments.ranks is not None else None
 
+    def first(dataset: PackedFiles) -> npt.NDArray[np.bool_]:
+        own = np.zeros(len(dataset), np.bool_)
+        own[_ids_of_ranks(dataset, arguments)] = True
+        return own
+
     began = time.monotonic()
     results = []
+    kept = first if arguments.nodes > 1 else None  # what ranks read in one epoch, they read in all
     with WarmProgress(quiet=arguments.json) as progress:
-        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier, streams):
+        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier, streams, kept):
             if makes and job.cache is not None and job.field is None:
                 shown = job.dataset.shown
                 job.target = (

@@ -337,12 +337,14 @@ class MixedFiles:
 
     @cached_property
     def counts(self) -> npt.NDArray[np.int64]:
-        """Samples of each dataset in an epoch, (datasets,) int64; if that changes, in the run's first one."""
+        """Samples of each dataset in an epoch, (datasets,) int64; if that changes, about those of the run's
+        first one."""
         if self.schedule is None and self.limits is None:
             return shares(self.weights, self.num_samples)
-        start = self._run_start()
-        course = self._course(start)
-        return self._order_by(course, start, 0).given(0, course.reach(self.num_samples))
+        course = self._course(self._run_start())
+        end = course.reach(self.num_samples)
+        before, _ = course.block(end - 1)
+        return before.counts + shares(course.shares(end - 1).astype(np.float64), end - before.given)
 
     def _run_start(self) -> MixtureStart:
         from fastload.sampler.schedule import MixtureStart
@@ -358,12 +360,6 @@ class MixedFiles:
         from fastload.sampler.schedule import Course
 
         return Course(self._whole_schedule(), start, self.limits, self._stops)
-
-    def _order_by(self, course: Course, start: MixtureStart, seed: int) -> ScheduledOrder:
-        from fastload.sampler.scheduled_order import ScheduledOrder
-
-        names = [part.where for part in self.parts]
-        return ScheduledOrder(self._sizes, names, self.num_samples, seed, course, start)
 
     def starting(self, start: MixtureStart | None) -> MixedFiles:
         """Return this mix as it goes on from ``start``, the place of a run; None: as it begins a run.
@@ -459,8 +455,10 @@ class MixedFiles:
                 "A mix with a Schedule or max_epochs needs shuffle=True: without it, an epoch is the "
                 "datasets one after the other, the same every time. Found: shuffle=False."
             )
-        start = self.start or self._run_start()
-        return self._order_by(self._course(start), start, seed)
+        from fastload.sampler.scheduled_order import ScheduledOrder
+
+        names, start = [part.where for part in self.parts], self.start or self._run_start()
+        return ScheduledOrder(self._sizes, names, self.num_samples, seed, self._course(start), start)
 
     def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """Return the dataset that holds a sample, and its id in it."""

@@ -38,6 +38,9 @@ class Manager(Protocol):
     def num_participants(self) -> int:
         """Wait for the quorum; return how many replica groups take part."""
 
+    def current_step(self) -> int:
+        """Return how many steps were committed."""
+
     def is_participating(self) -> bool:
         """Return whether this replica group's gradients count in the quorum."""
 
@@ -95,7 +98,7 @@ class QuorumLoader:
         self._is_behind = False  # the loader is somewhere else, and goes there before the next batch
         self._ranks = (world.rank, world.size)
         self._in_step = self._by_next = self._is_settled = False
-        self._taken = 0  # batches of the step
+        self._step = self._taken = 0  # the manager's step, and its batches
         self._start, manager.start_quorum = manager.start_quorum, self._start_quorum
         self._commit, manager.should_commit = manager.should_commit, self._should_commit
         manager.register_state_dict_fn(key, self.load_state_dict, self.state_dict)
@@ -108,7 +111,15 @@ class QuorumLoader:
 
         Raises:
             RuntimeError: torchft's, if there is no quorum.
+            StateError: the step before was committed by a ``should_commit`` that somebody took from the
+                manager before this object was made.
         """
+        if self._is_settled and self._manager.current_step() != self._step:
+            raise StateError(
+                f"A step was committed without this loader's knowledge: the manager is at step "
+                f"{self._manager.current_step()}, the loader's batch was for step {self._step}. Call "
+                "manager.should_commit() itself, or make the QuorumLoader before what keeps that method."
+            )
         if not self._in_step:
             self._start_quorum()
             self._by_next = True
@@ -147,7 +158,7 @@ class QuorumLoader:
             self._place = self.loader.state_dict()
         else:
             self._is_behind = True
-        self._in_step = self._by_next = False
+        self._in_step = self._by_next = self._is_settled = False
         self._taken = 0
         return committed
 
@@ -167,6 +178,7 @@ class QuorumLoader:
         if self._is_behind or ranks != self._ranks:
             self.loader.reshard(*ranks, state=self._place if self._is_behind else None)
         self._ranks, self._is_behind, self._is_settled = ranks, False, True
+        self._step = self._manager.current_step()
 
     def _take(self) -> Any:
         """Return the next batch of the epoch under way."""

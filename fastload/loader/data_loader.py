@@ -77,7 +77,10 @@ class Introspection:
         """Return clocks and counts since the loader began (:func:`fastload.backends.stats.stage_stats`).
 
         If the ranks divide the samples, ``world`` has this one's ``rank``, the world's ``size``, and how
-        often they have changed. ``generation``: of a packed set, the one that the epoch has.
+        often they have changed. ``generation``: of a packed set, the one that the epoch has. For a mix,
+        ``mixture`` has for each dataset ``where`` it is, the ``samples`` that it has given in the run before
+        the consumer's next batch, their ``share`` of all, the share that is the ``wish`` now, and ``pass``,
+        how often it has come whole.
         """
         parts = self._loader_plan.dataset.parts if self._loader_plan.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
@@ -88,7 +91,7 @@ class Introspection:
             found["world"] = {"rank": world.rank, "size": world.size, "changes": beginning.moves}
         manifest = getattr(self._loader_plan.set_at(self._epochs.place[0]), "manifest", None)
         found |= {} if manifest is None else {"generation": manifest.generation}
-        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        mixture = self._loader_plan.mixture_at(self._sampler, *self._epochs.place)
         return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,8 +18,8 @@ from fastload._native import _C
 from fastload.errors import ChecksumError, FormatError, RemoteError, ShardTruncated
 from fastload.machine.paths import exists
 from fastload.machine.threads import started_pool
-from fastload.packing.fetched import in_windows
-from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
+from fastload.packing.fetched import Spread, in_windows, opened_once, spans_of
+from fastload.packing.files import failed_writes_reported, publish, publishing, remove, temporary_of
 from fastload.packing.progress import Observer, entries_work
 from fastload.remote.node_folder import NodeFolder
 from fastload.shard.codecs import JPEG
@@ -250,13 +252,43 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
+def entries_by(
+    spread: Spread,
+    observer: Observer | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Maker:
+    """Return a maker of a dataset's entry points whose work other processes do."""
+
+    def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
+        spans, common = (
+            spans_of(dataset.manifest),
+            (dataset.where, dataset.manifest.seal, storage_options, spacing),
+        )
+        for (start, stop), pieces in zip(spans, spread(_entries_of_span, common, spans), strict=True):
+            yield from pieces
+            if observer is not None:
+                observer.advanced(stop - start)
+
+    return made
+
+
+def _entries_of_span(
+    common: tuple[str, str, Mapping[str, Any] | None, int], span: tuple[int, int]
+) -> list[Made]:
+    """Make the entry points of some samples on a worker."""
+    where, seal, storage_options, spacing = common
+    windows = in_windows(opened_once(where, seal, storage_options), range(*span))
+    return [made for ids, part in windows for made in entries_of(part.reader, ids, spacing, 1)]
+
+
 def wrong_entries(
-    dataset: PackedFiles, threads: int, samples: range | None = None, folder: Path | None = None
+    dataset: PackedFiles, threads: int, folder: Path | None = None, made: Maker | None = None
 ) -> Iterator[int]:
-    """Compute entry points of ``samples`` (or all) again; yield the ids of those whose stored ones differ.
+    """Compute all entry points again; yield the ids of the samples whose stored ones differ.
 
     Args:
         folder: where the stored ones are; None: the dataset's folder.
+        made: computes them without threads of this process.
 
     Raises:
         FormatError: ``entries.fli`` is missing or damaged.
@@ -264,21 +296,16 @@ def wrong_entries(
     """
     entries = _C.Entries(str((folder or dataset.folder) / dataset.manifest.entries_name), dataset.index)
     entries.verify()
-
-    def differing(ids: npt.NDArray[np.uint64]) -> list[int]:
-        packed, sizes = _C.build_entries(dataset.reader, ids, entries.spacing)
-        ends, wrong = [0, *np.cumsum(sizes.ravel(), dtype=np.int64).tolist()], []
-        for at, sample in enumerate(ids.tolist()):
-            begin, middle, end = ends[2 * at : 2 * at + 3]
+    sample, spacing = 0, int(entries.spacing)
+    computed = made_in_windows(dataset, spacing, threads) if made is None else made(dataset, spacing)
+    for packed, sizes in computed:
+        ends = [0, *np.cumsum(sizes.ravel(), dtype=np.int64).tolist()]
+        for begin, middle, end in zip(ends[:-1:2], ends[1::2], ends[2::2], strict=True):
             same = entries.get(sample) == packed[begin:middle]
             # A file from before parts existed has none.
             if not same or (entries.part_bytes and entries.get_parts(sample) != packed[middle:end]):
-                wrong.append(sample)
-        return wrong
-
-    every = range(dataset.num_ids) if samples is None else samples
-    for wrong in _map_in_order(differing, every, threads, lambda n: None):
-        yield from wrong
+                yield sample
+            sample += 1
 
 
 # ---- Entry points of a set in a store ---------------------------------------------------------------
@@ -291,8 +318,10 @@ def index_stored_entries(
     storage_options: Mapping[str, Any] | None,
     spacing: int | None,
     observer: Observer | None = None,
+    made: Maker | None = None,
 ) -> str:
-    """Remake the entry points of a set in a store, or remove them (``spacing`` None).
+    """Remake the entry points of a set in a store, or remove them (``spacing`` None); ``made``: as in
+    :func:`ensure_entries`.
 
     Returns:
         Why the store does not have them; "" if it does.
@@ -310,11 +339,20 @@ def index_stored_entries(
     name = dataset.manifest.entries_name
     path = (location / name).path
     folder = NodeFolder(dataset.manifest.seal)
-    with folder.alone(str(location)):
+    with ExitStack() as stack:
         if spacing is not None:
             observer.started(entries_work(location, dataset.num_ids))
-            threads = len(os.sched_getaffinity(0))
-            entries = made_in_windows(dataset, spacing, threads, observer.advanced)
+        apart = folder.path
+        if spacing is not None and made is not None:
+            # Before the lock: processes of this node that open the set may wait for that.
+            apart = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastload-entries-")))
+            write_entries(apart, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
+        stack.enter_context(folder.alone(str(location)))
+        if apart != folder.path:
+            with publishing(folder.path / name) as temporary:
+                shutil.copyfile(apart / name, temporary)
+        elif spacing is not None:
+            entries = made_in_windows(dataset, spacing, len(os.sched_getaffinity(0)), observer.advanced)
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, entries)
         try:
             if spacing is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -79,6 +79,11 @@ class StoredShards:
         self._store, self._shards = store, shards
         self.location, self._options = location, storage_options
         self._sizes = {number: size for number, (_, size) in enumerate(shards)}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The store's options."""
+        return self._options
 
     def dataset(self) -> PackedFiles:
         """Open the set.
@@ -287,6 +292,10 @@ def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> No
 
 # ---- Samples of a packed dataset, divided for processes ---------------------------------------------
 
+#: Calls a function with its first argument and each of the items, in other processes, and yields the results
+#: in order.
+Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
+
 _BYTES = 64 << 20  # of records in a span
 
 
@@ -299,16 +308,36 @@ def spans_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=1)
-def opened_once(folder: Path, seal: str) -> PackedFiles:
-    """Return a process's dataset, opened once, as another process knows it.
+def check_seen(folder: Path, seal: str) -> None:
+    """Check, once, that this process sees the dataset in a folder that another process knows.
+
+    Raises:
+        PackError: it sees another one.
+        FormatError: it sees none.
+    """
+    _same(folder, Manifest.read(folder), seal)
+
+
+def _same(where: Path | str, found: Manifest, seal: str) -> None:
+    if found.seal != seal:
+        raise PackError(
+            f"{where} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {found.seal} and {seal}. All must see the same set."
+        )
+
+
+_opened: dict[tuple[str, str], PackedFiles] = {}  # the last one that a task asked for
+
+
+def opened_once(where: str, seal: str, storage_options: Mapping[str, Any] | None) -> PackedFiles:
+    """Return a process's dataset, opened once, as another process knows it: in a folder, or at a URL.
 
     Raises:
         PackError: this process sees another dataset.
     """
-    dataset = PackedFiles(folder, entries=False)
-    if dataset.manifest.seal != seal:
-        raise PackError(
-            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
-            f"have the ids {dataset.manifest.seal} and {seal}. All must see the same folder."
-        )
-    return dataset
+    if (where, seal) not in _opened:
+        dataset = PackedFiles(where, entries=False, storage_options=storage_options)
+        _same(where, dataset.manifest, seal)
+        _opened.clear()
+        _opened[where, seal] = dataset
+    return _opened[where, seal]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,10 @@ if TYPE_CHECKING:
 #: The format whose files are together one table, read in order.
 TABLE = "arrow"
 FileOrTar = Path | StoredTar
+
+#: Calls a function with its first argument and each of the items, in other processes, and yields items and
+#: results as they finish.
+AsFinished = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[tuple[Any, Any]]]
 
 
 @dataclass(frozen=True)
@@ -406,6 +411,7 @@ def index_files(
     options: IndexOptions | None = None,
     observer: Observer | None = None,
     made: Maker | None = None,
+    spread: AsFinished | None = None,
 ) -> Manifest:
     """Index shards in place; ``output`` gets the index and a manifest with their paths or URLs.
 
@@ -413,7 +419,8 @@ def index_files(
     bytes, for any ``num_proc``.
 
     After an interruption or an error, the same call resumes with the missing files (tables start over); for a
-    complete index it only makes the missing entry points. ``made``: as in :func:`ensure_entries`.
+    complete index it only makes the missing entry points. ``made``: as in :func:`ensure_entries`; ``spread``
+    lets other processes index the files, one at a time each.
 
     Raises:
         FormatError: a file is of unknown kind, or its records are no plain byte ranges.
@@ -425,7 +432,7 @@ def index_files(
     try:
         make_folder(folder)
         with folder_lock(folder):
-            return _index_into(folder, format_name, shards, options, observer, made)
+            return _index_into(folder, format_name, shards, options, observer, made, spread)
     except OSError as error:
         if isinstance(error, FastloadError):
             raise
@@ -458,6 +465,7 @@ def _index_into(
     options: IndexOptions,
     observer: Observer | None,
     made: Maker | None,
+    spread: AsFinished | None,
 ) -> Manifest:
     kinds = _kinds(format_name, options.fields)
     stored = contents_of([shard for shard in shards if isinstance(shard, StoredTar)])
@@ -467,7 +475,7 @@ def _index_into(
     if manifest is None:
         job = IndexJob(format_name, shards, folder / WORK_NAME, options, kinds)
         try:
-            _index_missing(job, folder, observer or Observer())
+            _index_missing(job, folder, observer or Observer(), spread)
             manifest = _Indexer(job).run(folder, identity)
         except BaseException:
             job.tidy()  # terminated processes do not
@@ -480,7 +488,7 @@ def _index_into(
     return manifest
 
 
-def _index_missing(job: IndexJob, folder: Path, observer: Observer) -> None:
+def _index_missing(job: IndexJob, folder: Path, observer: Observer, spread: AsFinished | None) -> None:
     """Make the parts that an earlier call has not left."""
     job.tidy()
     sizes = [path.size if isinstance(path, StoredTar) else _bytes_of(job, path) for path in job.shards]
@@ -488,10 +496,30 @@ def _index_missing(job: IndexJob, folder: Path, observer: Observer) -> None:
     left = sum(sizes[number] for number in missing)
     done = len(sizes) - len(missing), sum(sizes) - left
     observer.started(Work("indexing", folder, "file", len(sizes), sum(sizes), *done, "into"))
+    if spread is not None and job.format_name != TABLE:
+        for number, part in spread(_indexed, job, missing):
+            with publishing(job.part_path(number)) as temporary:
+                temporary.write_bytes(part)
+            observer.advanced(1, sizes[number])
+        return
     processes = 1
     if job.format_name != TABLE:
         processes = job.options.num_proc or fitting_processes(left)
     write_shards(job, missing, processes, observer.advanced)
+
+
+def _unsaid(count: int, size: int) -> None:
+    """Report nothing: the other process does."""
+
+
+def _indexed(job: IndexJob, number: int) -> bytes:
+    """Index a file on a worker, which does not need the output's folder; return the part."""
+    with tempfile.TemporaryDirectory(prefix="fastload-index-") as folder:
+        own = replace(job, work=Path(folder))
+        part = own.write(number, _unsaid)
+        own.publish(number, part)
+        part.close()
+        return own.part_path(number).read_bytes()
 
 
 def _bytes_of(job: IndexJob, path: Path) -> int:

@@ -1,4 +1,4 @@
-"""One set packed by Ray, with one task per shard."""
+"""Work that is spread over a Ray cluster: shards to pack, files to index, records to verify."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from fastload.errors import FastloadError, PackError
 from fastload.extras import need
-from fastload.packing.entries import Made, Maker, entries_of
-from fastload.packing.fetched import opened_once, spans_of
 from fastload.packing.options import PackOptions
-from fastload.packing.progress import Observer
 from fastload.packing.spread import BadFiles
-from fastload.shard.dataset import PackedFiles
 
 # ---- Tasks on a Ray cluster -------------------------------------------------------------------------
 # This uses Ray's plain core and keeps nothing in actors, so that any worker may die.
@@ -201,27 +196,3 @@ class LazyCluster:
         if self._cluster is None:
             self._cluster = self._stack.enter_context(RayCluster(self.address, self._at_once))
         return self._cluster
-
-
-# ---- ``--ray`` of ``index`` and ``verify`` ------------------------------------------------------------
-# The same work is spread over a Ray cluster's machines, which all see source and dataset under the same
-# names.
-
-
-def ray_entries(cluster: RayCluster, observer: Observer) -> Maker:
-    """Return the maker of a dataset's entry points on a cluster, for ``fastload.packing.entries``."""
-
-    def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
-        spans = spans_of(dataset.manifest)
-        common = (dataset.folder, dataset.manifest.seal, spacing)
-        for (start, stop), pieces in zip(spans, cluster.in_order(_entries, common, spans), strict=True):
-            yield from pieces
-            observer.advanced(stop - start)
-
-    return made
-
-
-def _entries(common: tuple[Path, str, int], span: tuple[int, int]) -> list[Made]:
-    """Make the entry points of some samples on a worker."""
-    folder, seal, spacing = common
-    return list(entries_of(opened_once(folder, seal).reader, range(*span), spacing, 1))

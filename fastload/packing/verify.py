@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
-from fastload.errors import FastloadError, PackError
+from fastload.errors import FastloadError
 from fastload.machine.paths import exists, read_at
 from fastload.machine.threads import started_pool
-from fastload.packing.entries import wrong_entries
+from fastload.packing.entries import entries_by, wrong_entries
 from fastload.packing.facts import Summary
-from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards, in_windows, opened_once, spans_of
+from fastload.packing.fetched import THREADS, WINDOW_BYTES, Spread, StoredShards, check_seen
 from fastload.packing.files import ESCAPED
 from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN
@@ -96,6 +96,8 @@ class Problems:
 
 SPAN = 1 << 20  # entries examined at a time
 _CHUNK = 512  # records per task
+Wrong = tuple[str, int | str, str]  # kind of problem; record, or shard that cannot be read; reason
+Part = tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]  # some records of one shard: numbers, entries
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -126,7 +128,7 @@ class RecordChecks:
         sample_of: Callable[[int], tuple[int, int]] | None = None,
     ) -> None:
         self.folder, self.manifest, self.records, self.found = folder, manifest, records, found
-        self._stored = stored
+        self._stored, self._given = stored, field
         self._key_of, self._sample_of = key_of, sample_of
         kind = field.kind if field is not None else None
         kind = kind.each if isinstance(kind, Images) else kind
@@ -222,40 +224,54 @@ class RecordChecks:
             shard, end = shards[-1], ends[-1]
         return True
 
-    def contents(self, readable: set[int], decode: bool) -> None:
+    def contents(self, readable: set[int], decode: bool, spread: Spread | None = None) -> None:
         """Find records whose bytes differ from their CRC-32C or, with ``decode``, are not a whole image.
 
         Args:
             readable: the numbers of the existing shards.
+            spread: see :func:`verify`.
         """
-        check = partial(self._check, decode=decode)
-        threads = len(os.sched_getaffinity(0)) if self._stored is None else THREADS
-        for problems in _in_order(check, self._tasks(readable), threads):
-            for kind, problem in problems:
-                self.found.add(kind, [problem])
+        found = self.wrong(readable, decode)
+        if spread is not None:
+            common = (self.folder, self.manifest, self._given, self._stored, decode)
+            found = spread(_wrong_in_part, common, self._parts(readable))
+        for wrong in found:
+            for kind, place, reason in wrong:
+                if isinstance(place, str):
+                    self.found.add(kind, [Problem(reason, place)])
+                else:
+                    self.found.add(kind, [self.problem(place, reason)])
 
-    def problems_of(self, samples: range, readable: set[int], decode: bool) -> list[tuple[str, Problem]]:
-        """Return what :meth:`contents` finds in some samples."""
-        some = RecordChecks(
-            self.folder, self.manifest, self.records[samples.start : samples.stop], self._key_of, self.found
-        )
-        tasks = ((number, samples.start + ids) for number, ids in some._tasks(readable))
-        return [problem for task in tasks for problem in self._check(task, decode)]
+    def wrong(self, readable: set[int], decode: bool, threads: int | None = None) -> Iterator[list[Wrong]]:
+        """Yield what is wrong with the records, some at a time, in order."""
+        own = len(os.sched_getaffinity(0)) if threads is None else threads
+        check = partial(self._check, decode=decode)
+        return _in_order(check, self._tasks(readable), own if self._stored is None else THREADS)
+
+    def _of_shards(self, readable: set[int]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Yield shard and record numbers of each span."""
+        for start, records in self.spans():
+            for number in np.unique(records["shard"]).tolist():
+                if number in readable:
+                    yield number, start + np.flatnonzero(records["shard"] == number)
+
+    def _parts(self, readable: set[int]) -> Iterator[Part]:
+        """Yield the records in the same order, about :data:`WINDOW_BYTES` of one shard at a time."""
+        for _, ids in self._of_shards(readable):
+            step = max(1, WINDOW_BYTES // max(1, int(self.records["length"][ids].mean())))
+            for at in range(0, len(ids), step):
+                yield ids[at : at + step], np.ascontiguousarray(self.records[ids[at : at + step]])
 
     def _tasks(self, readable: set[int]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         """Yield shard and sample ids of at most :data:`_CHUNK` records of one file."""
-        for start, records in self.spans():
-            for number in np.unique(records["shard"]).tolist():
-                if number not in readable:
-                    continue
-                ids = start + np.flatnonzero(records["shard"] == number)
-                step = _CHUNK
-                if self._stored is not None:  # these records are in memory meanwhile
-                    mean = max(1, int(self.records["length"][ids].mean()))
-                    step = min(_CHUNK, max(1, WINDOW_BYTES // (2 * THREADS) // mean))
-                yield from ((number, ids[at : at + step]) for at in range(0, len(ids), step))
+        for number, ids in self._of_shards(readable):
+            step = _CHUNK
+            if self._stored is not None:  # these records are in memory meanwhile
+                mean = max(1, int(self.records["length"][ids].mean()))
+                step = min(_CHUNK, max(1, WINDOW_BYTES // (2 * THREADS) // mean))
+            yield from ((number, ids[at : at + step]) for at in range(0, len(ids), step))
 
-    def _check(self, task: tuple[int, npt.NDArray[np.int64]], decode: bool) -> list[tuple[str, Problem]]:
+    def _check(self, task: tuple[int, npt.NDArray[np.int64]], decode: bool) -> list[Wrong]:
         number, ids = task
         shard = self.manifest.shards[number].file
         records = np.ascontiguousarray(self.records[ids])
@@ -266,7 +282,7 @@ class RecordChecks:
                     path = stack.enter_context(self._stored.file(number, records))
                 return self._problems(path, ids, records, decode, number)
         except FastloadError as error:
-            return [("a shard cannot be read", Problem(str(error), shard))]
+            return [("a shard cannot be read", shard, str(error))]
 
     def _problems(
         self,
@@ -275,7 +291,7 @@ class RecordChecks:
         records: npt.NDArray[np.void],
         decode: bool,
         number: int,
-    ) -> list[tuple[str, Problem]]:
+    ) -> list[Wrong]:
         """Return what is wrong with records of the file at ``path``, which has those of shard ``number``."""
         failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
         for _ in range(MOST_AGAIN if self._stored is not None else 0):
@@ -283,17 +299,31 @@ class RecordChecks:
                 assert self._stored is not None
                 self._stored.fetch_again(number, records[sorted(failures)], path)
                 failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
-        problems = [
-            (f"a record{self._of} is damaged", self.problem(int(ids[i]), reason.decode()))
-            for i, reason in failures.items()
+        problems: list[Wrong] = [
+            (f"a record{self._of} is damaged", int(ids[i]), reason.decode()) for i, reason in failures.items()
         ]
         if decode:
             undamaged = [i for i in range(len(ids)) if i not in failures]
             problems += [
-                (f"a record{self._of} does not decode", self.problem(int(ids[i]), reason))
+                (f"a record{self._of} does not decode", int(ids[i]), reason)
                 for i, reason in _undecodable(path, records, undamaged, self._kind)
             ]
         return problems
+
+
+def _wrong_in_part(
+    common: tuple[Path, Manifest, Field | None, StoredShards | None, bool], part: Part
+) -> list[Wrong]:
+    """Return what is wrong with some records of a shard, on a worker."""
+    folder, manifest, field, stored, decode = common
+    ids, records = part
+    if stored is None:
+        check_seen(folder, manifest.seal)
+    checks = RecordChecks(folder, manifest, records, str, Problems(), field, stored)
+    found = chain.from_iterable(checks.wrong({int(records["shard"][0])}, decode, 1))
+    return [
+        (kind, place if isinstance(place, str) else int(ids[place]), reason) for kind, place, reason in found
+    ]
 
 
 def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], threads: int) -> Iterator[Result]:
@@ -526,8 +556,6 @@ def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 # ---- ``fastload verify`` ----------------------------------------------------------------------------
 
-Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
-
 
 def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Manifest:
     """Read the manifest of a folder or of a URL.
@@ -696,22 +724,14 @@ class _Checks:
 
     def contents(self, decode: bool, spread: Spread | None) -> None:
         """Find records whose bytes are wrong, and values that their fields cannot hold."""
-        if not self._has_pictures:
-            pass
-        elif spread is None:
-            self.records.contents(self._readable, decode)
-        else:
-            common = (self.folder, self.manifest.seal, frozenset(self._readable), decode)
-            spans = spans_of(self.manifest)
-            for problems in spread(_records_of_span, common, spans):
-                for kind, problem in problems:
-                    self.found.add(kind, [problem])
+        if self._has_pictures:
+            self.records.contents(self._readable, decode, spread)
         for column in self.columns:
             column.values()
             if column.field.of is not None:
                 column.rows_of(next(c for c in self.columns if c.field.name == column.field.of))
             if column.records is not None:
-                column.records.contents(self._readable, decode)
+                column.records.contents(self._readable, decode, spread)
 
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Find entry points that are damaged, missing or, if they are computed again, wrong."""
@@ -731,32 +751,11 @@ class _Checks:
             self.found.add("", [Problem(words, path.name)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
-        if self.stored is not None:
-            dataset = self.stored.dataset()
-            for ids, part in in_windows(dataset):
-                yield from wrong_entries(part, len(os.sched_getaffinity(0)), ids, self.folder)
-            return
-        dataset = PackedFiles(self.folder, entries=False)
-        if spread is None:
-            yield from wrong_entries(dataset, len(os.sched_getaffinity(0)))
-            return
-        common = (self.folder, dataset.manifest.seal)
-        yield from chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
-
-
-def _records_of_span(
-    common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
-) -> list[tuple[str, Problem]]:
-    """Return what is wrong with some samples' records."""
-    folder, seal, readable, decode = common
-    dataset = opened_once(folder, seal)
-    checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
-    return checks.records.problems_of(range(*span), set(readable), decode)
-
-
-def _entries_of_span(common: tuple[Path, str], span: tuple[int, int]) -> list[int]:
-    """Return the samples of a span whose entry points are wrong."""
-    return list(wrong_entries(opened_once(*common), 1, range(*span)))
+        stored = self.stored
+        options = None if stored is None else stored.options
+        made = None if spread is None else entries_by(spread, None, options)
+        dataset = PackedFiles(self.folder, entries=False) if stored is None else stored.dataset()
+        return wrong_entries(dataset, len(os.sched_getaffinity(0)), self.folder, made)
 
 
 def verify(
@@ -773,8 +772,8 @@ def verify(
         folder: a packed dataset, or its URL in a store, whose records are all read once.
         decode: whether to decode every record, too.
         entries: whether to compute all entry points again and compare them with the stored ones.
-        spread: calls a function with its first argument and each of the items, in processes that see the
-            same folder, and yields the results in order; None: threads of this process do the work.
+        spread: lets processes that see the same folder, or reach the same store, do the work; None: threads
+            of this process do.
         storage_options: for a URL, credentials, endpoint and so on.
 
     Returns:
@@ -784,7 +783,7 @@ def verify(
     Raises:
         FormatError: the manifest is missing or unreadable, so there is nothing to check against.
         RemoteError: the store refuses or does not answer.
-        PackError: ``spread`` is given and the records are in a store.
+        PackError: a process of ``spread`` failed, or sees another set.
     """
     folder, location, options = place_of(folder, storage_options)
     place = Path(folder).absolute()
@@ -793,19 +792,14 @@ def verify(
         if not manifest.in_store:
             refuse_options(folder, options)
             return _verified(place, decode, entries, spread)
-    if spread is not None:
-        raise PackError(
-            f"processes share the work on records that are on this machine. Found: {location or place}. "
-            "Leave --ray out, or verify the folder that was uploaded."
-        )
     if location is None:
         _, store, shards = shards_in_store(place, manifest, options)
         stored = StoredShards(store, shards, place, options)
-        return _verified(place, decode, entries, None, stored)
+        return _verified(place, decode, entries, spread, stored)
     with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
         copy = copy_as_it_is(location, options, Path(root))
         stored = StoredShards(copy.store, copy.shards, location, options)
-        return _verified(copy.folder, decode, entries, None, stored)
+        return _verified(copy.folder, decode, entries, spread, stored)
 
 
 def _verified(

@@ -141,11 +141,13 @@ def _checked(point: int, given: Any) -> tuple[float, ...]:
 
 
 def exact_shares(weights: Sequence[float]) -> IdArray:
-    """Return weights as shares in 1 / UNIT, rounded by largest remainders; their sum is UNIT."""
+    """Return weights as shares in 1 / UNIT, rounded by largest remainders; their sum is UNIT. None above 0
+    becomes 0: the largest gives what that needs."""
     exact = [Fraction(weight) for weight in weights]
     whole = sum(exact)
     ideal = [weight * UNIT / whole for weight in exact]
-    found = [int(share) for share in ideal]
+    found = [max(int(share), int(share > 0)) for share in ideal]
+    found[found.index(max(found))] -= max(0, sum(found) - UNIT)
     largest = sorted(range(len(found)), key=lambda number: found[number] - ideal[number])
     for number in largest[: UNIT - sum(found)]:
         found[number] += 1
@@ -177,8 +179,8 @@ class MixtureStart:
     epoch: int
     position: int  # in that epoch
     counts: tuple[int, ...]  # samples that each source has given
-    seats: tuple[int, ...]  # by which each source's own order is drawn
-    free_seat: int  # no source has ever had it, or one above it
+    walks: tuple[int, ...]  # the number of each source's walk, by which its own order is drawn
+    free_walk: int  # no source has ever had this number, or one above it
 
     @classmethod
     def of_run(cls, sources: int) -> MixtureStart:
@@ -187,9 +189,9 @@ class MixtureStart:
 
     def to_text(self) -> str:
         """Return it as ASCII without quotes: for 100 sources, 10**10 samples each, some 750 characters."""
-        head = (self.given, self.epoch, self.position, self.free_seat)
-        seats = () if self.seats == tuple(range(len(self.seats))) else self.seats
-        data = b"".join(map(_packed, (head, seats, self.counts)))
+        head = (self.given, self.epoch, self.position, self.free_walk)
+        walks = () if self.walks == tuple(range(len(self.walks))) else self.walks
+        data = b"".join(map(_packed, (head, walks, self.counts)))
         return base64.b85encode(data + zlib.crc32(data).to_bytes(4, "little")).decode()
 
     @classmethod
@@ -204,7 +206,7 @@ class MixtureStart:
             if zlib.crc32(data[:-4]).to_bytes(4, "little") != data[-4:]:
                 raise ValueError
             head, rest = _unpacked(data[:-4])
-            seats, rest = _unpacked(rest)
+            walks, rest = _unpacked(rest)
             counts, rest = _unpacked(rest)
             given, epoch, position, free = head
         except (TypeError, ValueError, IndexError):
@@ -212,7 +214,7 @@ class MixtureStart:
                 "mixture of a loader state must be as fastload.migrate wrote it. Found: "
                 f"{text!r:.80}: the state is damaged."
             ) from None
-        return cls(given, epoch, position, tuple(counts), tuple(seats or range(len(counts))), free)
+        return cls(given, epoch, position, tuple(counts), tuple(walks or range(len(counts))), free)
 
 
 def _packed(values: Sequence[int]) -> bytes:
@@ -386,7 +388,7 @@ class Course:
             if whole < size:
                 size = max(1, whole)
                 share = self._shares(number, mark.given + size / 2, mark.spent)
-            owed = mark.owed + _within(share * size, room)
+            owed = mark.owed + _within(share, size, room)
         else:
             owed = mark.owed + share * size
         added: IdArray = np.maximum(owed >> 40, 0)
@@ -471,12 +473,15 @@ def _left(shares: IdArray, spent: bytes) -> IdArray:
     return _rounded(np.cumsum(left) * (UNIT / total)) if total else left
 
 
-def _within(gain: IdArray, room: IdArray) -> IdArray:
-    """Cut gains at the room that there is, and give what is over to the first sources that have room."""
-    kept = np.minimum(gain, np.maximum(room, 0))
-    over = int((gain - kept).sum())
+def _within(share: IdArray, size: int, room: IdArray) -> IdArray:
+    """Return what ``size`` samples add to each wish: at most its room. What is over goes to the first source
+    that has room, one with a share if there is one."""
+    room = np.maximum(room, 0)
+    kept = np.minimum(share * size, room)
+    over = size * UNIT - int(kept.sum())
     if not over:
         return kept
-    free = np.minimum(np.maximum(room, 0) - kept, over)
-    found: IdArray = kept + np.clip(over - (np.cumsum(free) - free), 0, free)
-    return found
+    first = np.argsort(share == 0, kind="stable")
+    free = np.minimum(room - kept, over)[first]
+    kept[first] += np.clip(over - (np.cumsum(free) - free), 0, free)
+    return kept

@@ -2,7 +2,7 @@
 
 As in :mod:`fastload.sampler.mixed`, but blocks are cut over the whole run: :class:`Course` says how many
 samples each part has in one, a shuffle keyed by the block's first sample where they are. Each part is walked
-in its own order, which its seat draws, so that it goes on in another mix of the same run.
+in its own order, which the number of its walk decides, so that it goes on in another mix of the same run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ScheduledOrder:
         #: Where this mix began to count, for the loader's state.
         self.start = start
         self._firsts = np.cumsum(sizes) - sizes
-        self._part_seeds = [derived_seed(seed, seat) for seat in start.seats]
+        self._part_seeds = [derived_seed(seed, walk) for walk in start.walks]
         self._said = 0
         self._walk = lru_cache(maxsize=4)(self._make_walk)
 
@@ -69,8 +69,7 @@ class ScheduledOrder:
         if not self._course.is_bounded:
             return self._samples
         end = self._course.reach(first + self._samples)
-        if self._said < len(self._course.exhausted):
-            self._say()
+        self._say(first + self._samples)
         return min(max(end - first, 0), self._samples)
 
     def _at(self, epoch: int) -> int:
@@ -83,17 +82,18 @@ class ScheduledOrder:
             )
         return self.start.given - self.start.position + (epoch - self.start.epoch) * self._samples
 
-    def _say(self) -> None:
-        """Warn of each part that has ended."""
-        while self._said < len(self._course.exhausted):
-            given, part = self._course.exhausted[self._said]
+    def _say(self, end: int) -> None:
+        """Warn of each part that ends before this sample of the run, once."""
+        for given, part in self._course.exhausted[self._said :]:
+            if given >= end:
+                return
             self._said += 1
             count = int(self._course.counts_before(given)[part])
             what = "its share goes to the others from there on"
             if self._course.reach(given + 1) == given:
-                what = "the mix ends there, and later epochs have no samples"
+                what = "the mix ends there, and later epochs have none"
             warnings.warn(
-                f"The mix's {self._names[part]} has given all the {count:,} samples that max_epochs allows, "
+                f"The mix's {self._names[part]} has given {count:,} samples, all that max_epochs allows, "
                 f"{self._place(given)}: {what}.",
                 stacklevel=stacklevel(),
             )
@@ -158,4 +158,4 @@ class ScheduledOrder:
         """Return the place before a position, for another mix to begin there."""
         given, counts = self._at(epoch) + position, self.given(epoch, position)
         own = self.start
-        return MixtureStart(given, epoch, position, tuple(counts.tolist()), own.seats, own.free_seat)
+        return MixtureStart(given, epoch, position, tuple(counts.tolist()), own.walks, own.free_walk)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.sampler.block import ARRANGED, BlockOrder, BlockSampler
 from fastload.sampler.order import PADDING, IdArray, Partition, Words, derived_seed, keyed_bits, shuffled
@@ -70,6 +71,13 @@ class StickyOrder(BlockOrder):
             parts.append((BlockOrder(size, derived_seed(self.seed, 1 + part), self.block, window), first))
             first += size
         return parts
+
+    def samples_of(self, begin: int, end: int, of: int) -> npt.NDArray[np.bool_]:
+        """Return which samples are of parts that ranks ``begin`` to before ``end`` of ``of`` get, (n,)."""
+        own = np.zeros(self.n, np.bool_)
+        for part in range(begin * self.nodes // of, -(-end * self.nodes // of)):
+            own[self.ids_of_part(part, np.arange(self._parts[part][0].n, dtype=np.int64), 0)] = True
+        return own
 
 
 class StickySampler(Sampler):

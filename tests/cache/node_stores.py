@@ -15,12 +15,13 @@ from disk_sets import bytes_for
 from fault_server import FaultServer
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, transforms
+from fastload import Cache, DataLoader, PackedDataset, transforms
 
 __all__ = ["RECORD", "Cluster", "numbered_set"]
 
 SIDE = 152
 RECORD = 3 * SIDE * SIDE  # bytes: more than the 64 KiB over which neighbours in a store are read at once
+_TABLES = 1 << 16  # bytes: more than a cache's tables take
 _LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -53,6 +54,7 @@ class Cluster:
 
     Args:
         room: records that have room on a node.
+        memory: the roots of the nodes' caches in memory, instead of a tier on disk.
     """
 
     dataset: PackedDataset
@@ -62,6 +64,7 @@ class Cluster:
     room: int
     own: int = 1
     batch: int = 4
+    memory: Path | None = None
 
     def __post_init__(self) -> None:
         files = [path for path in self.dataset.folder.rglob("*") if path.is_file()]
@@ -78,7 +81,10 @@ class Cluster:
 
     def _rank(self, rank: int, epochs: Sequence[int]) -> tuple[list[int], list[int], int]:
         node, local = divmod(rank, self.own)
-        cache = ["off", f"{self.folder(node)}:{self.limit}B"]
+        cache: Any = ["off", f"{self.folder(node)}:{self.limit}B"]
+        if self.memory is not None:
+            (self.memory / f"node {node}").mkdir(exist_ok=True)
+            cache = Cache(f"{self.room * RECORD + _TABLES}B", folder=self.memory / f"node {node}")
         given: dict[str, Any] = {"shuffle": self.shuffle, "cache": cache, "seed": 1, "num_workers": 1}
         given["transform"] = transforms.Resize((16, 16))
         sets = self.root / f"sets of {node}"

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cache_folder import OpenFolder
 from disk_sets import opened
 from node_stores import RECORD, Cluster, numbered_set
 
 from fastload import Block, PackedDataset
+from fastload._native import _C
 
 COUNT = 96
 
@@ -73,3 +75,19 @@ def test_a_job_goes_on_with_half_the_nodes(numbered: PackedDataset, tmp_path: Pa
     assert [set(ids) for ids, _, _ in first] == [parts[0] | parts[1], parts[2] | parts[3]]
     assert set(first[0][1]) == parts[1]
     assert [asked for _, asked, _ in two.run([2])] == [[], []]
+
+
+def test_a_cache_in_memory_has_room_for_the_nodes_own_part(
+    numbered: PackedDataset, tmp_path: Path, memory: OpenFolder
+) -> None:
+    """Not for a fourth of the set wherever it lies, of which a node would need a fourth."""
+    if not _C.file_system(str(memory.path))["in_memory"]:
+        pytest.skip("no file system in memory has room")
+    for shuffle, most in ((Block(4, 32, nodes=4), 0), (Block(4, 32), COUNT)):
+        root = memory.path / str(most)
+        root.mkdir()
+        cluster = Cluster(numbered, tmp_path / str(most), 4, shuffle, COUNT // 4, memory=root)
+        cluster.run([0])
+        asked = [set(asked) & set(ids) for ids, asked, _ in cluster.run([1])]
+        assert sum(map(len, asked)) <= most
+    assert sum(map(len, asked)) > COUNT / 4

@@ -44,3 +44,19 @@ def test_the_number_of_runs_is_bounded() -> None:
     room = choose_room(lengths, 2**28 * 1_000_000)
     assert room.sum() == 1_000_000
     assert np.count_nonzero(np.diff(room.astype(np.int8))) <= 2 << 16
+
+
+def test_what_comes_first_has_all_the_room() -> None:
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(0, 90_000, 3000).astype(np.uint32)
+    first = rng.random(3000) < 0.25
+    wanted = int(lengths[first].sum())
+    for share in (0.3, 0.7, 1.0, 2.0, 9.0):
+        room = choose_room(lengths, int(share * wanted), first)
+        assert lengths[room].sum() <= share * wanted
+        if share >= 1:
+            assert room[first & (lengths > 0)].all()
+        else:
+            assert not (room & ~first)[lengths > 90_000 - wanted // 3000].any()
+            assert lengths[room & first].sum() > (share - 0.01) * wanted
+    assert choose_room(lengths, 2**40, first).sum() == (lengths > 0).sum()

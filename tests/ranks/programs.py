@@ -530,6 +530,26 @@ def reshards(data: str, folder: str, changes: str, policy: str) -> None:
     loader.close()
 
 
+def checkpointed(data: str, folder: str, checkpoint: str, action: str, steps: str) -> None:
+    """A loader in torch.distributed.checkpoint, beside a tensor: saved behind some steps, or loaded."""
+    import torch.distributed.checkpoint as dcp
+
+    rank = join()
+    loader = DataLoader(data, 3, shuffle=True, seed=9, num_workers=1, transform=CROP, padding="mark")
+    states = {"loader": loader, "weights": torch.arange(6.0) if action == "save" else torch.zeros(6)}
+    if action == "load":
+        dcp.load(states, checkpoint_id=checkpoint)
+    before = loader.state_dict()
+    batches = labels_of(itertools.islice(loader, None if steps == "-1" else int(steps)))
+    if action == "save":
+        before = loader.state_dict()
+        dcp.save(states, checkpoint_id=checkpoint)
+    assert states["weights"].tolist() == [0, 1, 2, 3, 4, 5]
+    write(folder, rank, [before, [label for label in flat(batches) if label >= 0]])
+    dist.barrier()
+    loader.close()
+
+
 def apart(data: str, folder: str) -> None:
     """Two ranks that change the world at different places."""
     own = join()

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from operator import setitem
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from long_forms import SEED, as_drawn, how_many
 from numbered_set import make_numbered_set
+from page_blocks import python_of
 from quorums import Lighthouse, StandIn
 
 import fastload
@@ -248,6 +251,18 @@ def test_a_step_begins_once(data: Path) -> None:
     assert labels_of(batches) == [0, 1]
 
 
+def test_a_commit_that_the_loader_does_not_see_is_an_error(data: Path) -> None:
+    house = Lighthouse()
+    manager = StandIn(house, 0, 0)
+    commit = manager.should_commit
+    batches = QuorumLoader(make_loader(data, shuffle=False), manager)
+    house.form({0: [manager]})
+    assert [labels_of(batches), labels_of(batches)] == [[0, 1], [2, 3]]  # two of one step
+    assert commit()
+    with pytest.raises(StateError, match=r"is at step 1, the loader's batch was for step 0\. Call manager"):
+        labels_of(batches)
+
+
 def test_torchft_leaves_out_gradients_of_samples_that_count(data: Path) -> None:
     house = Lighthouse(is_async=True, init_sync=True)
     (first, batches), (second, others) = alone(data, house), alone(data, house, 1)
@@ -274,3 +289,43 @@ def test_what_cannot_be_divided_among_replica_groups(data: Path) -> None:
     with whole, pytest.raises(ValueError, match="this one reads all of its dataset on each rank"):
         QuorumLoader(whole, manager)
     assert manager.states == {}
+
+
+def test_the_guides_loop(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/guide/elastic.md, with one replica group."""
+    house = Lighthouse()
+
+    class Alone(StandIn):
+        def __init__(self, _: object, use_async_quorum: bool) -> None:
+            assert not use_async_quorum
+            super().__init__(house, 0, 0)
+
+        def start_quorum(self) -> None:
+            house.form({0: [self]})
+            super().start_quorum()
+
+    class Optimizer:
+        def __init__(self, manager: StandIn, inner: object) -> None:
+            self.manager = manager
+
+        def zero_grad(self) -> None:
+            self.manager.start_quorum()
+
+        def step(self) -> None:
+            assert self.manager.should_commit()
+
+    seen: list[int] = []
+
+    def cross_entropy(_: object, labels: torch.Tensor) -> torch.Tensor:
+        seen.extend(label for label in labels.tolist() if label >= 0)
+        return torch.zeros((), requires_grad=True)
+
+    with make_loader(data, batch_size=8) as loader:
+        given: dict[str, Any] = {"loader": loader, "torch": torch, "model": torch.nn.Flatten()}
+        given |= {
+            "torchft": SimpleNamespace(Manager=Alone, Optimizer=Optimizer),
+            "cross_entropy": cross_entropy,
+        }
+        monkeypatch.setattr(torch.optim, "AdamW", lambda parameters: None)
+        exec(compile(python_of("elastic.md", "torchft"), "elastic.md", "exec"), given)
+    assert seen == order_of(data, 90)

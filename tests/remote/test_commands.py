@@ -222,7 +222,6 @@ def test_an_index_of_others_files_is_made_where_they_are(capsys: pytest.CaptureF
     assert "set holds no .tar files" in out_of(capsys, "index", URL, "--output", "x", code=1)
     found = out_of(capsys, "index", "a.tar", "--output", URL, code=1)
     assert f"an index is written to a local folder. Found: {URL}" in found
-    assert "without --ray" in out_of(capsys, "index", URL, "--entries", "--ray", "local", code=1)
 
 
 @pytest.mark.parametrize("window", [1 << 26, 3000])

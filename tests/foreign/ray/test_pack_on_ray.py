@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +17,15 @@ import numpy as np
 import psutil
 import pytest
 import ray
+from fault_server import FaultServer
 from PIL import Image
+from tar_reference import captioned, write_tar
 
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
-from fastload.packing.foreign import index_entries
-from fastload.packing.ray import RayCluster, ray_entries
+from fastload.packing.entries import entries_by, index_stored_entries
+from fastload.packing.foreign import index_entries, index_files
+from fastload.packing.ray import RayCluster
 from fastload.packing.verify import verify
 
 OPTIONS = PackOptions(shard_size=100_000, num_proc=1)
@@ -109,7 +113,7 @@ def test_entry_points_and_verifying(source: Path, expected: dict[str, bytes], tm
     output = tmp_path / "set"
     pack(source, output, PackOptions(shard_size=100_000, num_proc=1, entries=None))
     with RayCluster("local") as found:
-        index_entries(output, 64, None, ray_entries(found, Observer()))
+        index_entries(output, 64, None, entries_by(found.in_order, Observer()))
         assert snapshot(output) == expected
         assert verify(output, True, True, found.in_order) == ([], 240)
         shard = next(output.glob("*.arrow"))
@@ -119,6 +123,39 @@ def test_entry_points_and_verifying(source: Path, expected: dict[str, bytes], tm
         problems = verify(output, True, False, found.in_order)
         assert problems == verify(output, True, False)
         assert len(problems[0]) == 1
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_set_in_a_store(
+    source: Path, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verified, its entry points made, and tars indexed by URL: as by one process."""
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
+    output = tmp_path / "set"
+    pack(source, output, PackOptions(shard_size=100_000, num_proc=1, entries=None))
+    write_tar(tmp_path / "a.tar", captioned(7, 0), tarfile.PAX_FORMAT)
+    write_tar(tmp_path / "b.tar", captioned(7, 7), tarfile.PAX_FORMAT)
+    with RayCluster("local") as found, FaultServer(folder=tmp_path) as server:
+        url = f"{server.url}/set"
+        assert "read only" in index_stored_entries(url, None, 64, None, entries_by(found.in_order))
+        [made] = (tmp_path / "sets").rglob("entries.fli")
+        assert made.read_bytes() == expected["entries.fli"]
+        assert verify(url, True, False, found.in_order) == ([], 240)
+        shard = next(output.glob("*.arrow"))
+        data = bytearray(shard.read_bytes())
+        data[len(data) // 2] ^= 1
+        shard.write_bytes(data)
+        problems = verify(url, True, False, found.in_order)
+        assert problems == verify(url, True, False)
+        assert len(problems[0]) == 1
+        tars = [f"{server.url}/{name}.tar" for name in "ab"]
+        made_by = entries_by(found.in_order)
+        index_files(tars, tmp_path / "many", None, None, made_by, found.as_finished)
+        index_files(tars, tmp_path / "one")
+    one, many = snapshot(tmp_path / "one"), snapshot(tmp_path / "many")
+    assert {name: data for name, data in many.items() if name.endswith(".fli")} == {
+        name: data for name, data in one.items() if name.endswith(".fli")
+    }
 
 
 @pytest.mark.usefixtures("cluster")
