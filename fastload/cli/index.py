@@ -125,7 +125,8 @@ def _spread(
     if arguments.ray is None:
         return None, None
     cluster = stack.enter_context(ray_cluster(arguments.ray))
-    return entries_by(cluster.in_order, progress), cluster
+    options = options_for(arguments, arguments.paths[0])
+    return entries_by(cluster.in_order, progress, options), cluster
 
 
 def _in_store(arguments: argparse.Namespace) -> int:

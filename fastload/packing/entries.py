@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -253,11 +252,18 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def entries_by(spread: Spread, observer: Observer | None = None) -> Maker:
+def entries_by(
+    spread: Spread,
+    observer: Observer | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Maker:
     """Return a maker of a dataset's entry points whose work other processes do."""
 
     def made(dataset: PackedFiles, spacing: int) -> Iterator[Made]:
-        spans, common = spans_of(dataset.manifest), (pickle.dumps(dataset), spacing)
+        spans, common = (
+            spans_of(dataset.manifest),
+            (dataset.where, dataset.manifest.seal, storage_options, spacing),
+        )
         for (start, stop), pieces in zip(spans, spread(_entries_of_span, common, spans), strict=True):
             yield from pieces
             if observer is not None:
@@ -266,10 +272,13 @@ def entries_by(spread: Spread, observer: Observer | None = None) -> Maker:
     return made
 
 
-def _entries_of_span(common: tuple[bytes, int], span: tuple[int, int]) -> list[Made]:
+def _entries_of_span(
+    common: tuple[str, str, Mapping[str, Any] | None, int], span: tuple[int, int]
+) -> list[Made]:
     """Make the entry points of some samples on a worker."""
-    windows = in_windows(opened_once(common[0]), range(*span))
-    return [made for ids, part in windows for made in entries_of(part.reader, ids, common[1], 1)]
+    where, seal, storage_options, spacing = common
+    windows = in_windows(opened_once(where, seal, storage_options), range(*span))
+    return [made for ids, part in windows for made in entries_of(part.reader, ids, spacing, 1)]
 
 
 def wrong_entries(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FormatError, PackError
+from fastload.errors import PackError
 from fastload.machine.paths import write_at
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
@@ -80,6 +79,11 @@ class StoredShards:
         self._store, self._shards = store, shards
         self.location, self._options = location, storage_options
         self._sizes = {number: size for number, (_, size) in enumerate(shards)}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The store's options."""
+        return self._options
 
     def dataset(self) -> PackedFiles:
         """Open the set.
@@ -311,23 +315,29 @@ def check_seen(folder: Path, seal: str) -> None:
         PackError: it sees another one.
         FormatError: it sees none.
     """
-    found = Manifest.read(folder).seal
-    if found != seal:
+    _same(folder, Manifest.read(folder), seal)
+
+
+def _same(where: Path | str, found: Manifest, seal: str) -> None:
+    if found.seal != seal:
         raise PackError(
-            f"{folder} has other files on this worker's machine than where the command runs: their manifests "
-            f"have the ids {found} and {seal}. All must see the same folder."
+            f"{where} has other files on this worker's machine than where the command runs: their manifests "
+            f"have the ids {found.seal} and {seal}. All must see the same set."
         )
 
 
-@functools.lru_cache(maxsize=1)
-def opened_once(pickled: bytes) -> PackedFiles:
-    """Return a process's dataset, opened once, as another process pickled it.
+_opened: dict[tuple[str, str], PackedFiles] = {}  # the last one that a task asked for
+
+
+def opened_once(where: str, seal: str, storage_options: Mapping[str, Any] | None) -> PackedFiles:
+    """Return a process's dataset, opened once, as another process knows it: in a folder, or at a URL.
 
     Raises:
         PackError: this process sees another dataset.
     """
-    try:
-        dataset: PackedFiles = pickle.loads(pickled)
-    except FormatError as error:
-        raise PackError(f"a worker's machine does not see the set as it is here: {error}") from error
-    return dataset
+    if (where, seal) not in _opened:
+        dataset = PackedFiles(where, entries=False, storage_options=storage_options)
+        _same(where, dataset.manifest, seal)
+        _opened.clear()
+        _opened[where, seal] = dataset
+    return _opened[where, seal]

@@ -751,7 +751,9 @@ class _Checks:
             self.found.add("", [Problem(words, path.name)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
-        stored, made = self.stored, None if spread is None else entries_by(spread)
+        stored = self.stored
+        options = None if stored is None else stored.options
+        made = None if spread is None else entries_by(spread, None, options)
         dataset = PackedFiles(self.folder, entries=False) if stored is None else stored.dataset()
         return wrong_entries(dataset, len(os.sched_getaffinity(0)), self.folder, made)
 

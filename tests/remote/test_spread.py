@@ -44,7 +44,7 @@ def small_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "WINDOW_BYTES", 3000)
     monkeypatch.setattr(fetched, "_BYTES", 3000)
     fetched.check_seen.cache_clear()
-    fetched.opened_once.cache_clear()
+    fetched._opened.clear()
 
 
 def flip(path: Path, *places: float) -> None:
@@ -145,11 +145,11 @@ def test_a_worker_with_another_set_is_an_error(
             shutil.copytree(fields, folder)
             yield from super().in_order(function, common, here)
 
-    with pytest.raises(PackError, match="all must see the same folder"):
+    with pytest.raises(PackError, match="all must see the same set"):
         verify(folder, spread=Elsewhere().in_order)
     shutil.rmtree(folder)
     shutil.copytree(packed.folder, folder)
-    with pytest.raises(PackError, match="a worker's machine does not see the set as it is here"):
+    with pytest.raises(PackError, match="all must see the same set"):
         index_entries(folder, 16, None, entries_by(Elsewhere().in_order))
 
 
