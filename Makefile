@@ -13,7 +13,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-rest test-all nightly lint cpp-plain cpp-test tsan test-arm beside frameworks fuzz \
-  fuzz-campaign faults soak drawn versions py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
+  fuzz-campaign faults soak elastic drawn versions py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -40,9 +40,9 @@ test-all:  ## both, one after the other: what every change passes
 	@$(MAKE) --no-print-directory test-rest
 
 # One after the other, also where one of them fails; each can be run alone.
-nightly:  ## hours: faults, soak, tsan, test-arm, versions, drawn, fuzz-campaign
+nightly:  ## hours: faults, soak, elastic, tsan, test-arm, versions, drawn, fuzz-campaign
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory --keep-going -j1 faults soak tsan test-arm versions drawn fuzz-campaign
+	@$(MAKE) --no-print-directory --keep-going -j1 faults soak elastic tsan test-arm versions drawn fuzz-campaign
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -97,10 +97,14 @@ soak:  ## after "make setup": an hour of jobs that are killed, caches cleared, f
 	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/soak.py \
 	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/soak"}'
 
+elastic:  ## after "make setup": an hour of eight processes whose world, mixture and sets change, every sample counted (SECONDS=3600 SEED=1)
+	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/elastic.py \
+	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/elastic"}'
+
 # One table after the other, each with what draws it again in a failure's words; some hours on two slow cores.
-drawn:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, values, pictures, chats, EXIF); FASTLOAD_SEED=1 draws others
+drawn:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, failing replica groups, values, pictures, chats, EXIF); FASTLOAD_SEED=1 draws others
 	cd tests && FASTLOAD_NIGHTLY=1 $(ALONGSIDE) $(BIN)/pytest -q --timeout 14400 \
-	  transform/test_marked_chains.py ranks/test_torch_rows.py pack/test_values_kept.py \
+	  transform/test_marked_chains.py ranks/test_torch_rows.py ranks/test_quorum.py pack/test_values_kept.py \
 	  transform/test_vision_sizes.py vlm/test_rules.py decode/test_shown.py
 	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
 	  tests/foreign/run.sh torchvision -q --timeout 14400 -k test_chains

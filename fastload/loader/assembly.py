@@ -725,11 +725,13 @@ class LoaderPlan:
         start = getattr(self.dataset, "start", None)
         return None if start is None else str(start.to_text())
 
-    def mixture_at(self, sampler: Sampler, epoch: int, position: int) -> list[dict[str, Any]]:
+    def mixture_at(self, sampler: RankSampler, epoch: int, position: int) -> list[dict[str, Any]]:
         """Return what each dataset of a mix has given before a position, and its shares; [] for no mix, or in
         the order of a sampler."""
-        order: Any = sampler.order
-        if not isinstance(self.dataset, MixedFiles) or not hasattr(order, "wished"):
+        if not isinstance(self.dataset, MixedFiles):
+            return []
+        order: Any = sampler.core.order
+        if not hasattr(order, "wished"):
             return []
         given, wished = order.given(epoch, position), order.wished(epoch, position)
         whole = max(1, int(given.sum()))

@@ -68,7 +68,7 @@ def _start(order: Any) -> str:
     return (
         ""
         if start is None
-        else f"sample {start.given}, counts {list(start.counts)}, seats {list(start.seats)}"
+        else f"sample {start.given}, counts {list(start.counts)}, walks {list(start.walks)}"
     )
 
 

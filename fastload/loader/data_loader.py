@@ -91,7 +91,7 @@ class Introspection:
             found["world"] = {"rank": world.rank, "size": world.size, "changes": beginning.moves}
         manifest = getattr(self._loader_plan.set_at(self._epochs.place[0]), "manifest", None)
         found |= {} if manifest is None else {"generation": manifest.generation}
-        mixture = self._loader_plan.mixture_at(self._sampler.core, *self._epochs.place)
+        mixture = self._loader_plan.mixture_at(self._sampler, *self._epochs.place)
         return {**found, "mixture": mixture} if mixture else found
 
     def explain(self) -> Explanation:

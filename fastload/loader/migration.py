@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -145,25 +144,26 @@ def _carried(
 ) -> tuple[MixtureStart, list[MigratedSource]]:
     """Return where the new mix begins, and what becomes of each dataset; shares in the new mix are not known
     yet."""
-    seen: dict[str, list[int]] = defaultdict(list)
-    for number, part in enumerate(old.parts):
-        seen[part.id].append(number)
-    places = {part.where for part in old.parts}
-    counts, seats, free = [], [], at.free_seat
+    left = {number: {*part.manifest.all_ids} for number, part in enumerate(old.parts)}
+    places, known = {part.where for part in old.parts}, {one for ids in left.values() for one in ids}
+    counts, walks, free = [], [], at.free_walk
     sources: list[MigratedSource] = []
     for part in new.parts:
-        if seen[part.id]:  # a dataset may be in a mix several times
-            number = seen[part.id].pop(0)
+        own = {*part.manifest.all_ids}
+        number = next((number for number, ids in left.items() if ids & own), None)
+        if number is not None:
+            del left[number]  # a dataset may be in a mix several times
             counts.append(at.counts[number])
-            seats.append(at.seats[number])
+            walks.append(at.walks[number])
             sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
             continue
         counts.append(0)
-        seats.append(free)
+        walks.append(free)
         free += 1
-        why = "its contents have changed, so its order is another" if part.where in places else ""
+        is_changed = part.where in places and not own & known
+        why = "its contents have changed, so its order is another" if is_changed else ""
         sources.append(MigratedSource(part.where, 0, len(part), None, None, why))
-    for number in sorted(number for left in seen.values() for number in left):
+    for number in left:
         part = old.parts[number]
         sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
-    return replace(at, counts=tuple(counts), seats=tuple(seats), free_seat=free), sources
+    return replace(at, counts=tuple(counts), walks=tuple(walks), free_walk=free), sources

@@ -147,9 +147,9 @@ class MixedOrder:
         from fastload.sampler.schedule import MixtureStart  # which most mixes never need
 
         counts = self.given(epoch, position)
-        seats = tuple(range(len(counts)))
+        walks = tuple(range(len(counts)))
         total = epoch * self._total + position
-        return MixtureStart(total, epoch, position, tuple(counts.tolist()), seats, len(seats))
+        return MixtureStart(total, epoch, position, tuple(counts.tolist()), walks, len(walks))
 
     def _ids(self, parts: IdArray, steps: IdArray) -> IdArray:
         return self._firsts[parts] + walked(

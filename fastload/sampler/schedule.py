@@ -179,8 +179,8 @@ class MixtureStart:
     epoch: int
     position: int  # in that epoch
     counts: tuple[int, ...]  # samples that each source has given
-    seats: tuple[int, ...]  # by which each source's own order is drawn
-    free_seat: int  # no source has ever had it, or one above it
+    walks: tuple[int, ...]  # the number of each source's walk, by which its own order is drawn
+    free_walk: int  # no source has ever had this number, or one above it
 
     @classmethod
     def of_run(cls, sources: int) -> MixtureStart:
@@ -189,9 +189,9 @@ class MixtureStart:
 
     def to_text(self) -> str:
         """Return it as ASCII without quotes: for 100 sources, 10**10 samples each, some 750 characters."""
-        head = (self.given, self.epoch, self.position, self.free_seat)
-        seats = () if self.seats == tuple(range(len(self.seats))) else self.seats
-        data = b"".join(map(_packed, (head, seats, self.counts)))
+        head = (self.given, self.epoch, self.position, self.free_walk)
+        walks = () if self.walks == tuple(range(len(self.walks))) else self.walks
+        data = b"".join(map(_packed, (head, walks, self.counts)))
         return base64.b85encode(data + zlib.crc32(data).to_bytes(4, "little")).decode()
 
     @classmethod
@@ -206,7 +206,7 @@ class MixtureStart:
             if zlib.crc32(data[:-4]).to_bytes(4, "little") != data[-4:]:
                 raise ValueError
             head, rest = _unpacked(data[:-4])
-            seats, rest = _unpacked(rest)
+            walks, rest = _unpacked(rest)
             counts, rest = _unpacked(rest)
             given, epoch, position, free = head
         except (TypeError, ValueError, IndexError):
@@ -214,7 +214,7 @@ class MixtureStart:
                 "mixture of a loader state must be as fastload.migrate wrote it. Found: "
                 f"{text!r:.80}: the state is damaged."
             ) from None
-        return cls(given, epoch, position, tuple(counts), tuple(seats or range(len(counts))), free)
+        return cls(given, epoch, position, tuple(counts), tuple(walks or range(len(counts))), free)
 
 
 def _packed(values: Sequence[int]) -> bytes:

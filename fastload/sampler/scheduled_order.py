@@ -2,7 +2,7 @@
 
 As in :mod:`fastload.sampler.mixed`, but blocks are cut over the whole run: :class:`Course` says how many
 samples each part has in one, a shuffle keyed by the block's first sample where they are. Each part is walked
-in its own order, which its seat draws, so that it goes on in another mix of the same run.
+in its own order, which the number of its walk decides, so that it goes on in another mix of the same run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ScheduledOrder:
         #: Where this mix began to count, for the loader's state.
         self.start = start
         self._firsts = np.cumsum(sizes) - sizes
-        self._part_seeds = [derived_seed(seed, seat) for seat in start.seats]
+        self._part_seeds = [derived_seed(seed, walk) for walk in start.walks]
         self._said = 0
         self._walk = lru_cache(maxsize=4)(self._make_walk)
 
@@ -158,4 +158,4 @@ class ScheduledOrder:
         """Return the place before a position, for another mix to begin there."""
         given, counts = self._at(epoch) + position, self.given(epoch, position)
         own = self.start
-        return MixtureStart(given, epoch, position, tuple(counts.tolist()), own.seats, own.free_seat)
+        return MixtureStart(given, epoch, position, tuple(counts.tolist()), own.walks, own.free_walk)

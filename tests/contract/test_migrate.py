@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches, joined, same
+from growing_sets import Grown
 from long_forms import SEED, as_drawn, how_many
 from pictures import jpegs
 from plain_pack import plain_pack
@@ -66,20 +67,20 @@ def on_ranks(mixed: Any, state: Any, world: int, epochs: int = 1) -> list[Any]:
     return [batch for _ in range(epochs) for batch in joined([all_batches(rank) for rank in ranks])]
 
 
-def walk(number: int, seat: int, steps: int, seed: int = 7) -> list[int]:
+def walk(number: int, own: int, steps: int, seed: int = 7) -> list[int]:
     """The labels of a dataset's first ``steps`` samples: shuffle after shuffle."""
     size = SIZES[number]
     turns = range(-(-steps // size))
-    found = [shuffled(np.arange(size), size, derived_seed(seed, seat), turn) for turn in turns]
+    found = [shuffled(np.arange(size), size, derived_seed(seed, own), turn) for turn in turns]
     return [100 * number + int(sample) for turn in found for sample in turn][:steps]
 
 
-def check_walks(labels: list[int], seats: dict[int, int]) -> None:
-    """Each dataset of ``seats`` has come pass after pass in its own order: no sample lost, none twice."""
-    for number, seat in seats.items():
+def check_walks(labels: list[int], walks: dict[int, int]) -> None:
+    """Each dataset of ``walks`` has come pass after pass in its own order: no sample lost, none twice."""
+    for number, own_walk in walks.items():
         own = [label for label in labels if label // 100 == number]
-        assert own == walk(number, seat, len(own))
-    assert {label // 100 for label in labels} <= {*seats}
+        assert own == walk(number, own_walk, len(own))
+    assert {label // 100 for label in labels} <= {*walks}
 
 
 GROWING = Schedule({0: [3, 1, 0], 60: [1, 1, 1], 150: [0, 1, 3]}, ramp=20)
@@ -257,10 +258,10 @@ def test_a_source_added_one_removed_and_one_with_another_weight(parts: list[Pack
 
 def test_random_migrations_lose_nothing(parts: list[PackedDataset]) -> None:
     """Several in one run, of random mixes at random places, each part of the run on other ranks."""
-    draw = np.random.default_rng([SEED, 5])
+    draw, changes = np.random.default_rng([SEED, 5]), 0
     for case in range(how_many(6, 200)):
         seen: list[int] = []
-        seats: dict[int, int] = {}
+        walks: dict[int, int] = {}
         free, mixed, state = 0, None, None
         for _ in range(4):
             old, chosen = mixed, sorted(draw.permutation(4)[: draw.integers(1, 5)].tolist())
@@ -272,12 +273,13 @@ def test_random_migrations_lose_nothing(parts: list[PackedDataset]) -> None:
                 migration = fastload.migrate(state, mixed, old=old)
                 state = migration.state
                 assert json.loads(json.dumps(state)) == state
-            for gone in {*seats} - {*chosen}:  # whose walk begins anew if it comes back
-                del seats[gone]
+                changes += 1
+            for gone in {*walks} - {*chosen}:  # whose walk begins anew if it comes back
+                del walks[gone]
                 seen = [label for label in seen if label // 100 != gone]
             for number in chosen:
-                if number not in seats:
-                    seats[number], free = free, free + 1
+                if number not in walks:
+                    walks[number], free = free, free + 1
             world = int(draw.choice([1, 2, 3]))
             ranks = [load(mixed, batch_size=6 // world, ranks=Ranks(rank, world)) for rank in range(world)]
             for rank in ranks:
@@ -290,10 +292,11 @@ def test_random_migrations_lose_nothing(parts: list[PackedDataset]) -> None:
             states = [rank.state_dict() for rank in ranks]
             assert all(one == states[0] for one in states), as_drawn(case)
             state = states[0]
-            check_walks(seen, seats)
+            check_walks(seen, walks)
             rows = ranks[0].stats()["mixture"]
             counts = [sum(label // 100 == number for label in seen) for number in chosen]
             assert [row["samples"] for row in rows] == counts, as_drawn(case)
+    assert changes == 3 * how_many(6, 200)
 
 
 def test_a_state_may_be_migrated_before_the_first_batch(parts: list[PackedDataset]) -> None:
@@ -366,6 +369,32 @@ def test_a_set_whose_contents_have_changed_begins_anew(parts: list[PackedDataset
     assert own == shuffled(np.arange(6), 6, derived_seed(7, 2), 0).tolist()[: len(own)]
 
 
+def test_a_set_that_has_grown(tmp_path: Path) -> None:
+    """The old mix is over the generation that it had; the new one over all rows, which begin a pass."""
+    one, other = Grown.begun(tmp_path / "one", 8), Grown.begun(tmp_path / "other", 6)
+    given: dict[str, Any] = {"fields": ["label"], "transform": None}
+    loader = load(fastload.mix([one.folder, other.folder], num_samples=16), **given)
+    iterator = iter(loader)
+    next(iterator)
+    state = loader.state_dict()
+    one.append(3)
+    new = fastload.mix([one.folder, other.folder], num_samples=17)
+    with pytest.raises(errors.StateError, match="dataset was"):
+        load(new, **given).load_state_dict(state)
+    old = fastload.mix([PackedDataset(one.folder, generation=1), other.folder], num_samples=16)
+    load(old, **given).load_state_dict(state)
+    migration = fastload.migrate(state, new, old=old)
+    begun, kept, ended = migration.sources
+    assert (begun.samples, begun.size, begun.before) == (0, 11, None)
+    assert "one: begins (its contents have changed, so its order is another), with 11 samples" in str(
+        migration
+    )
+    assert (ended.samples, ended.size, ended.after) == (8 - kept.samples, 8, None)
+    fresh = load(new, **given)
+    fresh.load_state_dict(migration.state)
+    assert sum(len(batch["label"]) for batch in fresh) == 9
+
+
 def test_a_set_may_be_there_twice(parts: list[PackedDataset]) -> None:
     old = fastload.mix([parts[0], parts[0]], [1, 3], num_samples=40)
     loader = load(old)
@@ -373,6 +402,7 @@ def test_a_set_may_be_there_twice(parts: list[PackedDataset]) -> None:
     migration = fastload.migrate(loader, fastload.mix([parts[0]] * 3, num_samples=40))
     assert [source.samples for source in migration.sources] == [10, 30, 0]
     assert [source.before for source in migration.sources] == [0.25, 0.75, None]
+    assert [source.why for source in migration.sources] == ["", "", ""]
 
 
 def test_the_state_of_100_sources_is_below_1_kb() -> None:
@@ -380,8 +410,8 @@ def test_the_state_of_100_sources_is_below_1_kb() -> None:
     from fastload.sampler.schedule import MixtureStart
 
     counts = tuple(10**10 + 987_654_321 * place for place in range(100))
-    seats = tuple(range(50, 150))
-    start = MixtureStart(sum(counts), 10**4, 10**8, counts, seats, 150)
+    walks = tuple(range(50, 150))
+    start = MixtureStart(sum(counts), 10**4, 10**8, counts, walks, 150)
     state = LoaderState(
         dataset="f" * 32, length=10**11, seed=2**64 - 1, shuffle=True, epoch=10**4, position=10**8,
         global_batch=65536, mixture=start.to_text(),
@@ -431,15 +461,35 @@ def test_a_loader_that_runs_takes_a_migrated_state(parts: list[PackedDataset]) -
         fresh.sampler.core.order.total(-1)
 
 
+def test_partners_in_a_migrated_epoch(parts: list[PackedDataset]) -> None:
+    """Mosaics take pictures from places before the mix began: the same ones on any number of ranks."""
+    loader = load(fastload.mix(parts[:2], num_samples=144), batch_size=24)
+    next(iter(loader))
+    new = fastload.mix(parts[:3], num_samples=144)
+    state = {**fastload.migrate(loader, new).state, "global_batch": 24}
+    mosaic = T.Compose([T.Mosaic(16), T.RandomHorizontalFlip()])
+
+    def batches(world: int) -> list[Any]:
+        given = {"batch_size": 24 // world, "transform": mosaic}
+        ranks = [load(new, **given, ranks=Ranks(rank, world)) for rank in range(world)]
+        for rank in ranks:
+            rank.load_state_dict(state)
+        return joined([all_batches(rank) for rank in ranks])
+
+    assert len(batches(1)) == 5
+    assert same(batches(1), batches(3))
+
+
 def test_what_is_refused(parts: list[PackedDataset]) -> None:
     old, new = fastload.mix(parts[:2]), fastload.mix(parts[:3])
     loader = load(old)
     state = loader.state_dict()
     with pytest.raises(TypeError, match=r"migrate\(state, new_mix, old=old_mix\). Found: no old mix"):
         fastload.migrate(state, new)
-    for one, other in ((parts[0], new), (old, parts[0])):
-        with pytest.raises(TypeError, match="from one fastload.mix to another. Found: PackedDataset"):
-            fastload.migrate(state, other, old=one)
+    with pytest.raises(TypeError, match="from one fastload.mix to another. Found: PackedDataset"):
+        fastload.migrate(state, new, old=parts[0])
+    with pytest.raises(errors.StateError, match="The state is of another set than .*p0"):
+        fastload.migrate(state, parts[0], old=old)
     with pytest.raises(
         errors.StateError, match="The state is of dataset .* Pass the mix with which it was saved"
     ):
@@ -485,7 +535,7 @@ def test_ranks_compare_where_a_mix_began(parts: list[PackedDataset]) -> None:
     one, two = described(migrated), described(other)
     differs = {name for name in one if one[name] != two[name]}
     assert "the mix's beginning in the run" in differs
-    assert one["the mix's beginning in the run"] == "sample 32, counts [12, 20], seats [0, 1]"
+    assert one["the mix's beginning in the run"] == "sample 32, counts [12, 20], walks [0, 1]"
     assert described(migrated) == described(migrated)
 
 

@@ -166,7 +166,7 @@ class Soak:
         """Form a world of some of the processes, let it make steps, perhaps kill some of them; count."""
         self.fill()
         size = self.chance.randint(1, RANKS)
-        chosen, steps = self.chance.sample(self.members, size), self.chance.randint(1, 10)
+        chosen, steps = self.chance.sample(self.members, size), self.chance.randint(1, 40)
         self.world += 1
         given = {"world": self.world, "size": size, "steps": steps, "job": self.job, "state": self.state}
         for rank, member in enumerate(chosen):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 import zlib
 from typing import Any
@@ -109,6 +110,8 @@ class Rank:
             for image, label in zip(images, labels.tolist(), strict=True)
             if label >= 0
         ]
+        if os.environ.get("FASTLOAD_ELASTIC_DEFECT") == "lost":  # so that tests see the instrument find it
+            seen = seen[1:]
         place = [given["world"], given["rank"], state["epoch"], state["position"]]
         self._log.write(json.dumps([*place, seen]) + "\n")
         self._log.flush()

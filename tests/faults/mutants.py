@@ -49,7 +49,7 @@ SUBJECTS = {
     "sampler": Subject(
         _sampler(
             *("block", "buckets", "drawn", "keyed", "mixed", "order", "partners", "quality"),
-            *("sampler", "upcoming"),
+            *("sampler", "schedule", "scheduled_order", "upcoming"),
         ),
         ("sampler",),
         left_out=("Partition",),

@@ -57,16 +57,14 @@ def check(grown: Grown) -> None:
     assert not [name for name in others if name.startswith((".", "entries"))]
 
 
-def test_a_sequence_of_appends_and_drops(tmp_path: Path, format_name: str) -> None:
-    for case in range(how_many(2, 60)):
-        draw = random.Random(f"{SEED} {case}")
-        grown = Grown.begun(tmp_path / str(case), 5, format_name)
-        for _ in range(how_many(4, 9)):
-            grown.change(draw)
-        try:
-            check(grown)
-        except AssertionError as error:
-            raise AssertionError(as_drawn(f"case {case}, {format_name}")) from error
+@pytest.mark.parametrize("case", range(how_many(2, 60)))
+def test_a_sequence_of_appends_and_drops(tmp_path: Path, format_name: str, case: int) -> None:
+    draw = random.Random(f"{SEED} {case}")
+    grown = Grown.begun(tmp_path / "set", 5, format_name)
+    for _ in range(how_many(4, 9)):
+        grown.change(draw)
+    check(grown)
+    assert len(grown.generations) == how_many(5, 10), as_drawn(case)
 
 
 def test_ids_differ_by_generation_and_follow_from_contents(tmp_path: Path) -> None:

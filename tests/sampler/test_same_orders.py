@@ -29,6 +29,8 @@ from fastload.sampler.mixed import MixedOrder
 from fastload.sampler.order import derived_seed, keyed_bits, random_words, shuffled
 from fastload.sampler.packs import PackingSampler
 from fastload.sampler.partners import Partnering, _high_product, partners
+from fastload.sampler.schedule import Course, MixtureStart, Schedule
+from fastload.sampler.scheduled_order import ScheduledOrder
 
 SEED, EPOCH = 2**40 + 3, 2**33 + 5  # more than 32 bits of each count
 BLOCKS = [
@@ -88,6 +90,55 @@ def test_a_mix() -> None:
     positions = np.arange(15)
     assert mix.ids(positions, 0).tolist() == [8, 6, 13, 10, 5, 11, 12, 0, 9, 11, 4, 10, 3, 1, 2]
     assert mix.ids(positions, EPOCH).tolist() == [9, 0, 8, 1, 2, 11, 12, 3, 11, 13, 12, 7, 10, 3, 1]
+
+
+def scheduled(start: MixtureStart | None = None) -> ScheduledOrder:
+    start = start or MixtureStart.of_run(3)
+    schedule = Schedule({0: [3, 1, 0], 20: [1, 1, 2]}, 10)
+    course = Course(schedule, start, np.array([15, 100, 40]))
+    return ScheduledOrder(np.array([10, 4, 20]), ["a", "b", "c"], 15, SEED, course, start)
+
+
+def test_a_mix_that_changes() -> None:
+    """And one that began in the middle of a run: states that were saved in them go on."""
+    positions = np.arange(15)
+    assert scheduled().ids(positions, 0).tolist() == [8, 6, 5, 13, 10, 0, 9, 4, 3, 1, 11, 12, 2, 7, 11]
+    assert scheduled().ids(positions, 2).tolist() == [
+        13,
+        20,
+        18,
+        23,
+        27,
+        29,
+        32,
+        10,
+        15,
+        11,
+        13,
+        21,
+        22,
+        19,
+        33,
+    ]
+    start = MixtureStart(130, 2, 4, (12, 40, 3), (0, 5, 2), 6)
+    assert start.to_text() == "1ONaCf&v5v0{{R6r~m^100s;?0KlrV?f"
+    assert scheduled(start).ids(positions, 3).tolist() == [
+        13,
+        29,
+        10,
+        32,
+        15,
+        21,
+        22,
+        19,
+        33,
+        11,
+        24,
+        25,
+        31,
+        28,
+        10,
+    ]
 
 
 def test_buckets() -> None:

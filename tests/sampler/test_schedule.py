@@ -80,18 +80,19 @@ def marks_of(course: Course, end: int) -> list[Any]:
 
 def test_at_each_blocks_end_each_source_has_its_wish_rounded() -> None:
     """Not only within two samples, as promised: within one, up or down."""
-    draw = np.random.default_rng([SEED, 1])
+    draw, blocks = np.random.default_rng([SEED, 1]), 0
     for case in range(how_many(40, 1000)):
         sources = 100 if case % 20 == 19 else int(draw.integers(1, 9))
         schedule = drawn_schedule(draw, sources)
         marks = marks_of(Course(schedule, MixtureStart.of_run(sources)), 70_000)
-        assert len(marks) > 15
+        blocks += len(marks) - 1
         for before, after in itertools.pairwise(marks):
             wished = wish(schedule, after.given)
             off = [abs(int(count) - one) for count, one in zip(after.counts, wished, strict=True)]
             assert after.counts.sum() == after.given, as_drawn(case)
             assert (after.counts >= before.counts).all(), as_drawn(case)
             assert max(off) < 1 + 1e-6, as_drawn((case, schedule, after.given))
+    assert blocks > 17 * how_many(40, 1000)
 
 
 def counted_one_by_one(schedule: Schedule, limits: list[int], end: int) -> tuple[list[list[float]], int]:
@@ -139,7 +140,7 @@ def test_an_exhausted_sources_share_goes_to_the_others() -> None:
 
 
 def test_bounds_on_ramps_are_kept_and_reached() -> None:
-    draw = np.random.default_rng([SEED, 3])
+    draw, ended = np.random.default_rng([SEED, 3]), 0
     for case in range(how_many(12, 300)):
         sources = int(draw.integers(1, 9))
         schedule = drawn_schedule(draw, sources)
@@ -157,6 +158,8 @@ def test_bounds_on_ramps_are_kept_and_reached() -> None:
             assert marks[-1].counts[source] == limits[source], as_drawn(case)
         stopping = Course(schedule, MixtureStart.of_run(sources), limits, stops=True)
         assert stopping.reach(80_000) == stopping.end == course.exhausted[0][0], as_drawn(case)
+        ended += 1
+    assert ended == how_many(12, 300)
 
 
 # ---- The order ---------------------------------------------------------------------------------------
@@ -179,15 +182,15 @@ def epoch_ids(order: ScheduledOrder, epoch: int) -> list[int]:
     return order.ids(np.arange(order.total(epoch)), epoch).tolist()
 
 
-def plain_walk(size: int, seed: int, seat: int, steps: int) -> list[int]:
+def plain_walk(size: int, seed: int, walk: int, steps: int) -> list[int]:
     """Shuffle after shuffle of one source."""
     rounds = range(-(-steps // size))
-    walk = [shuffled(np.arange(size), size, derived_seed(seed, seat), turn) for turn in rounds]
-    return np.concatenate(walk)[:steps].tolist() if steps else []
+    found = [shuffled(np.arange(size), size, derived_seed(seed, walk), turn) for turn in rounds]
+    return np.concatenate(found)[:steps].tolist() if steps else []
 
 
 def test_each_source_is_walked_pass_after_pass_through_all_epochs() -> None:
-    draw = np.random.default_rng([SEED, 4])
+    draw, walks = np.random.default_rng([SEED, 4]), 0
     for case in range(how_many(10, 200)):
         sizes = draw.integers(1, 3000, int(draw.integers(1, 6))).tolist()
         order = order_of(sizes, drawn_schedule(draw, len(sizes)), int(draw.integers(1, 6000)))
@@ -197,12 +200,14 @@ def test_each_source_is_walked_pass_after_pass_through_all_epochs() -> None:
         for part, size in enumerate(sizes):
             own = (ids[parts == part] - firsts[part]).tolist()
             assert own == plain_walk(size, 3, part, len(own)), as_drawn(case)
+            walks += 1
         counted = np.bincount(parts, minlength=len(sizes))
         assert order.given(3, order.total(3)).tolist() == counted.tolist(), as_drawn(case)
         at = int(draw.integers(len(ids)))
         epoch, position = divmod(at, order.total(0))
         counted = np.bincount(parts[:at], minlength=len(sizes))
         assert order.given(epoch, position).tolist() == counted.tolist(), as_drawn(case)
+    assert walks > how_many(10, 200)
 
 
 HALF = Schedule({0: [3, 1], 5000: [0, 1], 12000: [1, 1]}, 1000)
@@ -221,6 +226,7 @@ def test_positions_in_any_order_and_number_give_the_same() -> None:
 def test_ranks_divide_it_and_go_on_anywhere(world: int) -> None:
     order = order_of([700, 200], HALF, 6000)
     whole = epoch_ids(order, 1)
+    assert len(whole) == 6000
     ranks = [Sampler(order, Partition(24 // world, rank, world)) for rank in range(world)]
     for start in range(0, 6000, how_many(24 * 31, 24)):
         steps = range(ranks[0].num_batches(1, start))
@@ -339,7 +345,7 @@ def test_points_come_in_any_order() -> None:
 
 
 STARTS = st.builds(
-    lambda head, counts, seats: MixtureStart(*head, tuple(counts), tuple(seats[: len(counts)]), 900),
+    lambda head, counts, walks: MixtureStart(*head, tuple(counts), tuple(walks[: len(counts)]), 900),
     st.tuples(*[st.integers(0, 2**62)] * 3),
     st.lists(st.integers(0, 2**50), min_size=1, max_size=40),
     st.permutations(range(40)),
