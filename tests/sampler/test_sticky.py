@@ -324,3 +324,26 @@ def test_a_loaders_state_goes_on_with_other_ranks_and_the_same_nodes_alone(packe
         pytest.raises(StateError, match="shuffle was 'block:4:16:4', is 'block:4:16:2'"),
     ):
         other.load_state_dict(states[0])
+
+
+def test_reshard_in_the_middle_of_an_epoch(packed: PackedDataset) -> None:
+    """Two of four nodes leave between two batches; the others go on in the same iteration."""
+    before, after = [], []
+    for rank in range(4):
+        with loader_of(packed.folder, 4, 2, rank) as loader:
+            core, iterator = loader.sampler.core, iter(loader)
+            for step in range(3):
+                assert len(next(iterator)[0]) == 2
+                before += core.batch(0, 0, step).ids.tolist()
+            if rank >= 2:
+                continue
+            loader.reshard(rank, 2)
+            core = loader.sampler.core
+            assert (core.partition.rank, core.partition.world_size) == (rank, 2)
+            for step, (images, labels) in enumerate(iterator):
+                ids = core.batch(0, 24, step).ids
+                assert len(images) == len(ids)
+                assert labels[ids >= 0].tolist() == [packed.label(one) for one in ids[ids >= 0].tolist()]
+                after += ids[ids >= 0].tolist()
+    assert len(before) == 24
+    assert sorted([*before, *after]) == list(range(len(packed)))
