@@ -11,7 +11,7 @@ from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Link, Traffic, TrafficJob, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import print_json, print_table
-from fastload.dataset.generations import order_of, refuse_nodes
+from fastload.dataset.generations import order_of
 from fastload.machine.sizes import counted, human_bytes, parse_size
 from fastload.sampler import BlockSampler, Partition, Sampler, block_sampler, default_blocks
 from fastload.sampler.quality import Quality, measure
@@ -189,11 +189,16 @@ def _caches(
         ("a cache on each node", "node", job),
         ("a cache that all nodes share", "shared", job),
     ]
-    if arguments.nodes > 1:
+    if _can_deal(dataset, arguments):
         block, _ = _shape(dataset, arguments, arguments.nodes)
         dealt = replace(job, request_records=block, is_sticky=True)
         jobs.insert(2, (f"a cache on each node, {_dealt(arguments)}", "node", dealt))
     return {name: job_traffic(each, link, room, kind, arguments.epochs) for name, kind, each in jobs}
+
+
+def _can_deal(dataset: PackedFiles, arguments: argparse.Namespace) -> bool:
+    """Whether a loader would take ``Block(nodes=)`` of these nodes."""
+    return arguments.nodes > 1 and not len(dataset.dropped)
 
 
 def _dealt(arguments: argparse.Namespace) -> str:
@@ -234,8 +239,7 @@ def _mixing(
         "uniform": Sampler(order_of(dataset, seed, True), partition),
         "block": BlockSampler(order_of(dataset, seed, True, blocks), partition),
     }
-    if arguments.nodes > 1:
-        refuse_nodes([dataset])
+    if _can_deal(dataset, arguments):
         shape = _shape(dataset, arguments, arguments.nodes)
         samplers[_dealt(arguments)] = block_sampler(n, seed, shape, arguments.nodes, partition)
     samplers["none"] = Sampler(order_of(dataset, seed, False), partition)

@@ -184,7 +184,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _ids_of_ranks(dataset, arguments) if arguments.ranks is not None else None
 
     def first(dataset: PackedFiles) -> npt.NDArray[np.bool_]:
-        own = np.zeros(len(dataset), np.bool_)
+        own = np.zeros(dataset.num_ids, np.bool_)
         own[_ids_of_ranks(dataset, arguments)] = True
         return own
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_forms import SEED, as_drawn, how_many
 
+from fastload import Block, DataLoader, PackedDataset, Ranks, transforms
+from fastload.errors import StateError
 from fastload.sampler import (
     BlockSampler,
     Partition,
@@ -279,3 +282,68 @@ def test_mixes_as_the_block_shuffle_of_the_same_window_does() -> None:
     assert sticky.classes == pytest.approx(block.classes, rel=0.03)
     assert sticky.together == pytest.approx(block.together, rel=0.15)
     assert sticky.distance == pytest.approx(uniform.distance, abs=0.03)
+
+
+def loader_of(folder: Path, world: int, batch: int, rank: int, nodes: int = 4) -> Any:
+    return DataLoader(
+        folder, batch, shuffle=Block(4, 16, nodes=nodes), seed=3, cache="off", num_workers=1,
+        transform=transforms.Resize((16, 16)), ranks=Ranks(rank, world), padding="mark",
+    )  # fmt: skip
+
+
+def keys_of(loader: Any, batches: int | None = None) -> list[int]:
+    """The sample ids of some batches, by the loader's own sampler, after the batches came."""
+    core, (epoch, start) = loader.sampler.core, loader.sampler.place
+    found: list[int] = []
+    for step, (images, _) in enumerate(loader):
+        ids = core.batch(epoch, start, step).ids
+        assert len(images) == len(ids)
+        found += ids[ids >= 0].tolist()
+        if step + 1 == batches:
+            break
+    return found
+
+
+def test_a_loaders_state_goes_on_with_other_ranks_and_the_same_nodes_alone(packed: PackedDataset) -> None:
+    folder, states, before = packed.folder, [], []
+    for rank in range(4):
+        with loader_of(folder, 4, 2, rank) as loader:
+            before += keys_of(loader, 3)
+            states.append(loader.state_dict())
+    assert all(state == states[0] for state in states)
+    assert (states[0]["position"], states[0]["shuffle"]) == (24, "block:4:16:4")
+    for world, batch in ((2, 5), (3, 4), (1, 9)):
+        after = []
+        for rank in range(world):
+            with loader_of(folder, world, batch, rank) as loader:
+                loader.load_state_dict(states[0])
+                after += keys_of(loader)
+        assert sorted([*before, *after]) == list(range(len(packed)))
+    with (
+        loader_of(folder, 4, 2, 0, nodes=2) as other,
+        pytest.raises(StateError, match="shuffle was 'block:4:16:4', is 'block:4:16:2'"),
+    ):
+        other.load_state_dict(states[0])
+
+
+def test_reshard_in_the_middle_of_an_epoch(packed: PackedDataset) -> None:
+    """Two of four nodes leave between two batches; the others go on in the same iteration."""
+    before, after = [], []
+    for rank in range(4):
+        with loader_of(packed.folder, 4, 2, rank) as loader:
+            core, iterator = loader.sampler.core, iter(loader)
+            for step in range(3):
+                assert len(next(iterator)[0]) == 2
+                before += core.batch(0, 0, step).ids.tolist()
+            if rank >= 2:
+                continue
+            loader.reshard(rank, 2)
+            core = loader.sampler.core
+            assert (core.partition.rank, core.partition.world_size) == (rank, 2)
+            for step, (images, labels) in enumerate(iterator):
+                ids = core.batch(0, 24, step).ids
+                assert len(images) == len(ids)
+                assert labels[ids >= 0].tolist() == [packed.label(one) for one in ids[ids >= 0].tolist()]
+                after += ids[ids >= 0].tolist()
+    assert len(before) == 24
+    assert sorted([*before, *after]) == list(range(len(packed)))
