@@ -78,7 +78,7 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
     takes_lists = options.collate_fn is not None or options.collates_freely
     if plan.tail or options.unbatched or (takes_lists and not _same_sizes(dataset, plan)):
         return None
-    firsts = [part.record(0) for part in dataset.parts]
+    firsts = [part.record(part.first_id) for part in dataset.parts]
     bounds = [bounded_sizes(first["width"], first["height"], options.cache.decoded) for first in firsts]
     sizes = {(int(height), int(width)) for width, height in bounds}
     size = sizes.pop()

@@ -67,9 +67,7 @@ def parts_of_pairs(plan: Plan, size: tuple[int, int] | None) -> tuple[list[Any],
 def _size_of_first(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int]:
     """Return height and width of what stands where there is no picture: those of the set's first one under
     the transform, as callables must not get a picture without pixels."""
-    part = next((part for part in dataset.parts if len(part)), None)
-    sample = 0 if part is None or part.sample_ids is None else int(part.sample_ids[0])
-    first = None if part is None else part.record(sample)
+    first = next((part.record(part.first_id) for part in dataset.parts if len(part)), None)
     width = height = 0
     if first is not None:
         width, height = map(int, bounded_sizes(first["width"], first["height"], options.cache.decoded))

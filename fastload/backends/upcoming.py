@@ -172,7 +172,8 @@ class Upcoming:
 
     def _tell(self, epoch: int, levels: Levels) -> None:
         for part in self._parts:
-            own = slice(part.first, part.first + len(part.dataset))
+            own = slice(part.first, part.first + part.dataset.num_ids)
             for stream, tier in part.tiers.items():
-                spread = (part.dataset.spread(stream, each[own]) for each in (self._masks, levels))
+                orders = ((self._masks, 0), (levels, NOT_NEEDED))
+                spread = (part.dataset.spread(stream, each[own], rest) for each, rest in orders)
                 tier.set_order(epoch, *spread)

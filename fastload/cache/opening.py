@@ -450,7 +450,7 @@ class _Opening:
         dataset, contents = self._datasets[i], self._tiers[i].contents(self._datasets[i])
         if self._first is None:
             return contents
-        return replace(contents, first=dataset.spread(self._kept[i][1], self._first(dataset)))
+        return replace(contents, first=dataset.spread(self._kept[i][1], self._first(dataset), False))
 
     def _make_room(self, folder: PrivateFolder, need: int) -> None:
         if self._room(folder, 0).free >= need:

@@ -87,7 +87,7 @@ def decoded(dataset: PackedFiles, side: Side) -> Contents:
     Pictures whose size is not in the index (those that only Pillow can open) never have room: they are
     decoded whenever they are needed.
     """
-    records = dataset.records
+    records = dataset.all_records
     lengths = decoded_bytes(records, side)
     sizes = np.stack(bounded_sizes(records["width"], records["height"], side), axis=1)
     return Contents(
@@ -107,7 +107,7 @@ def tier_of(side: Side) -> Tier:
     return Tier(
         tier_name(side),
         lambda dataset: decoded(dataset, side),
-        lambda dataset: int(decoded_bytes(dataset.records, side).sum()),
+        lambda dataset: int(decoded_bytes(dataset.all_records, side).sum()),
     )
 
 

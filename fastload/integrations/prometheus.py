@@ -197,6 +197,6 @@ _FAMILIES: tuple[tuple[str, _Family, str, str, str | Callable[[Mapping[str, Any]
         partial(_of_sources, "samples"),
     ),
     ("source_share", Gauge, "Share of each source so far.", "source", partial(_of_sources, "share")),
-    ("source_wished", Gauge, "Share wished of each source.", "source", partial(_of_sources, "wished")),
+    ("source_wish", Gauge, "Share that each source should have.", "source", partial(_of_sources, "wish")),
     ("source_passes", Gauge, "Passes over each source so far.", "source", partial(_of_sources, "pass")),
 )

@@ -19,7 +19,7 @@ from typing import Any
 from fastload.loader.view import Clocks
 
 _STAGES = {"shard": "read", "decode": "decode", "transform": "transform"}
-_OF_THE_WORLD, _OF_A_SOURCE = ("size", "changes"), ("share", "wished")
+_OF_THE_WORLD, _OF_A_SOURCE = ("size", "changes"), ("share", "wish")
 
 
 class Every:
@@ -81,7 +81,7 @@ def scalars(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float)
         node cache ``cache_hit_percent``; with a device ``transfer_ms`` per batch and
         ``device_blocked_percent`` of the time; where ranks divide the samples ``world_size`` and
         ``world_changes`` so far; of a set with generations ``generation``; of a mixture, for each source,
-        ``share/SOURCE`` so far and ``wished/SOURCE``. What did not happen has no mean and is left out.
+        ``share/SOURCE`` so far and ``wish/SOURCE``. What did not happen has no mean and is left out.
     """
     seconds = max(seconds, 1e-9)
 

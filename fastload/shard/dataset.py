@@ -301,6 +301,11 @@ class PackedFiles:
         """Return the sample ids at places among those that were not dropped, ``[0, len(dataset))``."""
         return places if self.sample_ids is None else self.sample_ids[places]
 
+    @property
+    def first_id(self) -> int:
+        """The first sample that was not dropped."""
+        return 0 if self.sample_ids is None else int(self.sample_ids[0])
+
     def checked_id(self, sample: Any) -> int:
         """Return a sample id as an int.
 
@@ -440,6 +445,11 @@ class PackedFiles:
     def records(self) -> npt.NDArray[np.void]:
         """The index entries of all ids, read-only, (n,) ``fastload.shard.index.RECORD``."""
         return self.index.records().view(RECORD)[: self.num_ids, 0]
+
+    @property
+    def all_records(self) -> npt.NDArray[np.void]:
+        """The entries of the whole index, also of samples that later generations have: what caches are of."""
+        return self.index.records().view(RECORD)[:, 0]
 
     def field_records(self, field: str) -> npt.NDArray[np.void]:
         """Return :attr:`records` of a further picture's field; of lists of pictures those of all of them.
@@ -616,8 +626,11 @@ class PackedFiles:
         """Return how many records a field has, places without a picture among them; None: the index's."""
         return len(self.index) if field is None else len(self._table(field))
 
-    def spread(self, field: str | None, of_samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return for each record of a field what is given for its sample."""
+    def spread(self, field: str | None, of_samples: npt.NDArray[Any], rest: Any = 0) -> npt.NDArray[Any]:
+        """Return for each record of a field what is given for its sample; ``rest``: for samples that later
+        generations have."""
+        later = np.full(len(self.index) - len(of_samples), rest, of_samples.dtype)
+        of_samples = np.append(of_samples, later) if len(later) else of_samples
         if field is None or self.schema[field].storage != "records":
             return of_samples
         lengths: Any = self.columns[field].lengths()

@@ -22,6 +22,7 @@ from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder, node_root
 from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN, Store
+from fastload.shard.generations import DROPPED, read_dropped
 from fastload.shard.manifest import MANIFEST_NAME, MAX_BYTES, Manifest
 
 # ---- Users, list and removal of copies ----
@@ -329,10 +330,17 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
 
             found.append(_Table(file.file, file.size, check))
     if entries:
-        found.append(
-            _Table(manifest.entries_name, None, partial(_check_entries, folder / manifest.index_name))
-        )
+        check_entries = partial(_check_entries, folder / manifest.index_name)
+        found.append(_Table(manifest.entries_name, None, check_entries))
+    if manifest.dropped is not None:
+        size = manifest.dropped.count * DROPPED.itemsize
+        found.append(_Table(manifest.dropped.file, size, partial(_check_dropped, manifest)))
     return found
+
+
+def _check_dropped(manifest: Manifest, path: Path, whole: bool) -> None:
+    assert manifest.dropped is not None
+    read_dropped(path.parent, replace(manifest.dropped, file=path.name), manifest.num_records)
 
 
 def _check_index(manifest: Manifest, path: Path, whole: bool) -> None:

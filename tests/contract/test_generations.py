@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import random
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,9 @@ from long_forms import SEED, as_drawn, how_many
 from torch.utils.data import ConcatDataset, RandomSampler, Subset, random_split
 
 import fastload
-from fastload import DataLoader, PackedDataset, Ranks, WeightedSampler
+from fastload import Cache, DataLoader, Image, Label, PackedDataset, Ranks, WeightedSampler
 from fastload.errors import StateError
+from fastload.packing.drop import drop
 from fastload.sampler.order import shuffled
 
 FIELDS = ["number"]
@@ -65,17 +69,35 @@ def test_an_epoch_is_the_shuffle_of_all_ids_without_the_dropped_ones(
                 assert found == expected, as_drawn(f"case {case}, generation {generation}")
 
 
-@pytest.mark.parametrize(
-    "options", [{"shuffle": "block"}, {"cache": "8MB"}, {"batch_transform": None}], ids=str
-)
-def test_other_ways_of_reading(tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("way", ["encoded", "decoded", "disk", "blocks"])
+def test_caches_are_of_the_files_whatever_the_generation(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier generation and the newest share one; neither sees the other's samples."""
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", tempfile.mkdtemp(prefix="fastload-test-", dir="/dev/shm"))
     grown = Grown.begun(tmp_path / "set", 30)
     grown.drop([0, 3, 29])
     grown.append(10)
-    with loader_of(grown.folder, **options) as loader:
-        for _ in range(2):
-            assert sorted(numbers(loader)) == grown.generations[-1]
-        assert loader.stats()["generation"] == 3
+    (tmp_path / "disk").mkdir()
+    options: dict[str, Any] = {
+        "encoded": {"cache": "8MB"},
+        "decoded": {"cache": Cache(size="8MB", decoded=8)},
+        "disk": {"cache": Cache(disk=f"{tmp_path / 'disk'}:8MB"), "shuffle": True},
+        "blocks": {"shuffle": "block"},
+    }[way]
+    for generation in (1, 3, 2, 1):
+        dataset = PackedDataset(grown.folder, generation=generation)
+        with loader_of(dataset, **options, fields=["image", "number"]) as loader:
+            for _ in range(2):
+                found = []
+                for batch in loader:
+                    valid = batch["valid"] if "valid" in batch else slice(None)
+                    seen = batch["number"][valid]
+                    assert (batch["image"][valid] == (seen % 251)[:, None, None, None]).all()
+                    found += seen.tolist()
+                assert sorted(found) == grown.generations[generation - 1]
+            assert loader.stats()["generation"] == generation
+    shutil.rmtree(os.environ["FASTLOAD_CACHE_DIR"])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -323,3 +345,34 @@ def test_bad_samples_are_replaced_by_others_that_are_left(dropped: PackedDataset
         core = loader._sampler.core
         found = {core.substitute(0, place * 2**64 // 500) for place in range(500)}
     assert found == set(LEFT)
+
+
+def as_bytes(image: Any) -> torch.Tensor:
+    """A callable of a PIL picture, which worker processes run."""
+    return torch.from_numpy(np.array(image))
+
+
+@pytest.mark.parametrize("way", ["pairs", "callable", "mosaic", "samples"])
+def test_pairs_of_pictures_and_labels(tmp_path: Path, way: str) -> None:
+    """Pictures of one colour, whose label says which; none of the dropped ones is ever delivered."""
+    made = [{"image": np.full((8, 8, 3), n, np.uint8), "label": n} for n in range(40)]
+    fastload.pack(made, tmp_path / "set", {"image": Image(), "label": Label()}, raw=True)
+    gone = [0, 7, 8, 39]
+    drop(tmp_path / "set", gone)
+    options: dict[str, Any] = {
+        "pairs": {},
+        "callable": {"transform": as_bytes},
+        "mosaic": {"transform": fastload.transforms.Mosaic(16)},
+        "samples": {"batch_size": None},
+    }[way]
+    dataset = PackedDataset(tmp_path / "set")
+    with DataLoader(dataset, **{"batch_size": 5, "shuffle": True, "seed": 3, "num_workers": 1, **options}) as loader:
+        seen: list[int] = []
+        for images, labels in loader:
+            seen += torch.atleast_1d(torch.as_tensor(labels)).tolist()
+            if way != "mosaic":
+                colours = images.reshape(-1, 8 * 8 * 3)[:, 0] if way != "callable" else images[:, 0, 0, 0]
+                assert colours.tolist() == torch.atleast_1d(torch.as_tensor(labels)).tolist()
+            else:
+                assert not set(images.flatten().tolist()) & {7, 8, 39}
+    assert sorted(seen) == [n for n in range(40) if n not in gone]

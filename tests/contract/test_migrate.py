@@ -480,6 +480,25 @@ def test_partners_in_a_migrated_epoch(parts: list[PackedDataset]) -> None:
     assert same(batches(1), batches(3))
 
 
+def test_the_world_of_a_migrated_run_may_change(parts: list[PackedDataset]) -> None:
+    """Three ranks, of which one goes on alone: the rest of the epoch is that of one rank."""
+    loader = load(fastload.mix(parts[:2], num_samples=144), batch_size=24)
+    next(iter(loader))
+    new = fastload.mix(parts[:3], GROWING, num_samples=144)
+    state = fastload.migrate(loader, new).state
+    whole = on_ranks(new, state, 1, epochs=2)
+    ranks = [load(new, batch_size=24, ranks=Ranks(rank, 3)) for rank in range(3)]
+    for rank in ranks:
+        rank.load_state_dict(state)
+    iterators = [iter(rank) for rank in ranks]
+    seen = labels_of([next(iterator) for iterator in iterators])
+    ranks[2].reshard(0, 1)
+    rest = [(images.clone(), labels.clone()) for images, labels in iterators[2]]
+    assert seen == labels_of(whole[:3])
+    assert same(rest, whole[3:5])
+    assert same(all_batches(ranks[2]), whole[5:])
+
+
 def test_what_is_refused(parts: list[PackedDataset]) -> None:
     old, new = fastload.mix(parts[:2]), fastload.mix(parts[:3])
     loader = load(old)

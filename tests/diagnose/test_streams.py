@@ -74,9 +74,9 @@ def stats_at(t: float) -> dict[str, Any]:
 
 
 MIXTURE = [
-    {"where": "a/train", "samples": 30, "share": 0.3, "wished": 0.25, "pass": 2.5},
-    {"where": "b/train", "samples": 60, "share": 0.6, "wished": 0.65, "pass": 0.1},
-    {"where": "a/train", "samples": 10, "share": 0.1, "wished": 0.1, "pass": 0.2},
+    {"where": "a/train", "samples": 30, "share": 0.3, "wish": 0.25, "pass": 2.5},
+    {"where": "b/train", "samples": 60, "share": 0.6, "wish": 0.65, "pass": 0.1},
+    {"where": "a/train", "samples": 10, "share": 0.1, "wish": 0.1, "pass": 0.2},
 ]
 SOURCES = ["a/train", "b/train", "a/train (2)"]
 PLACES = {"world": {"rank": 3, "size": 8, "changes": 2}, "generation": 5, "mixture": MIXTURE}
@@ -89,11 +89,11 @@ def test_numbers_of_the_world_and_of_a_mixture() -> None:
         "world_changes": 2,
         "generation": 5,
         "share/a/train": 0.3,
-        "wished/a/train": 0.25,
+        "wish/a/train": 0.25,
         "share/b/train": 0.6,
-        "wished/b/train": 0.65,
+        "wish/b/train": 0.65,
         "share/a/train (2)": 0.1,
-        "wished/a/train (2)": 0.1,
+        "wish/a/train (2)": 0.1,
     }
 
 
@@ -123,7 +123,7 @@ def test_a_mixture(packed: fastload.PackedDataset) -> None:
         stats, where = loader.stats(), str(packed.where)
         found = scalars(before, stats, 1.0)
         assert [found[f"share/{where}"], found[f"share/{where} (1)"]] == pytest.approx([0.25, 0.75], abs=0.13)
-        assert [found[f"wished/{where}"], found[f"wished/{where} (1)"]] == pytest.approx([0.25, 0.75])
+        assert [found[f"wish/{where}"], found[f"wish/{where} (1)"]] == pytest.approx([0.25, 0.75])
         text = parsed(metrics({"train": loader}))
     assert {s.labels["source"]: s.value for s in text["fastload_source_samples"].samples} == {
         where: stats["mixture"][0]["samples"],
@@ -283,7 +283,7 @@ def test_made_up_clocks_reach_prometheus() -> None:
     assert values["fastload_world_size"] == 8
     assert values["fastload_world_changes"] == 2
     assert values["fastload_generation"] == 5
-    for name in ("samples", "share", "wished", "pass"):
+    for name in ("samples", "share", "wish", "pass"):
         family = families["fastload_source_passes" if name == "pass" else f"fastload_source_{name}"]
         assert {s.labels["source"]: s.value for s in family.samples} == {
             title: source[name] for title, source in zip(SOURCES, MIXTURE, strict=True)

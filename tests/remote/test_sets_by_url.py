@@ -12,6 +12,7 @@ import pytest
 import torch
 from fault_server import FaultServer
 from field_sets import RICH, rich_samples, write_field_set
+from growing_sets import Grown
 from object_server import ObjectServer
 
 import fastload
@@ -221,3 +222,21 @@ def test_options_and_urls_of_no_meaning_are_refused(
     with pytest.raises(ValueError, match=words) as caught:
         open_it(options)
     assert options["secret"] not in str(caught.value)
+
+
+def test_a_set_that_has_grown(server: ObjectServer, options: dict[str, str], tmp_path: Path) -> None:
+    """Its generations and dropped samples come with it; what changed is fetched when it is opened again."""
+    grown = Grown.begun(tmp_path / "set", 8)
+    grown.append(4)
+    put(server, grown.folder, "grown")
+    first = PackedDataset(f"s3://{BUCKET}/grown", storage_options=options)
+    assert len(first) == 12
+    grown.drop([1, 9])
+    put(server, grown.folder, "grown")
+    now = PackedDataset(f"s3://{BUCKET}/grown", storage_options=options)
+    assert now.ids_at(np.arange(10)).tolist() == grown.generations[-1]
+    assert (now.id, now.at(2).id) == (PackedDataset(grown.folder).id, first.id)
+    with DataLoader(now, 4, fields=["number"]) as loader:
+        assert [one for batch in loader for one in batch["number"].tolist()][:10] == grown.generations[-1]
+    with pytest.raises(ValueError, match="pack it anew"):
+        fastload.mix([now, now.at(1)])

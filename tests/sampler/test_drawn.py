@@ -69,10 +69,10 @@ def test_draws_far_behind_are_forgotten_and_drawn_anew(monkeypatch: pytest.Monke
     monkeypatch.setattr(drawn, "_WINDOW", 8)
     monkeypatch.setattr(drawn, "POOL", 4)
     order = drawn.DrawnOrder(Counting(1000), 1000, 1)
-    order._draws.pool = 4
+    order.draws.pool = 4
     wanted = [np.arange(first, first + 4) for first in range(0, 200, 4)]
     assert [order.ids(positions, 0).tolist() for positions in wanted] == [list(one) for one in wanted]
-    kept = order._draws._passes[0]
+    kept = order.draws._passes[0]
     assert len(kept._head) == 4
     assert len(kept._rest) <= 16
     assert order.ids(np.array([2, 199]), 0).tolist() == [2, 199]
