@@ -36,6 +36,7 @@ from fastload.shard.codecs import CODECS, COEFFICIENTS, NO_LIST_FLAG, RAW, file_
 from fastload.shard.columns import column_wrong, open_column
 from fastload.shard.contents import content_id
 from fastload.shard.dataset import PackedFiles, check_fields
+from fastload.shard.generations import read_dropped
 from fastload.shard.index import HEADER, RECORD, as_rows
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
@@ -674,6 +675,14 @@ class _Checks:
         for column in self.columns:
             column.open()
 
+    def dropped(self) -> None:
+        """Find a damaged file of dropped samples."""
+        try:
+            read_dropped(self.folder, self.manifest.dropped, len(self.index))
+        except FastloadError as error:
+            assert self.manifest.dropped is not None
+            self.found.add("", [Problem(str(error), self.manifest.dropped.file)])
+
     def content(self) -> None:
         """Find a manifest whose content id is not that of its files, if these are whole."""
         wanted = self.manifest.content
@@ -826,7 +835,7 @@ def _verified(
         )
         problems.add("", [Problem(reason, manifest.index_name)])
     checks = _Checks(place, manifest, index, problems, stored)
-    for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
+    for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals, checks.dropped):
         check()
     if belongs:
         checks.content()

@@ -366,7 +366,9 @@ def test_pairs_of_pictures_and_labels(tmp_path: Path, way: str) -> None:
         "samples": {"batch_size": None},
     }[way]
     dataset = PackedDataset(tmp_path / "set")
-    with DataLoader(dataset, **{"batch_size": 5, "shuffle": True, "seed": 3, "num_workers": 1, **options}) as loader:
+    with DataLoader(
+        dataset, **{"batch_size": 5, "shuffle": True, "seed": 3, "num_workers": 1, **options}
+    ) as loader:
         seen: list[int] = []
         for images, labels in loader:
             seen += torch.atleast_1d(torch.as_tensor(labels)).tolist()

@@ -332,6 +332,8 @@ def test_a_damaged_file_of_dropped_samples_is_an_error(tmp_path: Path) -> None:
         ChecksumError, match=r"dropped-g2.fli has the CRC-32C .* Restore the file: without it"
     ):
         PackedFiles(grown.folder)
+    (problem,), _ = verify(grown.folder)
+    assert problem.shard == "dropped-g2.fli"
     path.write_bytes(good[:-1])
     with pytest.raises(
         ShardTruncated, match="is missing, or has 31 bytes in place of the manifest's 32 bytes"
