@@ -100,13 +100,13 @@ def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
 def _blocks_now(shuffle: bool | str, before: PackedFiles, now: PackedFiles) -> bool | str:
     """Return a state's order with the block shuffle's sizes for the newest generation: those that were given
     stay, defaults follow the set."""
-    if not isinstance(shuffle, str):
+    if not isinstance(shuffle, str) or not shuffle.startswith("block:"):
         return shuffle
-    size, window = map(int, shuffle.split(":")[1:])
+    size, window, *nodes = map(int, shuffle.split(":")[1:])
     for given in ((None, None), (size, None), (None, window), (size, window)):
-        if default_blocks(before.num_ids, before.manifest.read_bytes, *given) == (size, window):
-            block = default_blocks(now.num_ids, now.manifest.read_bytes, *given)
-            return f"block:{block[0]}:{block[1]}"
+        if default_blocks(before.num_ids, before.manifest.read_bytes, *given, *nodes) == (size, window):
+            block = default_blocks(now.num_ids, now.manifest.read_bytes, *given, *nodes)
+            return ":".join(["block", *map(str, (*block, *nodes))])
     return shuffle
 
 

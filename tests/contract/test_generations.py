@@ -189,7 +189,7 @@ def test_a_migrated_job_takes_the_newest_in_with_its_next_epoch(tmp_path: Path, 
 
 def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Path) -> None:
     grown = Grown.begun(tmp_path / "set", 26)
-    for shuffle in (True, "block"):
+    for shuffle in (True, "block", fastload.Block(4, 8, nodes=2)):
         with loader_of(grown.folder, shuffle=shuffle) as loader:
             numbers(loader)
             state = loader.state_dict()
@@ -201,7 +201,7 @@ def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Pat
             assert sorted(numbers(loader)) == grown.generations[-1]
     again = fastload.migrate(found.state, PackedDataset(grown.folder))
     assert again.state == found.state
-    assert "the state is of the newest generation, 3." in str(again)
+    assert "the state is of the newest generation, 4." in str(again)
 
 
 def test_migrations_that_cannot_be(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from fastload.sampler import (
     BlockSampler,
     Partition,
     RepeatedSampler,
+    StickyOrder,
     WeightedSampler,
+    block_sampler,
     make_sampler,
     order_name,
 )
@@ -71,6 +73,43 @@ def test_the_block_shuffles_batches() -> None:
     ranks = [BlockSampler(order, Partition(4, rank, 2)) for rank in (0, 1)]
     assert sorted(i for rank in ranks for i in rank.batch(EPOCH, 0, 0).ids) == sorted(BLOCKS[:8])
     assert [rank.batch(EPOCH, 0, 0).ids.tolist() for rank in ranks] == [[2, 0, 1, 5], [15, 31, 28, 30]]
+
+
+def test_the_block_shuffle_of_nodes() -> None:
+    found = StickyOrder(29, SEED, 4, 24, nodes=3).ids(np.arange(29), EPOCH).tolist()
+    assert found == [
+        5,
+        20,
+        17,
+        0,
+        24,
+        28,
+        9,
+        22,
+        12,
+        3,
+        21,
+        16,
+        8,
+        23,
+        14,
+        4,
+        25,
+        18,
+        2,
+        26,
+        13,
+        1,
+        27,
+        19,
+        6,
+        10,
+        15,
+        7,
+        11,
+    ]
+    ranks = [block_sampler(29, SEED, (4, 24), 3, Partition(3, rank, 3)) for rank in range(3)]
+    assert [rank.batch(EPOCH, 0, 0).ids.tolist() for rank in ranks] == [[0, 5, 9], [24, 20, 22], [17, 12, 28]]
 
 
 def order_of(sampler: Any, n: int) -> list[int]:
