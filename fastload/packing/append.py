@@ -476,7 +476,7 @@ class _Append:
     def run(self) -> AppendResult:
         began = time.monotonic()
         stage = Path(str(self.packed.output))
-        old, new = PackedFiles(self.path), PackedFiles(stage)
+        old, new = _opened(self.path), _opened(stage)
         try:
             schema = joined_schema(old.schema, new.schema)
             _check_numbers(old, new)
@@ -591,6 +591,14 @@ class _Append:
         if lines:
             with publishing(self.path / SKIPPED_NAME) as temporary:
                 temporary.write_text("".join(f"{line}\n" for line in dict.fromkeys(lines)), encoding="utf-8")
+
+
+def _opened(path: Path) -> PackedFiles:
+    """Open a set; entry points that cannot be read are an error, as the joined set would lack them."""
+    files = PackedFiles(path, entries=False)
+    entries = path / files.manifest.entries_name
+    files.entries = _C.Entries(str(entries), files.index) if exists(entries) else None
+    return files
 
 
 def _lines(path: Path) -> list[str]:
