@@ -409,6 +409,8 @@ def test_a_grown_set_packed_anew(tmp_path: Path) -> None:
     """The dropped samples are gone for good, the others move up."""
     grown = Grown.begun(tmp_path / "set", 9)
     grown.append(6)
+    pack(grown.folder, tmp_path / "whole", PackOptions(num_proc=1, raw=True, format="lmdb"))
+    assert PackedFiles(tmp_path / "whole").id == PackedFiles(grown.folder).id
     grown.drop([0, 4, 12, 14])
     for processes in (1, 2):
         out = tmp_path / f"anew-{processes}"
@@ -465,3 +467,32 @@ def test_splits(tmp_path: Path) -> None:
     for split in ("train", "val"):
         assert len(PackedFiles(out / split)) == 6
     assert sorted(path.name for path in out.iterdir()) == ["train", "val"]
+
+
+def test_other_commands_over_a_grown_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that go through all records, and those that go by an epoch's order."""
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(tmp_path))  # outside of the node's
+    found = list(pictures().values())
+    make_tree(tmp_path / "a", {f"c/{i}.jpg": data for i, data in enumerate(found[:8])})
+    make_tree(tmp_path / "b", {f"c/n{i}.jpg": data for i, data in enumerate(found[8:])})
+    out = tmp_path / "set"
+    pack(tmp_path / "a", out, PackOptions(num_proc=1))
+    append(tmp_path / "b", out, PackOptions(num_proc=1))
+    drop(out, [0, 9])
+    for words in (
+        ["index", str(out), "--entries", "16", "--num-proc", "1"],
+        ["verify", str(out), "--decode", "--entries"],
+        ["warm", str(out), "--page-cache", "--ranks", "0-1/2", "--batch-size", "2"],
+        ["plan", str(out), "--shuffle", "block", "--batch-size", "2"],
+        ["info", str(out), "--json"],
+    ):
+        assert main(words) == 0, capsys.readouterr().err
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert sorted(path.name for path in out.glob("entries*")) == ["entries-g3.fli"]
+    assert (facts["generation"], facts["dropped"]) == (3, 2)
+    assert [one["records"] for one in facts["generations"]] == [8, len(found)]
+    assert verify(out, entries=True) == ([], len(found))
+    assert main(["index", str(out), "--entries", "none"]) == 0
+    assert not list(out.glob("entries*"))
