@@ -45,6 +45,7 @@ from fastload.sampler import (
     Partition,
     Sampler,
     block_sampler,
+    check_begun,
     check_position,
     default_blocks,
     make_sampler,
@@ -424,6 +425,7 @@ class LoaderPlan:
             generations = self.generations or ((0, files),)
             if block is not None and block.nodes > 1:
                 refuse_nodes([files for _, files in generations])
+                files = generations[-1][1]  # by a loaded state perhaps not the newest
                 shape = default_blocks(
                     files.num_ids, files.manifest.read_bytes, block.size, block.window, block.nodes
                 )
@@ -576,9 +578,10 @@ class LoaderPlan:
         """Refuse an epoch that cannot be delivered before its first batch.
 
         Raises:
-            StateError: a loaded state's position is past the epoch's end.
+            StateError: a loaded state's position is past the epoch's end, or a migrated mix began after it.
             ValueError: ``padding="drop"`` would leave a rank an empty batch, which only the core can make.
         """
+        check_begun(sampler, epoch, position)
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
