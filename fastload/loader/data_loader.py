@@ -462,8 +462,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
                 arranged.run = run
                 sampler.remake()
                 raise StateError(
-                    "The state goes on with another seed, generation or mix than this loader's iterations. Call "
-                    "load_state_dict() and reshard() without a state, and iterate anew."
+                    "The state goes on with another seed, generation or mix than this loader's iterations. "
+                    "Call load_state_dict() and reshard() without a state, and iterate anew."
                 )
         if not arranged.beginning.has_begun:
             arranged.reshard(ranks, sampler, [])
