@@ -187,6 +187,25 @@ def test_a_migrated_job_takes_the_newest_in_with_its_next_epoch(tmp_path: Path, 
         assert [numbers(loader) for _ in range(2)] == new
 
 
+def test_a_refused_state_changes_nothing(tmp_path: Path) -> None:
+    """A program may catch the error, and begin anew."""
+    grown = Grown.begun(tmp_path / "set", 26)
+    with loader_of(grown.folder, shuffle=True) as loader:
+        numbers(loader, 2)
+        state = loader.state_dict()
+    grown.append(9)
+    with loader_of(grown.folder, shuffle=True) as loader:
+        new = numbers(loader)
+    for change in ({"seed": 12345}, {"shuffle": False}, {"position": 27}):
+        with loader_of(grown.folder, shuffle=True) as loader:
+            before = loader.state_dict()
+            with pytest.warns(UserWarning, match="goes on with generation 1"), pytest.raises(StateError):
+                loader.load_state_dict({**state, **change})
+            assert loader.state_dict() == before
+            assert loader.stats()["generation"] == 2
+            assert numbers(loader) == new
+
+
 def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Path) -> None:
     grown = Grown.begun(tmp_path / "set", 26)
     for shuffle in (True, "block", fastload.Block(4, 8, nodes=2)):
