@@ -118,14 +118,23 @@ def _joined_kind(old: Any, new: Any, name: str) -> Any:
     more = tuple(one for one in dict.fromkeys(new.classes) if one not in before)
     if not isinstance(old, Labels) or not (old.ids or new.ids):
         return replace(old, classes=(*old.classes, *more))
-    numbers = dict(zip(new.classes, new.ids, strict=False))
-    has_all = len(old.ids) == len(old.classes) and len(new.ids) == len(new.classes)
-    pairs = zip(old.classes, old.ids, strict=False)
-    if not has_all or any(numbers.get(one, number) != number for one, number in pairs):
-        raise PackError(
-            f"field {name!r}: a class has another number (ids) in the new rows than in the set, or only one "
-            "of both has numbers. Give both the same."
+    had, numbers = (dict(zip(kind.classes, kind.ids, strict=False)) for kind in (old, new))
+    if (old.classes and not had) or (new.classes and not numbers):
+        where, other, (one, number) = (
+            ("the set", "the new rows", next(iter(had.items())))
+            if had
+            else ("the new rows", "the set", next(iter(numbers.items())))
         )
+        raise PackError(
+            f"field {name!r}: classes have numbers (ids) in {where}, as {number} for {one!r}, and none in "
+            f"{other}. Give both the same."
+        )
+    for one, number in had.items():
+        if numbers.get(one, number) != number:
+            raise PackError(
+                f"field {name!r}: the class {one!r} has the number (ids) {number} in the set, and "
+                f"{numbers[one]} in the new rows. Give both the same."
+            )
     try:
         return replace(old, classes=(*old.classes, *more), ids=(*old.ids, *(numbers[one] for one in more)))
     except ValueError as error:  # two classes with one number

@@ -16,7 +16,7 @@ from pack_trees import make_tree
 from recode_sets import pictures
 
 import fastload
-from fastload import Image, Label, PackedDataset, Text
+from fastload import Image, Label, Labels, PackedDataset, Text
 from fastload.cli import main
 from fastload.errors import ChecksumError, FormatError, PackError, ShardTruncated
 from fastload.packing import PackOptions, pack
@@ -503,9 +503,10 @@ def test_wrong_manifests_are_refused(tmp_path: Path, change: dict[str, Any]) -> 
 def test_only_existing_generations_are_opened(tmp_path: Path) -> None:
     grown = Grown.begun(tmp_path / "set", 5)
     grown.drop([1])
-    for wrong in (-1, 3):
-        with pytest.raises(ValueError, match=f"generation must be from 1 to 2, .* Found: {wrong}"):
-            PackedDataset(grown.folder, generation=wrong)
+    for wrong in (-1, 3, 0, False, True, "2", 1.0):
+        with pytest.raises(ValueError, match=f"must be an integer from 1 to 2, .* Found: {wrong!r}"):
+            PackedDataset(grown.folder, generation=wrong)  # type: ignore[arg-type]
+    assert PackedDataset(grown.folder, generation=np.int64(1)).manifest.generation == 1  # type: ignore[arg-type]
     assert "generation 1 of 2" in repr(PackedDataset(grown.folder, generation=1))
 
 
@@ -545,18 +546,61 @@ def test_recode_is_refused(tmp_path: Path) -> None:
         recode(tmp_path / "set", "fast", 1)
 
 
-def test_restart_over_a_grown_set_leaves_nothing_of_it(tmp_path: Path) -> None:
+def test_a_pack_into_a_grown_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its first source is there; another one is sent to --append; --restart deletes nothing of it."""
     make_tree(tmp_path / "a", {f"c/{i}.jpg": pictures()[f"c/{i:02d}.jpg"] for i in range(4)})
-    out = tmp_path / "set"
-    pack(tmp_path / "a", out, PackOptions(num_proc=1))
-    names = sorted(path.name for path in out.iterdir())
-    drop(out, [1])
     make_tree(tmp_path / "b", {"c/9.jpg": pictures()["c/09.jpg"]})
-    append(tmp_path / "b", out, PackOptions(num_proc=1))
-    pack(tmp_path / "a", out, PackOptions(num_proc=1))  # the first pack is still complete
-    assert Manifest.read(out).generation == 3
-    pack(tmp_path / "a", out, PackOptions(num_proc=1, restart=True))
+    out, options = tmp_path / "set", PackOptions(num_proc=1)
+    pack(tmp_path / "a", out, options)
+    with pytest.raises(PackError, match="--restart throws it away and packs anew; --append adds rows to its"):
+        pack(tmp_path / "b", out, options)
+    drop(out, [1])
+    append(tmp_path / "b", out, options)
+    names = sorted(path.name for path in out.iterdir())
+    assert main(["pack", str(tmp_path / "a"), str(out), "--num-proc", "1", "--quiet"]) == 0
+    told = capsys.readouterr().out
+    assert "has all 4 records of this source already, as generation 1. It has changed since, and" in told
+    assert "is now generation 3:" in told
+    with pytest.raises(PackError, match="--append adds rows to its end; for another set choose another fold"):
+        pack(tmp_path / "b", out, options)
+    for source in (tmp_path / "a", tmp_path / "b"):
+        with pytest.raises(
+            PackError, match=r"has grown, or samples were dropped.* generation 3, with 5 reco"
+        ):
+            pack(source, out, PackOptions(num_proc=1, restart=True))
+    with pytest.raises(PackError, match="would delete what no pack of one source makes again"):
+        fastload.pack(rows(0, 3), out, SCHEMA, restart=True)
     assert sorted(path.name for path in out.iterdir()) == names
+    assert verify(out, entries=True) == ([], 5)
+
+
+def test_numbers_of_classes_in_words(tmp_path: Path) -> None:
+    def row(kind: Any) -> dict[str, Any]:
+        return {"image": np.zeros((8, 8, 3), np.uint8), "kinds": [kind]}
+
+    def schema(classes: tuple[str, ...], ids: tuple[int, ...]) -> dict[str, Any]:
+        return {"image": Image(), "kinds": Labels(classes, ids)}
+
+    out = tmp_path / "set"
+    fastload.pack([row("cat")], out, schema(("cat", "dog"), (17, 18)), raw=True)
+    for classes, ids, words in (
+        (
+            ("cat", "cow"),
+            (21, 22),
+            r"class 'cat' has the number \(ids\) 17 in the set, and 21 in the new rows",
+        ),
+        (("cat", "cow"), (), r"have numbers \(ids\) in the set, as 17 for 'cat', and none in the new rows"),
+        (("cat", "cow"), (17, 18), "classes cannot be joined"),
+    ):
+        with pytest.raises(PackError, match=words):
+            fastload.pack([row("cat")], out, schema(classes, ids), append=True)
+    fastload.pack([row("cow")], out, schema(("cow", "dog"), (21, 18)), append=True)
+    kind: Any = PackedFiles(out).schema["kinds"].kind
+    assert (kind.classes, kind.ids) == (("cat", "dog", "cow"), (17, 18, 21))
+    bare = tmp_path / "bare"
+    fastload.pack([row("cat")], bare, schema(("cat", "dog"), ()), raw=True)
+    with pytest.raises(PackError, match="in the new rows, as 17 for 'cat', and none in the set"):
+        fastload.pack([row("cat")], bare, schema(("cat",), (17,)), append=True)
 
 
 def test_no_split_is_appended_if_one_cannot_be(tmp_path: Path) -> None:
