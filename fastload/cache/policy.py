@@ -244,12 +244,15 @@ def _why_stale(info: CacheInfo) -> str:
     if info.version[0] != VERSION[0]:
         return f"format version {info.version[0]}, this fastload writes {VERSION[0]}"
     try:
-        found = Manifest.read(info.source).seal
+        found = Manifest.read(info.source)
     except (FastloadError, OSError):
         # A folder that cannot be examined may exist: only what is surely gone is stale.
         gone = _is_gone(info.source / "dataset.json")
         return f"{info.source} no longer exists" if gone else ""
-    return "" if found == info.dataset_id else f"{info.source} holds another dataset now"
+    if found.seal == info.dataset_id:
+        return ""
+    grown = "has grown since, or " if found.generations else ""
+    return f"{info.source} {grown}holds another dataset now"
 
 
 def _is_gone(path: Path) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from fastload.cli.output import print_json, print_table
 from fastload.errors import PackError
 from fastload.packing.drop import DropResult, drop, ids_of_keys, parse_ids
+from fastload.shard.dataset import PackedFiles
 
 # ---- ``fastload drop FOLDER IDS`` -------------------------------------------------------------------
 
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = list(arguments.ids)
     if arguments.ids_file is not None:
         words += _text(arguments.ids_file).split()
-    ids = [parse_ids(words)]
+    ids = [parse_ids(words, PackedFiles(arguments.folder, entries=False).num_ids)]
     if arguments.keys is not None:
         ids.append(
             ids_of_keys(arguments.folder, [line for line in _text(arguments.keys).splitlines() if line])

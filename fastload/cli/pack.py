@@ -286,7 +286,16 @@ def _made(arguments: argparse.Namespace, options: PackOptions, progress: PackPro
 def _title(result: PackResult) -> str:
     if isinstance(result, AppendResult):
         return str(result.output)
-    return f"{result.output}" + (" was already complete" if result.was_complete else "")
+    if not result.was_complete:
+        return str(result.output)
+    manifest = result.manifest
+    if not manifest.generations:
+        return f"{result.output} was already complete"
+    count = counted(manifest.at(1).num_records, "record")
+    return (
+        f"{result.output} has all {count} of this source already, as generation 1. It has changed since, and "
+        f"is now generation {manifest.generation}:"
+    )
 
 
 def _rows(result: PackResult) -> list[tuple[str, str]]:

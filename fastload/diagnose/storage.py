@@ -68,9 +68,7 @@ def measure_storage(subject: LoaderUnderTest, seconds: float) -> Storage | None:
     kinds = [_C.file_system(str(folder)) for folder in folders]
     if any(kind["in_memory"] for kind in kinds):
         return None
-    order = np.random.default_rng(0).permutation(subject.records)[
-        : max(64, int(_MOST / subject.record_bytes))
-    ]
+    order = np.random.default_rng(0).permutation(_ids(subject))[: max(64, int(_MOST / subject.record_bytes))]
     records = _ranges(subject, order)
     blocks = _blocks(subject)
     with RangeReader() as reader:
@@ -93,6 +91,15 @@ def measure_storage(subject: LoaderUnderTest, seconds: float) -> Storage | None:
         any(kind["remote"] for kind in kinds),
         evidence,
     )
+
+
+def _ids(subject: LoaderUnderTest) -> npt.NDArray[np.int64]:
+    """Return the ids of all samples that were not dropped, ascending; parts are counted through."""
+    first, ids = 0, []
+    for part in subject.parts:
+        ids.append(first + part.ids_at(np.arange(len(part))))
+        first += part.num_ids
+    return np.concatenate(ids)
 
 
 def _ranges(subject: LoaderUnderTest, order: npt.NDArray[np.int64]) -> list[Range]:
@@ -240,8 +247,9 @@ _ALONE_SECONDS = 1.0
 def measure_line(subject: LoaderUnderTest, seconds: float) -> Storage | None:
     """Read from a set's store at random and in order; None: nothing came in ten seconds."""
     dataset = subject.given
-    random = np.random.default_rng(0).permutation(subject.records).astype(np.int64)
-    orderly = np.roll(np.arange(subject.records, dtype=np.int64), -int(random[0]))
+    ids = _ids(subject)
+    random = np.random.default_rng(0).permutation(ids)
+    orderly = np.roll(ids, -int(np.searchsorted(ids, random[0])))
     ahead = plan_read_ahead(dataset, subject.core)
     speeds: list[tuple[float, float]] = []
     engine = _engine(dataset, ahead.buffer_bytes)

@@ -72,7 +72,8 @@ def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
         files: the set in the generation to go to.
 
     Raises:
-        StateError: the state is of another set, or of a later generation.
+        StateError: the state is of another set, or of a later generation, or its order is that of a sampler
+            of fastload's.
     """
     newest, then = files.newest, files.manifest.generation
     number = newest.manifest.generation_of(state.dataset)
@@ -93,6 +94,7 @@ def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
             f"the newest generation, {then}" if then == newest.manifest.generation else f"generation {then}"
         )
         return replace(state, then=None), f"{files.where}: the state is of {which}."
+    _refuse_samplers(state, before)
     begins = f"has generation {then}: {_facts(files)}, {_changes(before, files)}. Sample ids are the same."
     if not state.position:
         shuffle = _blocks_now(state.shuffle, before, files)
@@ -103,7 +105,32 @@ def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
         f"epoch {state.epoch} is finished on generation {number}, with {left} of {len(before)} samples left"
     )
     words = f"{files.where}: {carried}. From epoch {state.epoch + 1} on it {begins}"
+    if state.shuffle is False:  # also what a sampler's state says
+        words += (
+            f" If a sampler gave the order, no loader takes this: {_for_samplers(before)}, and begin with "
+            "the newest generation after this epoch."
+        )
     return replace(state, then=files.id), words
+
+
+def _refuse_samplers(state: LoaderState, before: PackedFiles) -> None:
+    """Refuse states of samplers, which are made for the samples of one generation.
+
+    Raises:
+        StateError: the state is of one.
+    """
+    is_named = isinstance(state.shuffle, str) and not state.shuffle.startswith("block:")
+    if is_named or state.position > len(before):
+        raise StateError(
+            f"The state's order is that of a sampler, which was made for generation "
+            f"{before.manifest.generation}: shuffle={state.shuffle!r:.80}, at position {state.position} of "
+            f"{len(before)} samples. It cannot take in other samples. Finish the epoch as it is: "
+            f"{_for_samplers(before)}. Then begin with the newest generation, and a sampler for that."
+        )
+
+
+def _for_samplers(before: PackedFiles) -> str:
+    return f"open PackedDataset(folder, generation={before.manifest.generation}), with a sampler for it"
 
 
 def _blocks_now(shuffle: bool | str, before: PackedFiles, now: PackedFiles) -> bool | str:

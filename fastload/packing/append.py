@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from fastload.errors import PackError
 from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
 from fastload.packing.coefficients import FACTS, RecodeCounts
-from fastload.packing.cut import MAX_LISTED
+from fastload.packing.cut import MAX_LISTED, WORK_NAME
 from fastload.packing.entries import Made, spacing_of, write_entries
 from fastload.packing.facts import Summary, entry_facts
 from fastload.packing.files import failed_writes_reported, publishing, remove, require_space
@@ -31,7 +31,7 @@ from fastload.packing.progress import Observer
 from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index
 from fastload.packing.sample_rows import IterableRows
 from fastload.packing.switch import Switch, changing, folder_name, next_generation, refuse_store, tables_of
-from fastload.packing.target import APPEND_NAME
+from fastload.packing.target import APPEND_NAME, RUN_NAME
 from fastload.sample.fields import Label, Labels
 from fastload.sample.schema import Field, Schema
 from fastload.shard.codecs import CODECS, JPEG
@@ -52,7 +52,7 @@ from fastload.shard.manifest import (
 
 _STAGE = "new"  # in the work folder: the new rows, packed as a set of their own
 _CHUNK = 1 << 16  # samples at a time
-_NUMBERED = re.compile(rb"\d{8,}(?=\.\w+$|$)")  # the key of a sample without a file
+_NUMBERED = re.compile(rb"(\d{8,})((?:\.\w+)?)")  # the key of a sample without a file
 _PLACE = ("offset", "shard", "label", "reserved")  # of an entry; labels are compared by name
 
 Ids = npt.NDArray[np.int64]
@@ -118,14 +118,23 @@ def _joined_kind(old: Any, new: Any, name: str) -> Any:
     more = tuple(one for one in dict.fromkeys(new.classes) if one not in before)
     if not isinstance(old, Labels) or not (old.ids or new.ids):
         return replace(old, classes=(*old.classes, *more))
-    numbers = dict(zip(new.classes, new.ids, strict=False))
-    has_all = len(old.ids) == len(old.classes) and len(new.ids) == len(new.classes)
-    pairs = zip(old.classes, old.ids, strict=False)
-    if not has_all or any(numbers.get(one, number) != number for one, number in pairs):
-        raise PackError(
-            f"field {name!r}: a class has another number (ids) in the new rows than in the set, or only one "
-            "of both has numbers. Give both the same."
+    had, numbers = (dict(zip(kind.classes, kind.ids, strict=False)) for kind in (old, new))
+    if (old.classes and not had) or (new.classes and not numbers):
+        where, other, (one, number) = (
+            ("the set", "the new rows", next(iter(had.items())))
+            if had
+            else ("the new rows", "the set", next(iter(numbers.items())))
         )
+        raise PackError(
+            f"field {name!r}: classes have numbers (ids) in {where}, as {number} for {one!r}, and none in "
+            f"{other}. Give both the same."
+        )
+    for one, number in had.items():
+        if numbers.get(one, number) != number:
+            raise PackError(
+                f"field {name!r}: the class {one!r} has the number (ids) {number} in the set, and "
+                f"{numbers[one]} in the new rows. Give both the same."
+            )
     try:
         return replace(old, classes=(*old.classes, *more), ids=(*old.ids, *(numbers[one] for one in more)))
     except ValueError as error:  # two classes with one number
@@ -322,16 +331,19 @@ def _renumbered(values: npt.NDArray[Any], numbers: npt.NDArray[np.int32]) -> npt
 # ---- Rows that are there already --------------------------------------------------------------------
 
 
-def _generation_with(old: PackedFiles, new: PackedFiles, schema: Schema) -> int | None:
-    """Return the generation that these very rows made, if one did; None: they are new.
+def _generation_with(old: PackedFiles, new: PackedFiles, schema: Schema) -> tuple[int, int] | None:
+    """Return the generation that these very rows made, if one did, and how many of them were dropped since;
+    of several the one with the fewest. None: the rows are new.
 
     Numbers in place of keys do not count: they say at which position the rows were.
     """
     ends = [one.records for one in old.manifest.generations] + [old.num_ids]
+    found = []
     for generation, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True), 1):
         if end - begin == len(new) and _is_same(old, new, begin, schema):
-            return generation
-    return None
+            gone = int(((old.dropped >= begin) & (old.dropped < end)).sum())
+            found.append((gone, generation))
+    return min(found)[::-1] if found else None
 
 
 def _is_same(old: PackedFiles, new: PackedFiles, begin: int, schema: Schema) -> bool:
@@ -341,7 +353,7 @@ def _is_same(old: PackedFiles, new: PackedFiles, begin: int, schema: Schema) -> 
         a, b = old.records[begin + ids], new.records[ids]
         if (a["label"] != _renumbered(b["label"], labels)).any() or not _are_same(a, b):
             return False
-        if any(_unnumbered(old, begin + i) != _unnumbered(new, i) for i in ids.tolist()):
+        if not all(_has_same_key(old, begin + i, begin, new, i) for i in ids.tolist()):
             return False
         for _, field in schema.columns:
             had, has = (files.columns[field.name] for files in (old, new))
@@ -373,8 +385,21 @@ def _are_same(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> bool:
     return len(a) == len(b) and all(bool((a[name] == b[name]).all()) for name in names)
 
 
-def _unnumbered(files: PackedFiles, sample: int) -> bytes:
-    return _NUMBERED.sub(b"", bytes(files.index.key(sample)))
+def _has_same_key(old: PackedFiles, sample: int, begin: int, new: PackedFiles, row: int) -> bool:
+    """Whether a sample and a new row have one key, or numbers in its place that say the same position.
+
+    A file may be called by a number, too: only numbers as fastload itself writes them, each of which counts
+    from the first sample of its pack, are taken for positions.
+    """
+    had, has = bytes(old.index.key(sample)), bytes(new.index.key(row))
+    if had == has:
+        return True
+    a, b = _NUMBERED.fullmatch(had), _NUMBERED.fullmatch(has)
+    if a is None or b is None or a[2] != b[2]:
+        return False
+    if any(match[1] != b"%08d" % int(match[1]) for match in (a, b)):
+        return False
+    return int(a[1]) - begin == int(b[1]) - int(new.manifest.options.get("first_number", 0))
 
 
 def _known_keys(old: PackedFiles, new: PackedFiles) -> list[int]:
@@ -442,17 +467,70 @@ def append(
         assert wanted is not None
         stage = Path(output).absolute() / APPEND_NAME / _STAGE
         stage.parent.mkdir(exist_ok=True)
-        if isinstance(source, IterableRows):  # which comes once: it cannot be compared with what is there
-            wanted = replace(wanted, restart=True)
-        packed = pack(source, stage, wanted, observer, ray)
-        results: list[PackResult] = []
-        for result in packed:
-            name = result.output.name if result.output != stage else ""
-            if name not in sets:
-                raise PackError(f"{source} has the split {name!r}, and {output} has no such set.")
-            results.append(_Append(sets[name], result, options, observer).run())
+        packed = _staged(source, stage, wanted, observer, ray)
+        try:  # all splits are looked at before one of them is appended
+            appends = [
+                _Append(_set_of(result, stage, sets, source), result, options, observer) for result in packed
+            ]
+            plans = [one.planned() for one in appends]
+        except PackError:
+            remove(stage.parent)
+            raise
+        results: list[PackResult] = [one.run(plan) for one, plan in zip(appends, plans, strict=True)]
         remove(stage.parent)
         return results
+
+
+def _staged(
+    source: PathOrUrl | Samples, stage: Path, options: PackOptions, observer: Observer, ray: str | None
+) -> list[PackResult]:
+    """Pack the new rows as a set of their own, or go on with that.
+
+    Raises:
+        PackError: among others, an unfinished append of another source is there.
+    """
+    begun = exists(stage) and not options.restart
+    try:
+        if isinstance(source, IterableRows) and begun:
+            if not _is_of_iterable(stage):
+                raise PackError("an iterable comes once, so it cannot be compared with that (--restart).")
+            options = replace(options, restart=True)
+        return pack(source, stage, options, observer, ray)
+    except PackError as error:
+        if not begun or "--restart" not in str(error):  # which all words about another pack name
+            raise
+        raise PackError(
+            f"{stage.parent.parent} has an unfinished append of another source, or with other options: "
+            f"{error} Run that append again, which finishes it; or this one with --restart (restart=True), "
+            "which throws the unfinished one away, and nothing else."
+        ) from error
+
+
+def _is_of_iterable(stage: Path) -> bool:
+    """Whether the rows that were packed there, whole or in part, came from an iterable."""
+    if exists(stage / MANIFEST_NAME):
+        said = Manifest.read(stage).options
+    elif exists(stage / WORK_NAME / RUN_NAME):
+        said = json.loads((stage / WORK_NAME / RUN_NAME).read_text(encoding="utf-8"))
+    else:
+        return not os.listdir(stage)
+    return said.get("given", "") is None
+
+
+def _set_of(result: PackResult, stage: Path, sets: Mapping[str, Path], source: PathOrUrl | Samples) -> Path:
+    """Return the set to which a split's rows are appended.
+
+    Raises:
+        PackError: there is no such set.
+    """
+    name = result.output.name if result.output != stage else ""
+    if name in sets:
+        return sets[name]
+    what = f"has the split {name!r}" if name else "has no splits"
+    has = ", ".join(sorted(sets)) if "" not in sets else "one set, without splits"
+    raise PackError(
+        f"{source} {what}, and the output has {has}. Nothing was appended: append to each set by itself."
+    )
 
 
 def _sets_at(output: str | os.PathLike[str]) -> list[Path]:
@@ -464,6 +542,14 @@ def _sets_at(output: str | os.PathLike[str]) -> list[Path]:
     return found or [path]
 
 
+class _Plan(NamedTuple):
+    """What is to be appended to a set, and which of the new rows it has already."""
+
+    join: _Join
+    known: list[int]
+    words: str  # why nothing is to be appended
+
+
 @dataclass(frozen=True)
 class _Append:
     """An append to one set, which the caller holds; the new rows are packed as a set of their own."""
@@ -473,38 +559,41 @@ class _Append:
     options: PackOptions
     observer: Observer
 
-    def run(self) -> AppendResult:
-        began = time.monotonic()
-        stage = Path(str(self.packed.output))
-        old, new = _opened(self.path), _opened(stage)
-        try:
-            schema = joined_schema(old.schema, new.schema)
-            _check_numbers(old, new)
-        except PackError:
-            remove(stage)
-            raise
-        before = _generation_with(old, new, schema)
-        if before is not None:
-            remove(stage)
-            self.observer.said(
-                self.path,
-                f"these {len(new)} rows are in the set already, as generation {before}: nothing is appended",
-            )
-            return self._result(old.manifest, None, 0, 0, began)
+    def planned(self) -> _Plan:
+        """Return what is to be appended; nothing is written.
+
+        Raises:
+            PackError: the rows cannot be appended.
+        """
+        old, new = _opened(self.path), _opened(Path(str(self.packed.output)))
+        schema = joined_schema(old.schema, new.schema)
+        _check_numbers(old, new)
+        before, gone = _generation_with(old, new, schema) or (0, 0)
+        if before and not gone:
+            words = f"these {len(new)} rows are in the set already, as generation {before}"
+            return _Plan(_Join(old, new, np.zeros(0, np.int64), schema), [], words)
         known = _known_keys(old, new)
         if known and self.options.on_error != "skip":
-            remove(stage)
             _refuse_known(old, new, known)
-        kept = np.setdiff1d(np.arange(len(new)), np.array(known, np.int64))
-        if not len(kept):
-            remove(stage)
-            self.observer.said(
-                self.path, f"the keys of all {len(new)} rows are in the set already: nothing is appended"
+        if before and gone < len(new) and not known:
+            raise PackError(
+                f"these {len(new)} rows are generation {before} of {old.where}, and {gone} of them were "
+                "dropped since. Nothing was appended: the others would be there twice. Append only the rows "
+                "that are to come back."
             )
-            return self._result(old.manifest, None, 0, len(known), began)
-        join = _Join(old, new, kept, schema)
-        manifest, summary = self._joined(join, known)
-        return self._result(manifest, summary, len(kept), len(known), began)
+        kept = np.setdiff1d(np.arange(len(new)), np.array(known, np.int64))
+        words = "" if len(kept) else f"the keys of all {len(new)} rows are in the set already"
+        return _Plan(_Join(old, new, kept, schema), known, words)
+
+    def run(self, plan: _Plan) -> AppendResult:
+        """Append what was planned."""
+        began, join = time.monotonic(), plan.join
+        if plan.words:
+            remove(join.new.folder)
+            self.observer.said(self.path, f"{plan.words}: nothing is appended")
+            return self._result(join.old.manifest, None, 0, len(plan.known), began)
+        manifest, summary = self._joined(join, plan.known)
+        return self._result(manifest, summary, len(join.kept), len(plan.known), began)
 
     def _result(
         self, manifest: Manifest, summary: Summary | None, added: int, known: int, began: float

@@ -48,8 +48,20 @@ def check_rows(before: Mapping[str, Any], now: Mapping[str, Any], output: Path |
     for name, what in (("schema", "with another schema"), ("given", others)):
         if before.get(name) != now.get(name):
             raise PackError(
-                f"{output} holds a pack {what}. restart=True (--restart) throws it away and packs anew."
+                f"{output} holds a pack {what}. restart=True (--restart) throws it away and packs anew; "
+                "append=True (--append) adds rows to a complete set."
             )
+
+
+def refuse_grown(manifest: Manifest, place: Path | Location) -> None:
+    """Raise PackError if a set has changed since it was packed, so that no pack makes it again."""
+    if manifest.generations:
+        raise PackError(
+            f"{place} has grown, or samples were dropped, since it was packed: it has generation "
+            f"{manifest.generation}, with {counted(manifest.num_records, 'record')}. --restart "
+            "(restart=True) would delete what no pack of one source makes again. Add rows with --append, or "
+            "remove it yourself."
+        )
 
 
 def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOptions) -> None:
@@ -135,7 +147,15 @@ def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callab
     words = f"{output} is a complete pack, but not of this source as it is now: {difference}. "
     if options.entries is not None and not exists(output / ENTRIES_NAME):
         words += f"'fastload index {output} --entries' makes its missing entry points, without the source. "
-    raise PackError(f"{words}--restart throws it away and packs anew.")
+    raise PackError(f"{words}{_instead(manifest)}")
+
+
+def _instead(manifest: Manifest) -> str:
+    """Return what a user may do who wants to pack another source into a complete set."""
+    append = "--append adds rows to its end"
+    if manifest.generations:  # which --restart refuses
+        return f"{append}; for another set choose another folder."
+    return f"--restart throws it away and packs anew; {append}."
 
 
 def _changed(rows: Rows, output: Path, options: PackOptions, plan: Plan, listing: Listing) -> str | None:

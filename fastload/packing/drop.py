@@ -16,11 +16,12 @@ from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
 from fastload.packing.files import failed_writes_reported, require_space
 from fastload.packing.switch import Switch, changing, link, next_generation
-from fastload.shard.dataset import PackedFiles
+from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.generations import DROPPED, mark_of, write_dropped
 from fastload.shard.manifest import Manifest, entries_name, index_name
 
 _SHOWN = 20  # ids in a message
+_MOST = 2**62  # no set has as many
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 Ids = npt.NDArray[np.int64]
 
@@ -36,19 +37,28 @@ class DropResult:
     left: int  # samples that remain
 
 
-def parse_ids(words: Iterable[str]) -> Ids:
+def parse_ids(words: Iterable[str], count: int) -> Ids:
     """Return the sample ids that words like ``5`` and ``17-20`` name (the last one of a range included).
 
+    Args:
+        words: numbers and ranges.
+        count: sample ids of the set.
+
     Raises:
-        PackError: a word is neither a number nor a range.
+        PackError: a word is neither a number nor a range, or a range goes beyond the set.
     """
     found = []
     for word in words:
         match = _RANGE.fullmatch(word.strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if first > last or last >= 2**63:
+        if first > last or last >= _MOST:
             raise PackError(
                 f"sample ids are numbers and ranges with their last one, as 5 17-20. Found: {word!r:.200}."
+            )
+        if first < last and last >= count:
+            raise PackError(
+                f"the range {word!r:.200} goes beyond the set's sample ids, 0 to {count - 1}. Nothing was "
+                "dropped."
             )
         found.append(np.arange(first, last + 1))
     return np.concatenate(found) if found else np.zeros(0, np.int64)
@@ -88,11 +98,12 @@ def drop(folder: str | os.PathLike[str], ids: Iterable[int]) -> DropResult:
         ids: sample ids. Those that were dropped before are counted, and change nothing.
 
     Raises:
+        TypeError: an id is no integer.
         PackError: unknown ids, no sample would remain, a set in a store, a full disk, another process at
             work.
         FormatError: the folder is not a packed dataset.
     """
-    wanted = np.unique(np.fromiter(ids, np.int64))
+    wanted = np.unique(np.array([min(max(as_integer(one), -1), _MOST) for one in ids], np.int64))
     with changing(folder, "drop samples of") as path:
         dataset = PackedFiles(path, entries=False)
         old = dataset.manifest

@@ -117,7 +117,7 @@ class _Run:
         if rows is None:
             raise PackError(
                 f"{self.place.place} holds a complete pack, and an iterable cannot be compared with it. Use "
-                "restart=True to replace it, or choose another folder."
+                "append=True to add to it, restart=True to replace it, or choose another folder."
             )
         check_options(manifest.options, self.options, self.place.place)
         check_rows(manifest.options, rows, self.place.place)

@@ -17,7 +17,7 @@ from typing import Any
 from fastload._native import _C
 from fastload.errors import ObjectMissing, PackError
 from fastload.machine.paths import exists, write_at
-from fastload.packing.compare import check_options, check_plan
+from fastload.packing.compare import check_options, check_plan, refuse_grown
 from fastload.packing.cut import PLAN_NAME, WORK_NAME, Plan, plan_of
 from fastload.packing.entries import Made, write_entries
 from fastload.packing.facts import Summary, entry_facts
@@ -153,8 +153,14 @@ class StoreTarget:
         return file.as_posix()
 
     def discard(self) -> None:
-        """Remove what a pack made here, the manifest first, and nothing else."""
+        """Remove what a pack made here, the manifest first, and nothing else.
+
+        Raises:
+            PackError: the set has changed since it was packed.
+        """
         manifest, plan = self.manifest(), self.plan()
+        if manifest is not None:
+            refuse_grown(manifest, self.place)
         ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
         if manifest is not None:
             ours |= {shard.file for shard in manifest.shards}

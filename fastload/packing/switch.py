@@ -73,10 +73,12 @@ class Switch:
         self.clear()
 
     def clear(self) -> None:
-        """Remove the new rows' own set and the record."""
+        """Remove the new rows' own set and the record; an unfinished append stays."""
         if self.stage:
             remove(Path(self.stage))
-        remove(self.work)
+        remove(self.work / _SWITCH)
+        if not os.listdir(self.work):
+            remove(self.work)
 
     def undo(self) -> None:
         """Take back what was done before the manifest was replaced."""

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir
-from fastload.packing.compare import SCAN, check_complete, check_options, check_plan, resumed
+from fastload.packing.compare import SCAN, check_complete, check_options, check_plan, refuse_grown, resumed
 from fastload.packing.cut import PLAN_NAME, WORK_NAME, Plan, plan_of
 from fastload.packing.entries import Made, ensure_entries, entries_of, remove_entries
 from fastload.packing.facts import Summary, entry_facts
@@ -114,7 +114,13 @@ class OutputFolder:
         sync_folder(self.path)  # the work folder's own name
 
     def discard(self) -> None:
-        """Remove what a pack made here, and nothing else; the manifest first: no half passes for a whole."""
+        """Remove what a pack made here, and nothing else; the manifest first: no half passes for a whole.
+
+        Raises:
+            PackError: the set has changed since it was packed, and no pack makes it again.
+        """
+        if exists(self.path / MANIFEST_NAME):
+            refuse_grown(Manifest.read(self.path), self.path)
         names = self.made()
         if exists(self.path / MANIFEST_NAME):
             remove(self.path / MANIFEST_NAME)

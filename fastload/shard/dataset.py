@@ -219,7 +219,7 @@ class PackedFiles:
         self._readers: dict[str, Any] = {}
         #: Entries of all dropped samples, ``fastload.shard.generations.DROPPED``, by ascending id.
         self.all_dropped = read_dropped(self.folder, self._present.dropped, len(self.index))
-        self._view(self._generation or self._present.generation)
+        self._view(self._present.generation if self._generation is None else self._generation)
         self.entries = (
             opened_entries(self.folder, self.manifest.entries_name, self.index)
             if self._wants_entries

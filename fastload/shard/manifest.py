@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -283,9 +284,10 @@ class Manifest:
         Raises:
             ValueError: there is no such generation.
         """
-        if not 1 <= generation <= self.generation:
+        is_number = isinstance(generation, Integral) and not isinstance(generation, bool)
+        if not is_number or not 1 <= generation <= self.generation:
             raise ValueError(
-                f"generation must be from 1 to {self.generation}, the newest of this set. Found: "
+                f"generation must be an integer from 1 to {self.generation}, the newest of this set. Found: "
                 f"{generation!r}."
             )
         return self if generation == self.generation else EarlierManifest.of(self, generation)

@@ -21,6 +21,7 @@ from torch.utils.data import ConcatDataset, RandomSampler, Subset, random_split
 
 import fastload
 from fastload import Cache, DataLoader, Image, Label, PackedDataset, Ranks, WeightedSampler
+from fastload.cli import main
 from fastload.errors import FormatError, StateError
 from fastload.packing.drop import drop
 from fastload.sampler.order import shuffled
@@ -97,6 +98,26 @@ def test_caches_are_of_the_files_whatever_the_generation(
                     found += seen.tolist()
                 assert sorted(found) == grown.generations[generation - 1]
             assert loader.stats()["generation"] == generation
+    shutil.rmtree(os.environ["FASTLOAD_CACHE_DIR"])
+
+
+def test_a_drop_keeps_a_cache_and_an_append_begins_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FASTLOAD_CACHE_DIR", tempfile.mkdtemp(prefix="fastload-test-", dir="/dev/shm"))
+    grown = Grown.begun(tmp_path / "set", 30)
+    listed = []
+    for change in (lambda: None, lambda: grown.drop([3]), lambda: grown.append(2)):
+        change()
+        if len(listed) < 2:
+            with loader_of(grown.folder, cache="8MB", fields=["image", "number"]) as loader:
+                numbers(loader)
+        assert main(["cache", "ls", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["sets"]
+        listed.append([(one["seal"], one["stale"]) for one in found])
+    seal = PackedDataset(grown.folder, generation=1).manifest.all_ids[-1]
+    assert listed[0] == listed[1] == [(seal, None)]
+    assert listed[2] == [(seal, f"{grown.folder} has grown since, or holds another dataset now")]
     shutil.rmtree(os.environ["FASTLOAD_CACHE_DIR"])
 
 
@@ -294,6 +315,26 @@ def test_migrations_that_cannot_be(tmp_path: Path) -> None:
             StateError, match="goes on, after its epoch, with a generation that .* does not have"
         ):
             loader.load_state_dict({**state, "then": "a" * 32})
+
+
+def test_states_of_samplers_are_not_migrated(tmp_path: Path) -> None:
+    """They are of the samples of one generation. Where the state does not say so, the words do."""
+    grown = Grown.begun(tmp_path / "set", 8)
+    dataset = PackedDataset(grown.folder)
+    with loader_of(dataset, sampler=WeightedSampler(np.ones(8), 40)) as loader:
+        numbers(loader, 3)
+        weights = loader.state_dict()
+    buckets = {**weights, "shuffle": "buckets:2:4:True"}
+    grown.append(3)
+    newest = PackedDataset(grown.folder)
+    few = fastload.migrate({**weights, "position": 4}, newest)
+    assert "If a sampler gave the order, no loader takes this: open PackedDataset(folder, gener" in str(few)
+    for state in (weights, buckets, {**buckets, "position": 0}):
+        with pytest.raises(StateError, match="order is that of a sampler, which was made for generation 1: "):
+            fastload.migrate(state, newest)
+    with loader_of(dataset, sampler=WeightedSampler(np.ones(8), 40)) as loader:
+        loader.load_state_dict(weights)  # as the words say
+        assert len(numbers(loader)) == 28
 
 
 def test_ranks_with_different_generations_are_told_apart(tmp_path: Path) -> None:

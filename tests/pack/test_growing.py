@@ -16,7 +16,7 @@ from pack_trees import make_tree
 from recode_sets import pictures
 
 import fastload
-from fastload import Image, Label, PackedDataset, Text
+from fastload import Image, Label, Labels, PackedDataset, Text
 from fastload.cli import main
 from fastload.errors import ChecksumError, FormatError, PackError, ShardTruncated
 from fastload.packing import PackOptions, pack
@@ -146,6 +146,62 @@ def test_an_append_that_was_run_twice_appends_nothing(
     check(grown)
 
 
+def test_rows_that_were_dropped_since_come_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An append whose samples were all dropped is one of new rows; run again, it is the same one again."""
+    grown = Grown.begun(tmp_path / "set", 5)
+    again = rows(5, 4)
+    grown.append(4)
+    grown.drop([5, 6, 7, 8])
+    assert fastload.pack(again, grown.folder, append=True).added == 4  # type: ignore[union-attr]
+    assert fastload.pack(again, grown.folder, append=True).added == 0  # type: ignore[union-attr]
+    assert "as generation 4: nothing is appended" in capfd.readouterr()[1]
+    files = PackedDataset(grown.folder)
+    assert files.ids_at(np.arange(9)).tolist() == [0, 1, 2, 3, 4, 9, 10, 11, 12]
+    assert [files.value("number", sample) for sample in range(9, 13)] == [5, 6, 7, 8]
+    grown.drop([10])
+    with pytest.raises(PackError, match="are generation 4 of .*, and 1 of them were dropped since. Nothing"):
+        fastload.pack(again, grown.folder, append=True)
+    assert fastload.pack(again[1:2], grown.folder, append=True).added == 1  # type: ignore[union-attr]
+
+
+def test_dropped_files_come_back_by_their_keys(tmp_path: Path) -> None:
+    found = list(pictures().values())
+    make_tree(tmp_path / "a", {f"c/{i}.jpg": data for i, data in enumerate(found[:3])})
+    make_tree(tmp_path / "b", {f"c/{i}.jpg": data for i, data in enumerate(found[3:6], 3)})
+    out, options = tmp_path / "set", PackOptions(num_proc=1)
+    pack(tmp_path / "a", out, options)
+    append(tmp_path / "b", out, options)
+    drop(out, [3, 5])
+    with pytest.raises(PackError, match=r"1 of 3 new rows have keys .*: c/4.jpg. Nothing was appended"):
+        append(tmp_path / "b", out, options)
+    append(tmp_path / "b", out, PackOptions(num_proc=1, on_error="skip"))
+    files = PackedFiles(out)
+    assert [files.key(i) for i in files.ids_at(np.arange(len(files)))] == [
+        *(f"c/{i}.jpg" for i in (0, 1, 2, 4, 3, 5))
+    ]
+    assert verify(out, entries=True) == ([], 8)
+
+
+@pytest.mark.parametrize("name", ["{:012d}.jpg", "{:08d}.jpg", "x-{:08d}.jpg"], ids=str)
+def test_numbers_in_file_names_are_keys(tmp_path: Path, name: str) -> None:
+    """Equal pictures under other names, as COCO's are, are other rows."""
+    data = pictures()["c/00.jpg"]
+    for folder, first in (("a", 3), ("b", 391895), ("c", 581929)):
+        make_tree(tmp_path / folder, {f"c/{name.format(first + i)}": data for i in range(3)})
+    out, options = tmp_path / "set", PackOptions(num_proc=1)
+    pack(tmp_path / "a", out, options)
+    for folder, count in (("b", 6), ("c", 9), ("b", 9)):
+        append(tmp_path / folder, out, options)
+        assert len(PackedFiles(out)) == count
+    flat = tmp_path / "flat"
+    for folder, count in (("a", 3), ("b", 6), ("c", 9)):
+        if count == 3:
+            pack(tmp_path / folder / "c", flat, options)
+        else:
+            append(tmp_path / folder / "c", flat, options)
+        assert len(PackedFiles(flat)) == count
+
+
 def test_keys_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = list(pictures().values())
     make_tree(tmp_path / "a", {f"c/{i}.jpg": data for i, data in enumerate(found[:5])})
@@ -269,6 +325,42 @@ def test_what_cannot_grow(tmp_path: Path) -> None:
         drop(grown.folder, [1])
 
 
+def test_an_unfinished_append_stays(tmp_path: Path) -> None:
+    """Neither a drop, nor an append of another source throws it away; it goes on afterwards."""
+    grown = Grown.begun(tmp_path / "set", 5)
+    new = rows(5, 24)
+    broken = [*new[:-1], {**new[-1], "image": b"no picture"}]
+    with pytest.raises(PackError):
+        fastload.pack(broken, grown.folder, append=True)
+    begun = {
+        path: path.stat().st_mtime_ns
+        for path in (grown.folder / ".fastload-append").rglob("*")
+        if path.is_file()
+    }
+    assert any(path.name == "samples.json" for path in begun), begun
+    drop(grown.folder, [1])
+    for other, why in ((iter(new[:3]), "an iterable comes once"), (new[:3], "holds a pack of other samples")):
+        with pytest.raises(PackError, match=f"set has an unfinished append of another source.*: .*{why}"):
+            fastload.pack(other, grown.folder, append=True)
+    assert {path: path.stat().st_mtime_ns for path in begun} == begun
+    fastload.pack(iter(new[:3]), grown.folder, append=True, restart=True)
+    assert len(PackedFiles(grown.folder)) == 7
+    assert not (grown.folder / ".fastload-append").exists()
+
+
+def test_an_iterable_that_broke_off_begins_anew(tmp_path: Path) -> None:
+    grown, new = Grown.begun(tmp_path / "set", 5), rows(5, 24)
+
+    def broken() -> Any:
+        yield from new[:20]
+        raise RuntimeError("no more")
+
+    with pytest.raises((RuntimeError, PackError), match="no more"):
+        fastload.pack(broken(), grown.folder, append=True)
+    fastload.pack(iter(new), grown.folder, append=True)
+    assert PackedDataset(grown.folder).value("number", 28) == 28
+
+
 # ---- Dropping -----------------------------------------------------------------------------------------
 
 
@@ -299,6 +391,8 @@ def test_drop_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["0-11"], r"would have no sample left\. Nothing was dropped"),
         (["x"], "sample ids are numbers and ranges with their last one, as 5 17-20. Found: 'x'"),
         (["9-3"], "sample ids are numbers and ranges"),
+        (["0-9999999999"], r"'0-9999999999' goes beyond the set's sample ids, 0 to 11\. Nothing was dropped"),
+        (["99999999999999999999"], "sample ids are numbers and ranges"),
         ([], "drop needs sample ids, --ids FILE or --keys FILE"),
         (["--keys", "keys"], "has the 1 key nothing"),
         (["--ids", "missing"], "missing cannot be read"),
@@ -319,7 +413,17 @@ def test_what_cannot_be_dropped(
 
 
 def test_ids_in_words() -> None:
-    assert parse_ids(["5", "17-20", "0-0"]).tolist() == [5, 17, 18, 19, 20, 0]
+    assert parse_ids(["5", "17-20", "0-0"], 21).tolist() == [5, 17, 18, 19, 20, 0]
+
+
+@pytest.mark.parametrize("wrong", [[1.5], [True], np.array([True, False]), np.array([1.0]), ["1"], [None]])
+def test_ids_are_integers(tmp_path: Path, wrong: Any) -> None:
+    grown = Grown.begun(tmp_path / "set", 5)
+    with pytest.raises(TypeError, match="index must be an integer. Found: "):
+        drop(grown.folder, wrong)
+    with pytest.raises(PackError, match="has no samples with the 2 ids -1, "):
+        drop(grown.folder, [-7, 10**30])
+    assert Manifest.read(grown.folder).generation == 1
 
 
 def test_a_damaged_file_of_dropped_samples_is_an_error(tmp_path: Path) -> None:
@@ -399,9 +503,10 @@ def test_wrong_manifests_are_refused(tmp_path: Path, change: dict[str, Any]) -> 
 def test_only_existing_generations_are_opened(tmp_path: Path) -> None:
     grown = Grown.begun(tmp_path / "set", 5)
     grown.drop([1])
-    for wrong in (-1, 3):
-        with pytest.raises(ValueError, match=f"generation must be from 1 to 2, .* Found: {wrong}"):
-            PackedDataset(grown.folder, generation=wrong)
+    for wrong in (-1, 3, 0, False, True, "2", 1.0):
+        with pytest.raises(ValueError, match=f"must be an integer from 1 to 2, .* Found: {wrong!r}"):
+            PackedDataset(grown.folder, generation=wrong)  # type: ignore[arg-type]
+    assert PackedDataset(grown.folder, generation=np.int64(1)).manifest.generation == 1  # type: ignore[arg-type]
     assert "generation 1 of 2" in repr(PackedDataset(grown.folder, generation=1))
 
 
@@ -441,18 +546,86 @@ def test_recode_is_refused(tmp_path: Path) -> None:
         recode(tmp_path / "set", "fast", 1)
 
 
-def test_restart_over_a_grown_set_leaves_nothing_of_it(tmp_path: Path) -> None:
+def test_a_pack_into_a_grown_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its first source is there; another one is sent to --append; --restart deletes nothing of it."""
     make_tree(tmp_path / "a", {f"c/{i}.jpg": pictures()[f"c/{i:02d}.jpg"] for i in range(4)})
-    out = tmp_path / "set"
-    pack(tmp_path / "a", out, PackOptions(num_proc=1))
-    names = sorted(path.name for path in out.iterdir())
-    drop(out, [1])
     make_tree(tmp_path / "b", {"c/9.jpg": pictures()["c/09.jpg"]})
-    append(tmp_path / "b", out, PackOptions(num_proc=1))
-    pack(tmp_path / "a", out, PackOptions(num_proc=1))  # the first pack is still complete
-    assert Manifest.read(out).generation == 3
-    pack(tmp_path / "a", out, PackOptions(num_proc=1, restart=True))
+    out, options = tmp_path / "set", PackOptions(num_proc=1)
+    pack(tmp_path / "a", out, options)
+    with pytest.raises(PackError, match="--restart throws it away and packs anew; --append adds rows to its"):
+        pack(tmp_path / "b", out, options)
+    drop(out, [1])
+    append(tmp_path / "b", out, options)
+    names = sorted(path.name for path in out.iterdir())
+    assert main(["pack", str(tmp_path / "a"), str(out), "--num-proc", "1", "--quiet"]) == 0
+    told = capsys.readouterr().out
+    assert "has all 4 records of this source already, as generation 1. It has changed since, and" in told
+    assert "is now generation 3:" in told
+    with pytest.raises(PackError, match="--append adds rows to its end; for another set choose another fold"):
+        pack(tmp_path / "b", out, options)
+    for source in (tmp_path / "a", tmp_path / "b"):
+        with pytest.raises(
+            PackError, match=r"has grown, or samples were dropped.* generation 3, with 5 reco"
+        ):
+            pack(source, out, PackOptions(num_proc=1, restart=True))
+    with pytest.raises(PackError, match="would delete what no pack of one source makes again"):
+        fastload.pack(rows(0, 3), out, SCHEMA, restart=True)
     assert sorted(path.name for path in out.iterdir()) == names
+    assert verify(out, entries=True) == ([], 5)
+
+
+def test_numbers_of_classes_in_words(tmp_path: Path) -> None:
+    def row(kind: Any) -> dict[str, Any]:
+        return {"image": np.zeros((8, 8, 3), np.uint8), "kinds": [kind]}
+
+    def schema(classes: tuple[str, ...], ids: tuple[int, ...]) -> dict[str, Any]:
+        return {"image": Image(), "kinds": Labels(classes, ids)}
+
+    out = tmp_path / "set"
+    fastload.pack([row("cat")], out, schema(("cat", "dog"), (17, 18)), raw=True)
+    for classes, ids, words in (
+        (
+            ("cat", "cow"),
+            (21, 22),
+            r"class 'cat' has the number \(ids\) 17 in the set, and 21 in the new rows",
+        ),
+        (("cat", "cow"), (), r"have numbers \(ids\) in the set, as 17 for 'cat', and none in the new rows"),
+        (("cat", "cow"), (17, 18), "classes cannot be joined"),
+    ):
+        with pytest.raises(PackError, match=words):
+            fastload.pack([row("cat")], out, schema(classes, ids), append=True)
+    fastload.pack([row("cow")], out, schema(("cow", "dog"), (21, 18)), append=True)
+    kind: Any = PackedFiles(out).schema["kinds"].kind
+    assert (kind.classes, kind.ids) == (("cat", "dog", "cow"), (17, 18, 21))
+    bare = tmp_path / "bare"
+    fastload.pack([row("cat")], bare, schema(("cat", "dog"), ()), raw=True)
+    with pytest.raises(PackError, match="in the new rows, as 17 for 'cat', and none in the set"):
+        fastload.pack([row("cat")], bare, schema(("cat",), (17,)), append=True)
+
+
+def test_no_split_is_appended_if_one_cannot_be(tmp_path: Path) -> None:
+    found = list(pictures().values())
+    for split in ("train", "val"):
+        make_tree(tmp_path / "a" / split, {f"c/{i}.jpg": found[i] for i in range(3)})
+    make_tree(tmp_path / "b" / "train", {"c/7.jpg": found[7]})
+    make_tree(tmp_path / "b" / "val", {"c/0.jpg": found[6], "c/8.jpg": found[8]})
+    make_tree(tmp_path / "c" / "train", {"c/7.jpg": found[7]})
+    make_tree(tmp_path / "c" / "test", {"c/7.jpg": found[7]})
+    out, options = tmp_path / "set", PackOptions(num_proc=1)
+    pack(tmp_path / "a", out, options)
+    for source, words in (
+        ("b", r"1 of 2 new rows have keys that samples of .*val have: c/0.jpg. Nothing was appended"),
+        ("c", r"c has the split 'test', and the output has train, val. Nothing was appended"),
+        ("c/train", "train has no splits, and the output has train, val. Nothing was appended"),
+    ):
+        with pytest.raises(PackError, match=words):
+            append(tmp_path / source, out, options)
+        assert [Manifest.read(out / split).generation for split in ("train", "val")] == [1, 1]
+    with pytest.raises(PackError, match="b has the split 'train', and the output has one set, without spl"):
+        append(tmp_path / "b", out / "train", options)
+    results = append(tmp_path / "b", out, PackOptions(num_proc=1, on_error="skip"))
+    assert [result.added for result in results] == [1, 1]  # type: ignore[attr-defined]
+    assert sorted(path.name for path in out.iterdir()) == ["train", "val"]
 
 
 def test_splits(tmp_path: Path) -> None:
