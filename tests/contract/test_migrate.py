@@ -538,7 +538,7 @@ def test_a_loader_that_runs_takes_a_migrated_state(parts: list[PackedDataset]) -
     iterator = iter(running)
     next(iterator)
     running.load_state_dict(migration.state)
-    with pytest.raises(errors.StateError, match="another seed, global batch or mix was loaded"):
+    with pytest.raises(errors.StateError, match="another seed, generation, mix or global batch was loaded"):
         next(iterator)
     assert same(all_batches(running), wanted)
     running.set_epoch(0)

@@ -287,14 +287,14 @@ def test_a_node_s_share_is_told_to_its_tier(many: PackedFiles) -> None:
         def of(self, parts: Any) -> Any:
             return [{"images": Tier()} for _ in parts]
 
-        def expect(self, share: float) -> None:
+        def expect(self, share: float, sticky: bool = False) -> None:
             pass
 
         def warn_if_full(self) -> None:
             pass
 
     sampler = Sampler(ShuffledOrder(len(many), 1), Partition(2, 0, 2))
-    upcoming = Upcoming(Use(), [many], sampler, range(1), 2)  # type: ignore[arg-type]
+    upcoming = Upcoming(Use(), [many], sampler, (0, 1), 2)  # type: ignore[arg-type]
     upcoming.at(BatchKey(0, 0, 0))
     assert upcoming._thread is not None
     upcoming._thread.join()
