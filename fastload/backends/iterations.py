@@ -36,8 +36,8 @@ _OVER = (
 
 
 _RESTARTED = (
-    "This iteration is over: a state of a run with another seed, global batch or mix was loaded since it "
-    "began. Iterate anew."
+    "This iteration is over: a state of a run with another seed, generation, mix or global batch was loaded "
+    "since it began. Iterate anew."
 )
 
 

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -158,6 +159,7 @@ class Selection:
 
 # ---- Mixtures ----
 
+_MOST_SAMPLES = 1 << 48  # of an epoch: shares of more are not exact in float64
 _COMPUTED = ("class_to_idx", "labels", "targets")  # derived: not pickled
 
 
@@ -214,9 +216,7 @@ class MixedFiles:
             weights = weights.at[0]
         #: The weights that a run begins with, (datasets,) float64.
         self.weights = self._checked(weights)
-        self.num_samples = len(self) if num_samples is None else num_samples
-        if self.num_samples < 1:
-            raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
+        self.num_samples = len(self) if num_samples is None else _checked_number(num_samples)
         #: The most samples of each dataset in a run; None: no bounds.
         self.limits = self._checked_limits(max_epochs)
         if exhausted not in ("share", "stop"):
@@ -259,12 +259,18 @@ class MixedFiles:
     def _checked(self, weights: Sequence[float] | None) -> npt.NDArray[np.float64]:
         if weights is None:
             return self._sizes.astype(np.float64)
-        checked = np.asarray(weights, np.float64)
+        try:
+            checked = np.asarray(weights, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"weights must be a list of {len(self.parts)} numbers, in the order of the datasets, or a "
+                f"Schedule. Found: {weights!r:.200}."
+            ) from None
         are_positive = self.schedule is not None or (checked > 0).all()
         if checked.shape != self._sizes.shape or not np.isfinite(checked).all() or not are_positive:
             raise ValueError(
                 f"weights must be {len(self.parts)} finite numbers > 0, one for each dataset. "
-                f"Found: {list(weights)}."
+                f"Found: {checked.tolist()}."
             )
         return checked
 
@@ -365,11 +371,17 @@ class MixedFiles:
         """Return this mix as it goes on from ``start``, the place of a run; None: as it begins a run.
 
         Raises:
-            StateError: ``start`` is of a mix with another number of datasets.
+            StateError: ``start`` is of a mix with another number of datasets, or with other weights.
         """
         if start is not None and len(start.counts) != len(self.parts):
             raise StateError(
                 f"The state was migrated to a mix of {len(start.counts)} datasets. Found: {len(self.parts)}."
+            )
+        if start is not None and start.mix != self.exact:
+            raise StateError(
+                "The state was migrated to a mix with other weights, another Schedule or other bounds, if "
+                f"only a little. Found: {self._weights_in_words()}. Make the mix with the same arguments as "
+                "for fastload.migrate, or migrate anew: fastload.migrate(state, this_mix, old=that_mix)."
             )
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__ | {"start": start}
@@ -398,13 +410,28 @@ class MixedFiles:
         """Dataset id, 32 hex digits: a hash of the datasets' ids and their shares of an epoch."""
         facts: list[Any] = [[part.id for part in self.parts], self.counts.tolist()]
         if self.schedule is not None or self.limits is not None:
-            from fastload.sampler.schedule import exact_shares
-
-            schedule = self._whole_schedule()
-            weights = {point: exact_shares(own).tolist() for point, own in schedule.at.items()}
-            limits = None if self.limits is None else self.limits.tolist()
-            facts = [facts[0], self.num_samples, weights, schedule.ramp, limits, self._stops]
+            facts = [facts[0], *self._exact_facts()]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+
+    def _exact_facts(self) -> list[Any]:
+        """Return all that the counts of a mix follow from that changes, or began in the middle of a run."""
+        from fastload.sampler.schedule import exact_shares
+
+        schedule = self._whole_schedule()
+        weights = {point: exact_shares(own).tolist() for point, own in schedule.at.items()}
+        limits = None if self.limits is None else self.limits.tolist()
+        return [self.num_samples, weights, schedule.ramp, limits, self._stops]
+
+    @cached_property
+    def exact(self) -> int:
+        """64 bits of a hash of shares and bounds, for the state of a migrated run: it goes by the exact
+        shares, and the id of a constant mix has those of an epoch, rounded to samples."""
+        facts = json.dumps(self._exact_facts())
+        return int.from_bytes(hashlib.blake2b(facts.encode(), digest_size=8).digest(), "little")
+
+    def _weights_in_words(self) -> str:
+        bounds = "" if self.limits is None else f", at most {self.limits.tolist()} samples"
+        return f"{self.schedule or self.weights.tolist()}{bounds}"
 
     @cached_property
     def class_to_idx(self) -> dict[str, int]:
@@ -486,6 +513,16 @@ class MixedFiles:
 
 
 Packed: TypeAlias = PackedFiles | MixedFiles | Selection
+
+
+def _checked_number(num_samples: Any) -> int:
+    is_whole = isinstance(num_samples, Integral) and not isinstance(num_samples, bool)
+    if not is_whole or not 1 <= num_samples <= _MOST_SAMPLES:
+        raise ValueError(
+            "num_samples must be an integer from 1 to 2**48, the samples of an epoch over all ranks. Found: "
+            f"{num_samples!r:.80}."
+        )
+    return int(num_samples)
 
 
 def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[int]]]:

@@ -45,6 +45,7 @@ from fastload.sampler import (
     Partition,
     Sampler,
     block_sampler,
+    check_begun,
     check_position,
     default_blocks,
     make_sampler,
@@ -424,6 +425,7 @@ class LoaderPlan:
             generations = self.generations or ((0, files),)
             if block is not None and block.nodes > 1:
                 refuse_nodes([files for _, files in generations])
+                files = generations[-1][1]  # by a loaded state perhaps not the newest
                 shape = default_blocks(
                     files.num_ids, files.manifest.read_bytes, block.size, block.window, block.nodes
                 )
@@ -576,9 +578,10 @@ class LoaderPlan:
         """Refuse an epoch that cannot be delivered before its first batch.
 
         Raises:
-            StateError: a loaded state's position is past the epoch's end.
+            StateError: a loaded state's position is past the epoch's end, or a migrated mix began after it.
             ValueError: ``padding="drop"`` would leave a rank an empty batch, which only the core can make.
         """
+        check_begun(sampler, epoch, position)
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
@@ -659,7 +662,11 @@ class LoaderPlan:
         def described(epoch: int) -> dict[str, Any]:
             world, options, dataset = self.beginning.world, self.options, self.set_at(epoch)
             length = len(dataset) if has_length else 0
-            return compared(dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
+            found = compared(dataset, length, sampler.core, self.plan, options, self.order, world, epoch)
+            later = [
+                f"{files.id} from epoch {first} on" for first, files in self.generations if first > epoch
+            ]
+            return found | {"generations of later epochs": ", ".join(later)}
 
         return described
 
@@ -708,9 +715,18 @@ class LoaderPlan:
         self.plan, self._settled = self._fitted(self._asked)
         self._threads.clear()
 
-    def adopt_seed(self, seed: int) -> bool:
+    @property
+    def run(self) -> tuple[Any, ...]:
+        """What a loaded state may change: the seed, the generations, where a mix began."""
+        return self.beginning.seed, self._fixed, self.generations, self.dataset
+
+    @run.setter
+    def run(self, before: tuple[Any, ...]) -> None:
+        self.beginning.seed, self._fixed, self.generations, self.dataset = before
+
+    def adopt_seed(self, seed: int | None) -> bool:
         """Take over a saved state's seed unless one was given; True if iteration began with another."""
-        if self.arguments.seed is not None or self.beginning.seed == seed:
+        if seed is None or self.arguments.seed is not None or self.beginning.seed == seed:
             return False
         self.beginning.seed = seed
         if self._fixed is None:

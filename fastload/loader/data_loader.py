@@ -44,6 +44,7 @@ from fastload.loader.torch_compat import (
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import site_of_loader
 from fastload.ranks.preemption import Callbacks
+from fastload.ranks.world import OUTSIDE
 from fastload.sampler import KeyedSampler, check_position, order_name
 
 if TYPE_CHECKING:
@@ -385,30 +386,42 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             StateError: not a loader state, one of another dataset, seed or order, or a position past the
                 epoch's end.
         """
-        loaded, kept = self._checked_state(state)
+        loaded, kept, is_other = self._checked_state(state)
+        if is_other:
+            self._epochs.lanes.restart()
         self._go_on_by(loaded)
         self._epochs.resume_at(loaded.epoch, loaded.position, kept)
 
-    def _checked_state(self, state: Mapping[str, Any]) -> tuple[LoaderState, dict[str, Any]]:
-        """Return a state that fits, with its seed adopted, and the part of it that is a torch Dataset's."""
-        own, kept = (state, {}) if self._loader_plan.packed else LoaderState.divided(state)
+    def _checked_state(self, state: Mapping[str, Any]) -> tuple[LoaderState, dict[str, Any], bool]:
+        """Return a state that fits, the part of it that is a torch Dataset's, and whether its run is another.
+
+        The loader has the state's seed, generation and mix then. If the state does not fit, nothing changes.
+        """
+        arranged = self._loader_plan
+        own, kept = (state, {}) if arranged.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
-        self._loader_plan.check_rank(loaded.rank)
+        arranged.check_rank(loaded.rank)
         check_kept(self.dataset, kept)
-        if loaded.seed is not None and self._loader_plan.adopt_seed(loaded.seed):
-            self._epochs.lanes.restart()
-        if self._loader_plan.go_with(loaded):
+        before = arranged.run
+        try:
+            is_other = arranged.adopt_seed(loaded.seed)
+            if arranged.go_with(loaded):
+                self._sampler.remake()
+                is_other = True
+            manifest = getattr(arranged.set_at(loaded.epoch), "manifest", None)  # a mix has none
+            same_as = () if manifest is None else manifest.all_ids
+            differs = self._sampler.core.differs(loaded.shuffle)
+            self._state(loaded.epoch, 0).check_fits(loaded, same_as, differs)
+            if arranged.adopt_start(loaded.mixture):
+                self._sampler.remake()
+                is_other = True
+            if arranged.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
+                check_position(self._sampler.core, loaded.epoch, loaded.position)
+        except BaseException:
+            arranged.run = before
             self._sampler.remake()
-            self._epochs.lanes.restart()
-        manifest = getattr(self._loader_plan.set_at(loaded.epoch), "manifest", None)  # a mix has none
-        same_as = () if manifest is None else manifest.all_ids
-        self._state(loaded.epoch, 0).check_fits(loaded, same_as, self._sampler.core.differs(loaded.shuffle))
-        if self._loader_plan.adopt_start(loaded.mixture):
-            self._sampler.remake()
-            self._epochs.lanes.restart()
-        if self._loader_plan.kind is not SourceKind.STREAM and not self._sampler.order.is_drawn:
-            check_position(self._sampler.core, loaded.epoch, loaded.position)
-        return loaded, kept
+            raise
+        return loaded, kept, is_other
 
     def reshard(
         self, rank: Any = None, world_size: int | None = None, *, state: Mapping[str, Any] | None = None
@@ -439,9 +452,19 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
                 "Accelerator and a new loader, and call load_state_dict()."
             )
         before = Ranks.of(self._arguments.ranks)
-        given = Ranks(rank, world_size) if world_size is not None or isinstance(rank, int) else Ranks.of(rank)
+        is_number = world_size is not None or (isinstance(rank, int) and rank != OUTSIDE)
+        given = Ranks(rank, world_size) if is_number else Ranks.of(rank)
         ranks = given if isinstance(rank, Ranks) else replace(given, handshake=before.handshake)
-        loaded = None if state is None else self._checked_state(state)[0]
+        loaded, run = None, arranged.run
+        if state is not None:
+            loaded, _, is_other = self._checked_state(state)
+            if is_other and arranged.beginning.has_begun:
+                arranged.run = run
+                sampler.remake()
+                raise StateError(
+                    "The state goes on with another seed, generation or mix than this loader's iterations. "
+                    "Call load_state_dict() and reshard() without a state, and iterate anew."
+                )
         if not arranged.beginning.has_begun:
             arranged.reshard(ranks, sampler, [])
             if state is not None:

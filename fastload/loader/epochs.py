@@ -19,7 +19,7 @@ from fastload.machine.threads import ForkSafeLock, may_be_abandoned
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import Handshake
 from fastload.ranks.preemption import Callbacks
-from fastload.sampler import Sampler
+from fastload.sampler import Sampler, check_begun
 
 _LABEL = "enumerate(DataLoader)#fastload.DataLoader.__next__"  # torch.profiler files it under DataLoader
 # Errors that say nothing about the batch: after them next() asks for the same batch again.
@@ -134,6 +134,7 @@ class Epochs:
             epoch, start = self.upcoming()
             if skip is not None:
                 start = self._sampler.consumed(epoch, 0, skip)
+                check_begun(self._sampler, epoch, start)
             fix_length = getattr(self._sampler.order, "begin", None)
             if fix_length is not None:
                 fix_length(epoch)

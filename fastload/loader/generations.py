@@ -62,33 +62,43 @@ def tell_of_newer(state: LoaderState, generations: Generations, dataset: PackedF
 
 
 def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
-    """Return a state with which a job takes in the newest generation of its set, and what that means.
+    """Return a state with which a job takes in a later generation of its set, and what that means.
 
-    The epoch under way is finished on the state's generation; later epochs have the newest. At an epoch's
+    The epoch under way is finished on the state's generation; later epochs have the other. At an epoch's
     beginning that epoch has it already.
 
     Args:
         state: of a loader over an earlier generation.
-        files: the set as it is now.
+        files: the set in the generation to go to.
 
     Raises:
-        StateError: the state is of another set, or its order is that of a sampler of fastload's.
+        StateError: the state is of another set, or of a later generation, or its order is that of a sampler
+            of fastload's.
     """
-    newest = files.newest
+    newest, then = files.newest, files.manifest.generation
     number = newest.manifest.generation_of(state.dataset)
     if number is None:
         raise StateError(
             f"The state is of another set than {files.where}: it has the dataset id {state.dataset}, the set "
             f"has {newest.id} and no earlier generation with that id."
         )
-    then, before = newest.manifest.generation, newest.at(number)
+    if number > then:
+        raise StateError(
+            f"migrate goes to a later generation of a set. Found: a state of generation {number} of "
+            f"{files.where}, and a dataset with generation {then}. Open a later one, or begin a run with "
+            f"PackedDataset(folder, generation={then})."
+        )
+    before = newest.at(number)
     if number == then:
-        return replace(state, then=None), f"{files.where}: the state is of the newest generation, {then}."
+        which = (
+            f"the newest generation, {then}" if then == newest.manifest.generation else f"generation {then}"
+        )
+        return replace(state, then=None), f"{files.where}: the state is of {which}."
     _refuse_samplers(state, before)
-    begins = f"has generation {then}: {_facts(newest)}, {_changes(before, newest)}. Sample ids are the same."
+    begins = f"has generation {then}: {_facts(files)}, {_changes(before, files)}. Sample ids are the same."
     if not state.position:
-        shuffle = _blocks_now(state.shuffle, before, newest)
-        state = replace(state, dataset=newest.id, length=len(newest), then=None, shuffle=shuffle)
+        shuffle = _blocks_now(state.shuffle, before, files)
+        state = replace(state, dataset=files.id, length=len(files), then=None, shuffle=shuffle)
         return state, f"{files.where}: epoch {state.epoch} has not begun; it and all later ones {begins}"
     left = len(before) - state.position
     carried = (
@@ -100,7 +110,7 @@ def migrated(state: LoaderState, files: PackedFiles) -> tuple[LoaderState, str]:
             f" If a sampler gave the order, no loader takes this: {_for_samplers(before)}, and begin with "
             "the newest generation after this epoch."
         )
-    return replace(state, then=newest.id), words
+    return replace(state, then=files.id), words
 
 
 def _refuse_samplers(state: LoaderState, before: PackedFiles) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -56,9 +57,11 @@ class Migration:
         return "\n".join([self.place, *(f"  {source}" for source in self.sources)])
 
 
-def migrate(state: Any, new_mix: MixedFiles | PackedFiles, old: MixedFiles | None = None) -> Migration:
-    """Give a run another mix: datasets added, removed or re-weighted, bounds, another ``num_samples``; or the
-    newest generation of a set that has grown.
+def migrate(
+    state: Any, new_mix: MixedFiles | PackedFiles | str | os.PathLike[str], old: MixedFiles | None = None
+) -> Migration:
+    """Give a run another mix: datasets added, removed or re-weighted, bounds, another ``num_samples``; or a
+    later generation of a set that has grown.
 
     Datasets are matched by their ids, which follow from what is in them. One that is in both mixes goes on
     exactly where it was: no sample of its pass is lost or comes twice. One that is new, or that has
@@ -69,16 +72,21 @@ def migrate(state: Any, new_mix: MixedFiles | PackedFiles, old: MixedFiles | Non
     Args:
         state: a loader over the old mix; or a state of its ``state_dict()``, and then ``old``.
         new_mix: a :func:`fastload.mix`. A ``Schedule`` in it counts from the run's beginning, and so does
-            ``max_epochs``. Or a packed set, of which the state has an earlier generation: the epoch under
-            way is finished on that one, and later epochs have the newest.
+            ``max_epochs``. Or a packed set or its path, of which the state has an earlier generation: the
+            epoch under way is finished on that one, and later epochs have the set's: the newest, or that of
+            ``PackedDataset(folder, generation=g)``.
         old: the mix with which the state was saved.
 
     Raises:
         TypeError: no mixes, or a state without ``old``.
-        StateError: the state is not of ``old``, or not of a loader with ``shuffle=True``.
+        StateError: the state is not of ``old``, or not of a loader with ``shuffle=True``; or of another set,
+            or of a later generation of it.
+        FormatError, ShardError: there is no packed set at the path.
     """
     if not isinstance(state, Mapping) and hasattr(state, "__fastload_view__"):
         state, old = state.state_dict(), state.__fastload_view__().opened
+    if isinstance(new_mix, (str, os.PathLike)):
+        new_mix = PackedFiles(new_mix)
     if isinstance(new_mix, PackedFiles):
         grown, words = migrated(LoaderState.from_dict(state), new_mix)
         return Migration(grown.to_dict(), (), words)
@@ -166,4 +174,5 @@ def _carried(
     for number in left:
         part = old.parts[number]
         sources.append(MigratedSource(part.where, at.counts[number], len(part), shares[number], None))
-    return replace(at, counts=tuple(counts), walks=tuple(walks), free_walk=free), sources
+    start = replace(at, counts=tuple(counts), walks=tuple(walks), free_walk=free, mix=new.exact)
+    return start, sources

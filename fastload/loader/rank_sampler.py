@@ -24,7 +24,7 @@ from fastload.backends.options import Order
 from fastload.errors import StateError, WorldError
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.world import World
-from fastload.sampler import Sampler
+from fastload.sampler import Sampler, check_begun
 from fastload.sampler.sampler import is_shuffled
 from fastload.shard.tickets import SampleId, Source, Ticket
 
@@ -203,6 +203,7 @@ class RankSampler(TorchSampler[int]):
         """Yield this rank's batches of sample ids in the next epoch."""
         epoch, start = (self.core.epoch, 0) if self._goes_on else self.place
         core = self.core
+        check_begun(core, epoch, start)
         if self._goes_on:
             core.epoch = epoch + 1
         source = self._source() if self._source is not None else None

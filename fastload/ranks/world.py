@@ -38,7 +38,8 @@ _LAUNCHERS = {
 }
 
 
-_OUTSIDE = -100  # torch.distributed.GroupMember.NON_GROUP_MEMBER
+#: What torch gives ranks that are outside of a new group: GroupMember.NON_GROUP_MEMBER.
+OUTSIDE = -100
 
 
 def _process_group(group: Any) -> tuple[int, int] | None:
@@ -172,7 +173,7 @@ def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
 
 def _is_group(value: Any) -> bool:
     """Whether it is a mesh or a process group, or what torch gives ranks that are outside of a new group."""
-    if is_mesh(value) or (type(value) is int and value == _OUTSIDE):
+    if is_mesh(value) or (type(value) is int and value == OUTSIDE):
         return True
     has = all(callable(getattr(value, name, None)) for name in ("rank", "size"))
     return has and not isinstance(value, type)

@@ -6,7 +6,7 @@ from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, ord
 from fastload.sampler.changing import ChangingOrder, LeftOutOrder, whole_order
 from fastload.sampler.keyed import KeyedSampler, RepeatedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.order import Partition
-from fastload.sampler.sampler import BatchIds, Sampler, check_position, make_sampler
+from fastload.sampler.sampler import BatchIds, Sampler, check_begun, check_position, make_sampler
 from fastload.sampler.sticky import StickyOrder, block_sampler
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "SubsetSampler",
     "WeightedSampler",
     "block_sampler",
+    "check_begun",
     "check_position",
     "default_blocks",
     "make_sampler",

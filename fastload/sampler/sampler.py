@@ -395,12 +395,24 @@ class ListedSampler(Sampler):
         return self._size
 
 
-def check_position(sampler: Sampler, epoch: int, position: int) -> None:
-    """Refuse to resume beyond an epoch's end, where an empty epoch would follow.
+def check_begun(sampler: Sampler, epoch: int, position: int) -> None:
+    """Refuse to begin before the order does, which only that of a migrated mix knows.
 
     Raises:
-        StateError: ``position`` is more than the epoch has.
+        StateError: the mix began after this place.
     """
+    check = getattr(sampler.order, "check_begun", None)
+    if check is not None:
+        check(epoch, position)
+
+
+def check_position(sampler: Sampler, epoch: int, position: int) -> None:
+    """Refuse to begin beyond an epoch's end, where an empty epoch would follow, or before the order begins.
+
+    Raises:
+        StateError: ``position`` is more than the epoch has, or a migrated mix began after it.
+    """
+    check_begun(sampler, epoch, position)
     end = sampler.reached(epoch, position)
     if position > end:
         raise StateError(

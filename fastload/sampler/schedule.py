@@ -181,6 +181,9 @@ class MixtureStart:
     counts: tuple[int, ...]  # samples that each source has given
     walks: tuple[int, ...]  # the number of each source's walk, by which its own order is drawn
     free_walk: int  # no source has ever had this number, or one above it
+    mix: int = (
+        0  # 64 bits of a hash of the mix's exact shares and bounds, which its id does not have; of a run: 0
+    )
 
     @classmethod
     def of_run(cls, sources: int) -> MixtureStart:
@@ -188,10 +191,10 @@ class MixtureStart:
         return cls(0, 0, 0, (0,) * sources, tuple(range(sources)), sources)
 
     def to_text(self) -> str:
-        """Return it as ASCII without quotes: for 100 sources, 10**10 samples each, some 750 characters."""
+        """Return it as ASCII without quotes: for 100 sources, 10**10 samples each, some 760 characters."""
         head = (self.given, self.epoch, self.position, self.free_walk)
         walks = () if self.walks == tuple(range(len(self.walks))) else self.walks
-        data = b"".join(map(_packed, (head, walks, self.counts)))
+        data = b"".join(map(_packed, (head, walks, self.counts))) + self.mix.to_bytes(8, "little")
         return base64.b85encode(data + zlib.crc32(data).to_bytes(4, "little")).decode()
 
     @classmethod
@@ -209,12 +212,15 @@ class MixtureStart:
             walks, rest = _unpacked(rest)
             counts, rest = _unpacked(rest)
             given, epoch, position, free = head
+            if len(rest) != 8:
+                raise ValueError
         except (TypeError, ValueError, IndexError):
             raise StateError(
                 "mixture of a loader state must be as fastload.migrate wrote it. Found: "
                 f"{text!r:.80}: the state is damaged."
             ) from None
-        return cls(given, epoch, position, tuple(counts), tuple(walks or range(len(counts))), free)
+        mix = int.from_bytes(rest, "little")
+        return cls(given, epoch, position, tuple(counts), tuple(walks or range(len(counts))), free, mix)
 
 
 def _packed(values: Sequence[int]) -> bytes:

@@ -76,11 +76,24 @@ class ScheduledOrder:
         """Return the sample of the run at an epoch's beginning; of the epoch in which the mix began, where
         that would be."""
         if epoch < self.start.epoch:
-            raise StateError(
-                f"This mix began in epoch {self.start.epoch}, by fastload.migrate. Found: epoch {epoch}. "
-                "Run it with the mix of that time, and a state from before."
-            )
+            raise self._too_early(f"epoch {epoch}")
         return self.start.given - self.start.position + (epoch - self.start.epoch) * self._samples
+
+    def check_begun(self, epoch: int, position: int) -> None:
+        """Refuse to deliver samples from before this mix began, which were another one's.
+
+        Raises:
+            StateError: ``position`` of ``epoch`` is before that.
+        """
+        if (epoch, position) < (self.start.epoch, self.start.position):
+            raise self._too_early(f"epoch {epoch}, position {position:,}")
+
+    def _too_early(self, found: str) -> StateError:
+        return StateError(
+            f"This mix began in epoch {self.start.epoch}, by fastload.migrate, at position "
+            f"{self.start.position:,}. Found: {found}, which was another mix's. Run it with the mix of that "
+            "time, and a state from before; or load the migrated state, which goes on from there."
+        )
 
     def _say(self, end: int) -> None:
         """Warn of each part that ends before this sample of the run, once."""
@@ -155,7 +168,9 @@ class ScheduledOrder:
         return self._course.shares(max(self.start.given, self._at(epoch) + position)) / UNIT
 
     def start_at(self, epoch: int, position: int) -> MixtureStart:
-        """Return the place before a position, for another mix to begin there."""
-        given, counts = self._at(epoch) + position, self.given(epoch, position)
+        """Return the place before a position, for another mix to begin there; where the run has ended, if it
+        has."""
+        counts = self.given(epoch, position)
+        given = self._course.reach(self._at(epoch) + position)
         own = self.start
         return MixtureStart(given, epoch, position, tuple(counts.tolist()), own.walks, own.free_walk)

@@ -30,7 +30,7 @@ OVERLAPS = Rule("FORMAT.md", "Records", "Records MUST NOT overlap.")
 MAJOR = Rule(
     "FORMAT.md", "dataset.json", "A reader MUST refuse another major version and MUST accept any minor one"
 )
-INDEX = Rule("FORMAT.md", "dataset.json", "where the index has this name. A reader MUST refuse others")
+INDEX = Rule("FORMAT.md", "dataset.json", "A reader MUST refuse others. If it is missing, the index is")
 UNKNOWN = Rule("FORMAT.md", "dataset.json", "Readers MUST ignore fields that they do not know")
 MEMORY = Rule("SECURITY.md", "What is trusted", "take memory without a bound")
 ERROR = Rule(

@@ -22,7 +22,7 @@ from torch.utils.data import ConcatDataset, RandomSampler, Subset, random_split
 import fastload
 from fastload import Cache, DataLoader, Image, Label, PackedDataset, Ranks, WeightedSampler
 from fastload.cli import main
-from fastload.errors import StateError
+from fastload.errors import FormatError, StateError
 from fastload.packing.drop import drop
 from fastload.sampler.order import shuffled
 
@@ -208,6 +208,25 @@ def test_a_migrated_job_takes_the_newest_in_with_its_next_epoch(tmp_path: Path, 
         assert [numbers(loader) for _ in range(2)] == new
 
 
+def test_a_refused_state_changes_nothing(tmp_path: Path) -> None:
+    """A program may catch the error, and begin anew."""
+    grown = Grown.begun(tmp_path / "set", 26)
+    with loader_of(grown.folder, shuffle=True) as loader:
+        numbers(loader, 2)
+        state = loader.state_dict()
+    grown.append(9)
+    with loader_of(grown.folder, shuffle=True) as loader:
+        new = numbers(loader)
+    for change in ({"seed": 12345}, {"shuffle": False}, {"position": 27}):
+        with loader_of(grown.folder, shuffle=True) as loader:
+            before = loader.state_dict()
+            with pytest.warns(UserWarning, match="goes on with generation 1"), pytest.raises(StateError):
+                loader.load_state_dict({**state, **change})
+            assert loader.state_dict() == before
+            assert loader.stats()["generation"] == 2
+            assert numbers(loader) == new
+
+
 def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Path) -> None:
     grown = Grown.begun(tmp_path / "set", 26)
     for shuffle in (True, "block", fastload.Block(4, 8, nodes=2)):
@@ -223,6 +242,63 @@ def test_a_migration_at_an_epochs_beginning_has_the_newest_at_once(tmp_path: Pat
     again = fastload.migrate(found.state, PackedDataset(grown.folder))
     assert again.state == found.state
     assert "the state is of the newest generation, 4." in str(again)
+
+
+def test_blocks_of_nodes_go_on_with_the_generation_of_the_state(tmp_path: Path) -> None:
+    """The set grew in the middle of an epoch: blocks, their sizes and what comes are those from before."""
+    grown = Grown.begun(tmp_path / "set", 26)
+    for blocks in (fastload.Block(nodes=2), fastload.Block(4, 8, nodes=2)):
+        with loader_of(grown.folder, shuffle=blocks) as loader:
+            whole = [numbers(loader) for _ in range(2)]
+        with loader_of(grown.folder, shuffle=blocks) as loader:
+            numbers(loader, 2)
+            state = loader.state_dict()
+        now, rows = len(grown.generations), grown.generations[-1]
+        grown.append(9)
+        assert [sorted(epoch) for epoch in whole] == [rows] * 2
+        options: dict[str, Any] = {"shuffle": blocks, "batch_size": 2, "padding": "mark"}
+        ranks = [loader_of(grown.folder, **options, ranks=Ranks(rank, 2)) for rank in range(2)]
+        for opened in (grown.folder, PackedDataset(grown.folder, generation=now)):
+            with loader_of(opened, shuffle=blocks) as loader, warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "This job goes on with generation")
+                loader.load_state_dict(state)
+                assert [numbers(loader) for _ in range(2)] == [whole[0][8:], whole[1]]
+        found = []
+        for rank in ranks:
+            with pytest.warns(UserWarning, match=f"goes on with generation {now}"):
+                rank.load_state_dict(state)
+            found += numbers(rank)
+            rank.close()
+        assert sorted(found) == sorted(whole[0][8:])
+
+
+def test_migrate_takes_a_path_or_a_generation(tmp_path: Path) -> None:
+    grown = Grown.begun(tmp_path / "set", 12)
+    loader = loader_of(grown.folder, shuffle=True)
+    numbers(loader, 1)
+    state = loader.state_dict()
+    grown.append(3)
+    grown.append(4)
+    wanted = fastload.migrate(state, PackedDataset(grown.folder))
+    for path in (grown.folder, str(grown.folder)):
+        for given in (state, loader):
+            assert fastload.migrate(given, path) == wanted
+    with pytest.raises(FormatError):
+        fastload.migrate(state, str(tmp_path / "nowhere"))
+    for place, epochs in ((state, [0, 1]), ({**state, "epoch": 1, "position": 0}, [1])):
+        moved = fastload.migrate(place, PackedDataset(grown.folder, generation=2))
+        assert "has generation 2: 15 samples, 3 new and 0 dropped since" in str(moved)
+        with loader_of(grown.folder, shuffle=True) as fresh:
+            with pytest.warns(UserWarning, match="goes on with generation 2 of .* newest generation is 3"):
+                fresh.load_state_dict(moved.state)
+            found = [sorted(numbers(fresh)) for _ in (*epochs, 2)]
+        assert [len(epoch) for epoch in found] == [8, 15, 15][-len(found) :]
+        assert found[-1] == grown.generations[1]
+    again = fastload.migrate(moved.state, PackedDataset(grown.folder, generation=2))
+    assert again.state == moved.state
+    assert "the state is of generation 2." in str(again)
+    with pytest.raises(StateError, match="a state of generation 2 of .*, and a dataset with generation 1"):
+        fastload.migrate(moved.state, PackedDataset(grown.folder, generation=1))
 
 
 def test_migrations_that_cannot_be(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def check_walks(labels: list[int], walks: dict[int, int]) -> None:
     assert {label // 100 for label in labels} <= {*walks}
 
 
+GROWING_TWO = Schedule({0: [3, 1], 60: [1, 1]}, ramp=20)
 GROWING = Schedule({0: [3, 1, 0], 60: [1, 1, 1], 150: [0, 1, 3]}, ramp=20)
 
 # ---- Schedules, bounds and temperature -----------------------------------------------------------------
@@ -143,6 +144,8 @@ def test_ids_of_mixes(parts: list[PackedDataset]) -> None:
     plain = fastload.mix(parts[:2], [2, 2], 40)
     facts = json.dumps([[part.id for part in parts[:2]], [20, 20]])
     assert plain.id == hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
+    exact = hashlib.blake2b(json.dumps([40, {"0": [2**39, 2**39]}, 0, None, False]).encode(), digest_size=8)
+    assert plain.exact == int.from_bytes(exact.digest(), "little")
     others = [
         fastload.mix(parts[:2], Schedule({0: [1, 1]}), 40),
         fastload.mix(parts[:2], Schedule({0: [1, 1]}), 41),
@@ -204,6 +207,13 @@ def test_it_says_what_it_is(parts: list[PackedDataset]) -> None:
         ({"max_epochs": [1, "2"]}, "or 2 of these"),
         ({"max_epochs": float("nan")}, "Found: nan"),
         ({"max_epochs": 0.01}, "max_epochs=0.01 leaves no sample of .*p0, which has 12"),
+        ({"num_samples": 2.5}, r"num_samples must be an integer from 1 to 2\*\*48.* Found: 2.5"),
+        ({"num_samples": True}, "num_samples must be an integer .* Found: True"),
+        ({"num_samples": "40"}, "num_samples must be an integer .* Found: '40'"),
+        ({"num_samples": 0}, "num_samples must be an integer .* Found: 0"),
+        ({"num_samples": 10**20}, "num_samples must be an integer .* Found: 100000000000000000000"),
+        ({"weights": [1, -1]}, r"weights must be 2 finite numbers > 0.* Found: \[1.0, -1.0\]"),
+        ({"weights": 3}, "weights must be 2 finite numbers > 0.* Found: 3.0"),
         ({"exhausted": "never"}, 'exhausted must be "share" or "stop". Found: \'never\''),
         ({"exhausted": "stop"}, 'exhausted="stop" goes with max_epochs'),
     ],
@@ -222,6 +232,10 @@ def test_what_does_not_go_with_them(parts: list[PackedDataset]) -> None:
         with pytest.raises(ValueError, match="PackingSampler and the weights of a mix exclude each other"):
             load(mixed, shuffle=False, sampler=fastload.PackingSampler([1] * 32, 4))
     assert fastload.mix(parts[:2], max_epochs=np.array([2, 3])).limits.tolist() == [24, 60]
+    for weights in ({"p0": 1, "p1": 2}, {1, 2}, [1, [2]], ["a", "b"]):
+        with pytest.raises(TypeError, match="a list of 2 numbers, in the order of the datasets, or a Sched"):
+            fastload.mix(parts[:2], weights)
+    assert fastload.mix(parts[:2], num_samples=np.int32(40)).id == fastload.mix(parts[:2], num_samples=40).id
 
 
 # ---- Migrations ----------------------------------------------------------------------------------------
@@ -349,6 +363,78 @@ def test_bounds_count_what_came_before(parts: list[PackedDataset]) -> None:
     assert epochs == [walk(1, 1, 40)[16:], []]
 
 
+def test_a_run_that_has_ended_goes_on_after_what_it_gave(parts: list[PackedDataset]) -> None:
+    """12 + 20 samples in two epochs of 20; the Schedule of the next mix counts from there."""
+    old = fastload.mix(parts[:2], max_epochs=1, num_samples=20)
+    loader = load(old)
+    with pytest.warns(UserWarning, match="max_epochs"):
+        seen = [label for _ in range(5) for label in labels_of(all_batches(loader))]
+    assert len(seen) == 32
+    new = fastload.mix(parts[:2], Schedule({0: [1, 0], 50: [0, 1]}), num_samples=20)
+    with pytest.warns(UserWarning, match="max_epochs"):
+        migration = fastload.migrate(loader, new)
+    assert migration.place.startswith("After sample 32 of the run; it goes on in epoch ")
+    fresh = load(new)
+    fresh.load_state_dict(migration.state)
+    rest = [label for _ in range(2) for label in labels_of(all_batches(fresh))]
+    assert [label // 100 for label in rest[:36]] == [0] * 18 + [1] * 18
+    check_walks(seen + rest, {0: 0, 1: 1})
+
+
+def test_a_migrated_state_knows_the_exact_weights(parts: list[PackedDataset]) -> None:
+    """Also where the counts of an epoch, and so the ids of the mixes, are the same."""
+    old, limits = fastload.mix(parts[:2], num_samples=40), {"max_epochs": 50}
+    loader = load(old)
+    next(iter(loader))
+    for weights, others, bounds in (
+        ([3, 1], [[3.001, 1], [3, 1 + 1e-9]], {}),
+        ([3, 1], [[3.001, 1]], limits),
+        (GROWING_TWO, [Schedule({0: [3, 1], 60: [1, 1.0001]}, ramp=20)], {}),
+    ):
+        new = fastload.mix(parts[:2], weights, 40, **bounds)
+        state = fastload.migrate(loader, new).state
+        again = load(fastload.mix(parts[:2], weights, 40, **bounds))
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        for other in (fastload.mix(parts[:2], one, 40, **bounds) for one in others):
+            assert (other.id == new.id) == (weights is not GROWING_TWO and not bounds)
+            with pytest.raises(errors.StateError, match="with other weights, another Sch|dataset was"):
+                load(other).load_state_dict(state)
+            with pytest.raises(errors.StateError, match="with other weights, another Sch|the same weights"):
+                fastload.migrate(state, new, old=other)
+            fastload.migrate(state, other, old=new)  # which is how to go over
+    same_shares = fastload.mix(parts[:2], [6, 2], 40)
+    load(same_shares).load_state_dict(fastload.migrate(loader, fastload.mix(parts[:2], [3, 1], 40)).state)
+
+
+def test_the_epoch_of_a_migration_cannot_begin_before_it(parts: list[PackedDataset]) -> None:
+    loader = load(fastload.mix(parts[:2], num_samples=40))
+    iterator = iter(loader)
+    for _ in range(2):
+        next(iterator)
+    new = fastload.mix(parts[:2], [3, 1], num_samples=40)
+    state = fastload.migrate(loader, new).state
+    fresh = load(new)
+    fresh.load_state_dict(state)
+    fresh.set_epoch(0)  # as loops do with the epoch that a state says: it goes on there
+    rest = all_batches(fresh)
+    assert len(labels_of(rest)) == 24
+    fresh.set_epoch(0)
+    early = "This mix began in epoch 0, by fastload.migrate, at position 16. Found: epoch 0, position 0"
+    for begin in (lambda: next(iter(fresh)), lambda: list(fresh.batch_sampler)):
+        with pytest.raises(errors.StateError, match=early):
+            begin()
+    for position in range(16):
+        with pytest.raises(errors.StateError, match=f"at position 16. Found: epoch 0, position {position},"):
+            load(new).load_state_dict({**state, "position": position})
+    fresh.load_state_dict(state)
+    with pytest.raises(errors.StateError, match="Found: epoch 0, position 8"):
+        next(fresh._iterate(skip=1))
+    fresh.load_state_dict(state)
+    assert same(all_batches(fresh), rest)
+    assert len(labels_of(all_batches(fresh))) == 40
+
+
 def test_a_set_whose_contents_have_changed_begins_anew(parts: list[PackedDataset], tmp_path: Path) -> None:
     blobs = jpegs(6)
     grown = plain_pack(tmp_path / "set", blobs[:4], [300 + sample for sample in range(4)])
@@ -411,7 +497,7 @@ def test_the_state_of_100_sources_is_below_1_kb() -> None:
 
     counts = tuple(10**10 + 987_654_321 * place for place in range(100))
     walks = tuple(range(50, 150))
-    start = MixtureStart(sum(counts), 10**4, 10**8, counts, walks, 150)
+    start = MixtureStart(sum(counts), 10**4, 10**8, counts, walks, 150, 2**64 - 1)
     state = LoaderState(
         dataset="f" * 32, length=10**11, seed=2**64 - 1, shuffle=True, epoch=10**4, position=10**8,
         global_batch=65536, mixture=start.to_text(),

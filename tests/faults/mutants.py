@@ -73,6 +73,7 @@ SUBJECTS = {
         (
             *("LoaderState", "LoaderState.to_dict", "LoaderState.divided", "LoaderState.from_dict"),
             *("LoaderState.check_fits", "DataLoader.state_dict", "DataLoader.load_state_dict"),
+            "DataLoader._checked_state",
             *(
                 "DataLoader._go_on_by",
                 "DataLoader._state",

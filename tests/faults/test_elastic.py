@@ -40,7 +40,7 @@ def test_a_short_soak_finds_nothing(tmp_path: Path) -> None:
     status, found, errors = soak(tmp_path / "soak")
     assert found["bad"] == [], errors
     assert status == 0
-    assert found["points"]["worlds"] > 1
+    assert found["points"]["worlds"] > 0
     assert found["points"]["samples"] > 0
     assert not (tmp_path / "soak").exists()
 

@@ -565,6 +565,39 @@ def apart(data: str, folder: str) -> None:
     dist.barrier()
 
 
+def outside(data: str, folder: str) -> None:
+    """A world that one of two ranks is not in."""
+    own = join()
+    loader = DataLoader(data, 1, shuffle=True, seed=9, num_workers=1, transform=CROP, ranks=Ranks(own, 2))
+    next(iter(loader))
+    group, told = dist.new_group([0]), ""
+    try:
+        loader.reshard(group)
+    except errors.WorldError as error:
+        told = str(error)
+    write(folder, own, told)
+    dist.barrier()
+
+
+def migrated_by_one(data: str, folder: str) -> None:
+    """Two ranks of which one goes on with a newer generation after the epoch."""
+    own = join()
+    state = json.loads((Path(data) / "state.json").read_text())
+    if own == 0:
+        state = fastload.migrate(state, fastload.PackedDataset(data)).state
+    loader = DataLoader(data, 1, shuffle=True, seed=3, num_workers=1, ranks=Ranks(own, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that newer rows exist
+        loader.load_state_dict(state)
+    told = ""
+    try:
+        next(iter(loader))
+    except errors.WorldError as error:
+        told = str(error)
+    write(folder, own, told)
+    dist.barrier()
+
+
 def forked(count: int, port: str, program: str, arguments: list[str]) -> int:
     """``count`` ranks by fork, before any thread begins; 0 if all of them ended well."""
     pids = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from growing_sets import Grown
 from launch import finish, forked, results, started
 from pictures import encoded, picture
 from plain_pack import plain_pack
@@ -110,3 +112,17 @@ def test_a_process_group_may_be_a_part_of_the_ranks(numbered: Path, tmp_path: Pa
     assert set(both) == set(range(53))
     assert all("does not include this process" in rank["refused"] for rank in ranks)
     assert ranks[1]["alone"] == 18
+
+
+def test_a_rank_that_takes_a_newer_generation_in_alone(tmp_path: Path) -> None:
+    """Its epochs after this one would have other samples, and another number of batches."""
+    grown = Grown.begun(tmp_path / "set", 12)
+    with DataLoader(grown.folder, 2, shuffle=True, seed=3, num_workers=1) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    grown.append(8)
+    (grown.folder / "state.json").write_text(json.dumps(state))
+    with started(forked("migrated_by_one", 2, grown.folder, tmp_path)) as process:
+        finish(process)
+    for told in results(tmp_path, 2):
+        assert re.search(r"generations of later epochs is [0-9a-f]{32} from epoch 1 on on rank 0 and", told)

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -333,6 +334,31 @@ def test_refusals_change_nothing(numbered: Path) -> None:
         pytest.raises(WorldError, match="IterableDataset"),
     ):
         stream.reshard(0, 3)
+
+
+def test_a_rank_outside_of_the_group_is_told_so(numbered: Path, tmp_path: Path) -> None:
+    with started(forked("outside", 2, numbered, tmp_path)) as process:
+        finish(process)
+    told = results(tmp_path, 2)
+    assert told[0] == ""
+    assert "does not include this process, global rank 1" in told[1]
+
+
+def test_a_state_of_another_run_does_not_end_an_iteration(numbered: Path) -> None:
+    """Its seed was drawn otherwise: the loader says so, and stays as it is."""
+    with (
+        load(numbered, "shuffled", ranks=Ranks(0, 2, handshake="off"), seed=None) as loader,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # no process group to agree on a seed
+        iterator = iter(loader)
+        next(iterator)
+        before = loader.state_dict()
+        with pytest.raises(StateError, match="another seed, generation or mix"):
+            loader.reshard(0, 1, state={**before, "seed": before["seed"] + 1, "position": 20})
+        assert loader.state_dict() == before
+        assert loader.stats()["world"]["size"] == 2
+        assert len(items_of(next(iterator))) == 2
 
 
 def test_from_within_next_and_from_a_frameworks_pass(numbered: Path) -> None:

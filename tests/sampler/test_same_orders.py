@@ -159,8 +159,8 @@ def test_a_mix_that_changes() -> None:
         19,
         33,
     ]
-    start = MixtureStart(130, 2, 4, (12, 40, 3), (0, 5, 2), 6)
-    assert start.to_text() == "1ONaCf&v5v0{{R6r~m^100s;?0KlrV?f"
+    start = MixtureStart(130, 2, 4, (12, 40, 3), (0, 5, 2), 6, 0x0123456789ABCDEF)
+    assert start.to_text() == "1ONaCf&v5v0{{R6r~m^100s;?0PoGKiDyM40W~rF)&"
     assert scheduled(start).ids(positions, 3).tolist() == [
         13,
         29,

@@ -345,10 +345,13 @@ def test_points_come_in_any_order() -> None:
 
 
 STARTS = st.builds(
-    lambda head, counts, walks: MixtureStart(*head, tuple(counts), tuple(walks[: len(counts)]), 900),
+    lambda head, counts, walks, mix: MixtureStart(
+        *head, tuple(counts), tuple(walks[: len(counts)]), 900, mix
+    ),
     st.tuples(*[st.integers(0, 2**62)] * 3),
     st.lists(st.integers(0, 2**50), min_size=1, max_size=40),
     st.permutations(range(40)),
+    st.integers(0, 2**64 - 1),
 )
 
 
