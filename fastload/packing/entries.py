@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -119,8 +119,9 @@ def made_in_windows(
     dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> Iterator[Made]:
     """Yield the entry points of all records; records in a store are fetched, some at a time."""
-    for ids, part in in_windows(dataset):
-        yield from entries_of(part.reader, ids, spacing, threads, progress)
+    with closing(in_windows(dataset)) as windows:
+        for ids, part in windows:
+            yield from entries_of(part.reader, ids, spacing, threads, progress)
 
 
 def write_entries(
@@ -277,8 +278,8 @@ def _entries_of_span(
 ) -> list[Made]:
     """Make the entry points of some samples on a worker."""
     where, seal, storage_options, spacing = common
-    windows = in_windows(opened_once(where, seal, storage_options), range(*span))
-    return [made for ids, part in windows for made in entries_of(part.reader, ids, spacing, 1)]
+    with closing(in_windows(opened_once(where, seal, storage_options), range(*span))) as windows:
+        return [made for ids, part in windows for made in entries_of(part.reader, ids, spacing, 1)]
 
 
 def wrong_entries(

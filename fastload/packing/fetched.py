@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -136,9 +136,14 @@ class StoredShards:
             os.close(descriptor)
 
 
-def in_windows(dataset: PackedFiles, samples: range | None = None) -> Iterator[tuple[range, PackedFiles]]:
+def in_windows(
+    dataset: PackedFiles, samples: range | None = None
+) -> Generator[tuple[range, PackedFiles], None, None]:
     """Yield a dataset's sample ids (or ``samples`` of them) in order, some at a time, and a dataset to read
     them from: itself, or for a store one with their records in memory. The next ones are fetched meanwhile.
+
+    Close it (``contextlib.closing``) where an error may end the loop over it: it has threads, and a garbage
+    collection that ends them while another thread starts would wait forever.
 
     Raises:
         RemoteError: the store does not deliver them.

@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,11 +196,12 @@ class SetRows(SampleRows):
         has_records = bool(
             {CODECS[c].name for c in (COEFFICIENTS, RAW)} & self.dataset.manifest.codecs.keys()
         )
-        for window, part in in_windows(self.dataset, ids):
-            for span in self._spans(window):
-                spread = pool.map if transcoder or has_records else map
-                stored = [self._stored(part, sample) for sample in left_of(self.dataset, span)]
-                yield from spread(changed, stored)
+        spread = pool.map if transcoder or has_records else map
+        with closing(in_windows(self.dataset, ids)) as windows:
+            for window, part in windows:
+                for span in self._spans(window):
+                    stored = [self._stored(part, sample) for sample in left_of(self.dataset, span)]
+                    yield from spread(changed, stored)
 
     def _ids_of(self, places: range) -> range:
         """Return the sample ids from the first of some places to the last, with dropped ones between them."""

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tarfile
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from fastload.cli import main
 from fastload.errors import PackError
 from fastload.packing import fetched
 from fastload.packing import verify as verify_module
-from fastload.packing.entries import entries_by, index_stored_entries
+from fastload.packing.entries import entries_by, index_stored_entries, made_in_windows
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
 from fastload.packing.verify import Problem, verify
 
@@ -252,3 +253,22 @@ def test_commands(
         == 0
     )
     assert tasks.count >= before + 2
+
+
+def test_an_error_leaves_no_threads_to_a_garbage_collection(
+    packed: PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come while a thread starts, and waiting for other threads then hangs."""
+    shutil.copytree(packed.folder, tmp_path / "set")
+
+    def failing(*arguments: object) -> list[object]:
+        raise PackError("no memory")
+
+    monkeypatch.setattr("fastload.packing.entries.entries_of", failing)
+    with FaultServer(folder=tmp_path) as server:
+        dataset = PackedDataset(f"{server.url}/set")
+        with pytest.raises(PackError) as kept:
+            list(made_in_windows(dataset, 16, 1))
+        left = [thread.name for thread in threading.enumerate()]
+        assert not [name for name in left if name.startswith(("fetch", "windows"))]
+    assert kept.value
