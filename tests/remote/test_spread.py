@@ -25,7 +25,7 @@ from fastload.cli import main
 from fastload.errors import PackError
 from fastload.packing import fetched
 from fastload.packing import verify as verify_module
-from fastload.packing.entries import entries_by, index_stored_entries, made_in_windows
+from fastload.packing.entries import _entries_of_span, entries_by, index_stored_entries
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
 from fastload.packing.verify import Problem, verify
 
@@ -268,7 +268,7 @@ def test_an_error_leaves_no_threads_to_a_garbage_collection(
     with FaultServer(folder=tmp_path) as server:
         dataset = PackedDataset(f"{server.url}/set")
         with pytest.raises(PackError) as kept:
-            list(made_in_windows(dataset, 16, 1))
+            _entries_of_span((dataset.where, dataset.manifest.seal, None, 16), (0, len(dataset)))
         left = [thread.name for thread in threading.enumerate()]
         assert not [name for name in left if name.startswith(("fetch", "windows"))]
     assert kept.value
