@@ -54,7 +54,7 @@ def test_the_words_come_with_the_first_answer(server: FaultServer, make_store: M
     assert store.get("object", 0, 10_000) == DATA[:10_000]
     assert store.get("object", 0, 10_000) == DATA[:10_000]
     [(requests, text)] = said  # once
-    assert requests <= 2  # the next try may have been sent
+    assert requests <= 3  # the next tries may have been sent; five are needed in all
     assert re.search(f"s3://bucket/object, bytes 0-9999 does not come: .*({WRONG[fault][1]})", text)
     assert "It is asked for again, for 100.0 s at most" in text
 
