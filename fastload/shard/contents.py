@@ -15,7 +15,7 @@ from fastload.errors import FastloadError, ShardError, ShardTruncated
 from fastload.shard.index import HEADER, RECORD
 from fastload.shard.manifest import Manifest, column_file
 
-_CHUNK = 1 << 15  # entries at a time: a megabyte, which stays in the processor's cache
+_CHUNK = 1 << 13  # entries at a time: 256 KiB, which stay in the processor's cache
 _OF_CUTTING = ("file", "size", "digest")  # what a field's entry says of its file
 _ENTRY_OF_CUTTING = ("offset", "shard", "reserved")  # what a record's entry says of its place
 
