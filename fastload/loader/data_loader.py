@@ -42,7 +42,7 @@ from fastload.loader.torch_compat import (
     set_attributes,
 )
 from fastload.prefetch.feeder import BatchKey
-from fastload.ranks.handshake import site_of_loader
+from fastload.ranks.handshake import Handshake, site_of_loader
 from fastload.ranks.preemption import Callbacks
 from fastload.ranks.world import OUTSIDE
 from fastload.sampler import KeyedSampler, check_position, order_name
@@ -467,6 +467,7 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
                 )
         if not arranged.beginning.has_begun:
             arranged.reshard(ranks, sampler, [])
+            self._arguments = self._arguments.changed(ranks=ranks)
             if state is not None:
                 self.load_state_dict(state)
         else:
@@ -474,14 +475,14 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
             place = self._epochs.place if at is None else at
             size = sampler.global_batch(place[0]) if loaded is None else loaded.global_batch
 
-            def divide(places: Sequence[tuple[int, int]]) -> None:
+            def divide(places: Sequence[tuple[int, int]]) -> Handshake:
                 arranged.reshard(ranks, sampler, places)
                 sampler.begun = (place[0], size) if size is not None and place[1] else None
+                self._arguments = self._arguments.changed(ranks=ranks)
+                assert arranged.beginning.agreement is not None
+                return arranged.beginning.agreement
 
             self._epochs.go_on(divide, at, keep=not arranged.plan.puts_together)
-            assert arranged.beginning.agreement is not None
-            self._epochs.meet_by(arranged.beginning.agreement)
-        self._arguments = self._arguments.changed(ranks=ranks)
 
     def on_preemption(self, callback: Callable[[], Any]) -> None:
         """After SIGTERM, call ``callback`` once when the next batch is requested; then end by the signal.

@@ -14,7 +14,7 @@ from fastload.backends.protocol import Backend
 from fastload.backends.stats import ConsumerClock, batch_length
 from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
 from fastload.machine.generators import profiled
-from fastload.machine.interrupts import raised_by_a_handler
+from fastload.machine.interrupts import interrupts_kept, raised_by_a_handler
 from fastload.machine.threads import ForkSafeLock, may_be_abandoned
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import Handshake
@@ -183,12 +183,16 @@ class Epochs:
         return batch
 
     def go_on(
-        self, divide: Callable[[list[tuple[int, int]]], None], at: tuple[int, int] | None, keep: bool = True
+        self,
+        divide: Callable[[list[tuple[int, int]]], Handshake],
+        at: tuple[int, int] | None,
+        keep: bool = True,
     ) -> None:
         """Let each iteration go on where it is, after ``divide`` has changed the ranks.
 
         Args:
-            divide: changes them; called with epoch and position of each iteration, and of the next one.
+            divide: changes them, and returns the handshake with the new ones, who compare at the next batch;
+                called with epoch and position of each iteration, and of the next one.
             at: epoch and position at which the iteration that was last asked for a batch goes on; None: where
                 it is. If there is none, the next iteration begins there.
             keep: whether batches in work that are due again may be kept.
@@ -213,7 +217,8 @@ class Epochs:
                 places[asked] = at
             elif at is not None:
                 begins = at
-            divide([*places.values(), begins])
+            held.enter_context(interrupts_kept())  # else the ranks would be new, and the keys old
+            self._handshake = divide([*places.values(), begins])
             keys: dict[Any, BatchKey] = {one: BatchKey(*place, 0) for one, place in places.items()}
             for iterator in places:
                 iterator._key = keys[iterator]
@@ -226,10 +231,6 @@ class Epochs:
             elif at is not None:
                 core.epoch, self._resume = at[0], None
             self.lanes.go_on_at({**keys, None: BatchKey(*begins, 0)} if keep else {})
-
-    def meet_by(self, handshake: Handshake) -> None:
-        """Compare with the ranks of a new world at the next batch."""
-        self._handshake = handshake
 
     def _place_of(self, key: BatchKey) -> tuple[int, int]:
         return key.epoch, self._sampler.consumed(*key)

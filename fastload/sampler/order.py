@@ -5,6 +5,7 @@ Both are pure functions of their arguments: every rank computes the same from th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -125,14 +126,7 @@ def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
     """
     if n <= EXACT_LIMIT:
         return _exact(n, seed, epoch)[positions]
-    bits = (n - 1).bit_length()
-    keys = round_keys(n, seed, epoch)
-    values = _feistel(positions.astype(np.uint64), bits, keys)
-    outside = np.flatnonzero(values >= n)
-    while len(outside):
-        values[outside] = _feistel(values[outside], bits, keys)
-        outside = outside[values[outside] >= n]
-    return values.astype(np.int64)
+    return _walk_cycles(_feistel, positions, n, seed, epoch)
 
 
 def unshuffled(ids: IdArray, n: int, seed: int, epoch: int) -> IdArray:
@@ -147,12 +141,19 @@ def unshuffled(ids: IdArray, n: int, seed: int, epoch: int) -> IdArray:
     """
     if n <= EXACT_LIMIT:
         return inverse_of(_exact(n, seed, epoch))[ids]
+    return _walk_cycles(_unfeistel, ids, n, seed, epoch)
+
+
+def _walk_cycles(
+    step: Callable[[Words, int, Words], Words], numbers: IdArray, n: int, seed: int, epoch: int
+) -> IdArray:
+    """Apply a bijection of a power of two until each number is below ``n`` again: one of ``range(n)``."""
     bits = (n - 1).bit_length()
     keys = round_keys(n, seed, epoch)
-    values = _unfeistel(ids.astype(np.uint64), bits, keys)
+    values = step(numbers.astype(np.uint64), bits, keys)
     outside = np.flatnonzero(values >= n)
     while len(outside):
-        values[outside] = _unfeistel(values[outside], bits, keys)
+        values[outside] = step(values[outside], bits, keys)
         outside = outside[values[outside] >= n]
     return values.astype(np.int64)
 

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import random
+import signal
 import threading
 import warnings
 from collections import Counter
@@ -250,6 +251,24 @@ def test_an_iteration_whose_first_batch_failed_goes_on_at_the_state(
         loader.reshard(1, 2, state={**loader.state_dict(), "position": 20})
         assert items_of(next(iterator)) == [*sum(expected[22:24], Counter())]
         assert loader.state_dict()["position"] == 24
+
+
+def test_ctrl_c_waits_until_the_change_is_whole(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = whole_run(numbered, "shuffled", 1)[0]
+    with load(numbered, "shuffled", ranks=Ranks(0, 4)) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        divided = type(loader._sampler).divided
+
+        def interrupted(sampler: Any) -> None:
+            divided(sampler)
+            signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(type(loader._sampler), "divided", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loader.reshard(1, 2)
+        assert loader.state_dict()["position"] == 8
+        assert items_of(next(iterator)) == [*sum(expected[10:12], Counter())]
 
 
 def test_an_epoch_that_ends_with_the_new_world(numbered: Path) -> None:
