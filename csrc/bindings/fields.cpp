@@ -140,8 +140,9 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   return list;
 }
 
-constexpr std::array<const char*, 10> kForms{
-    "picture", "label", "fixed", "ragged", "points", "masks", "id", "vision", "vision_sizes", "view"};
+constexpr std::array<const char*, 11> kForms{"picture", "label",  "fixed",        "ragged",
+                                             "points",  "masks",  "id",           "vision",
+                                             "vision_sizes", "view", "pad"};
 
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
@@ -149,7 +150,7 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                 bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows,
                 const std::optional<std::string>& becomes,
                 const std::optional<VisionRule>& vision, const std::string& dtype,
-                std::string name) {
+                std::string name, std::vector<uint32_t> steps, bool each_step) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -166,6 +167,8 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
         std::make_shared<VisionPlan>(*vision, by_name<DType>("dtype", kDTypes, dtype));
   }
   self->name = std::move(name);
+  self->steps = std::move(steps);
+  self->each_step = each_step;
   if (becomes) self->becomes = by_name<PointFormat>("becomes", kPointFormats, *becomes);
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
@@ -187,9 +190,10 @@ void register_plans(nb::module_& m) {
            nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
            nb::arg("follows") = false, nb::arg("becomes").none() = nb::none(),
            nb::arg("vision").none() = nb::none(), nb::arg("dtype") = "float32",
-           nb::arg("name") = "",
-           "form: picture, label, fixed, ragged, points, masks, id, vision, vision_sizes or view. part: of a picture its "
-           "stream of "
+           nb::arg("name") = "", nb::arg("steps") = std::vector<uint32_t>{},
+           nb::arg("each_step") = false,
+           "form: picture, label, fixed, ragged, points, masks, id, vision, vision_sizes, view or "
+           "pad. part: of a picture its stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a "
            "picture's "
@@ -199,8 +203,13 @@ void register_plans(nb::module_& m) {
            "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
            "follows: its rows are those of the view's objects. becomes: the format of boxes in the "
            "batch, where it is another one. vision: a VisionRule, of vision and vision_sizes, whose "
-           "part is a list of pictures; dtype: of its rows; name: of its field, for messages.");
+           "part is a list of pictures; dtype: of its rows; name: of its field, for messages. steps: of "
+           "pictures of one size, labels, fixed and pad: whose frame stands at each step, one after "
+           "the other: 0 is the sample itself, k is partners[position, k - 1]; each_step: the "
+           "picture at step t is of view + t, else all are of view. pad: a byte for each step, 1 "
+           "where the partner's id has PAD_BIT.");
   m.attr("INDEX") = FieldPlan::kIndex;
+  m.attr("PAD_BIT") = kPadBit;  // of a partner's id: the frame stands for one that there is not
 }
 
 }  // namespace
@@ -255,7 +264,8 @@ void add_fields(nb::class_<PyEngine>& engine) {
            "lists (offset, offsets (n,), (n, 3) counts, heights, widths); offsets, strides in bytes. "
            "ids (n,) int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
            "announce() returned for them. partners (n, k) int64: what each is put together with, -1 "
-           "for none, or None. Returns its ticket.");
+           "for none, or None; of an engine with steps the frames' sample ids, with PAD_BIT for padding. "
+           "Returns its ticket.");
 }
 
 void register_fields(nb::module_& m) {

@@ -31,14 +31,14 @@ void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decode
   using Form = FieldPlan::Form;
   const bool first = !plan.streams().empty() && plan.streams().front().number == 0;
   if (decoded_side != 0 && first &&
-      !plan.fields()[plan.streams().front().fields.front()].picture.format.is_rgb8()) {
+      !plan.fields()[plan.streams().front().frames.front().field].picture.format.is_rgb8()) {
     throw Error(ErrorKind::kValue,
                 "Decoded pictures are kept of 3 channels of 8 bits only. Leave "
                 "out Cache(decoded=...).");
   }
   for (const FieldPlan& field : plan.fields()) {
     if (field.form == Form::kLabel && field.part == FieldPlan::kIndex) continue;
-    if (field.is_origin()) continue;
+    if (field.is_origin() || field.form == Form::kPad) continue;
     for (const Source& source : sources.all()) {
       const bool picture = field.form == Form::kPicture;
       const size_t parts = field.is_vision() ? source.lists.size()
@@ -122,6 +122,10 @@ std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids, const std::vect
     return ahead_.announce(records_of_mosaics(ids, draws, epoch, partners),
                            each * records_a_sample());
   }
+  if (plan_.fields.has_windows()) {
+    check_frames(partners, ids, plan_.fields);
+    return ahead_.announce(records_of_windows(ids, partners), records_a_sample());
+  }
   ReadAhead::Needs needs = needs_of(sources_, plan_, ids, draws, epoch);
   return ahead_.announce(records_of(std::move(ids)), records_a_sample(), std::move(needs));
 }
@@ -137,6 +141,23 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
   for (const int64_t id : ids) {
     for (const FieldsPlan::Stream& stream : streams) {
       records.push_back(id < 0 ? id : id + samples * static_cast<int64_t>(stream.number));
+    }
+  }
+  return records;
+}
+
+// The same of samples with windows: each stream's record is the partner's.
+std::vector<int64_t> Engine::records_of_windows(const std::vector<int64_t>& ids,
+                                                const std::vector<int64_t>& partners) const {
+  const size_t each = partners_each(partners.size(), ids.size());
+  const auto samples = static_cast<int64_t>(sources_.size());
+  std::vector<int64_t> records;
+  records.reserve(ids.size() * plan_.fields.streams().size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (const FieldsPlan::Stream& stream : plan_.fields.streams()) {
+      const int64_t id =
+          stream.partner == 0 ? ids[i] : partners[i * each + stream.partner - 1] & ~kPadBit;
+      records.push_back(ids[i] < 0 ? -1 : id + samples * static_cast<int64_t>(stream.number));
     }
   }
   return records;
@@ -162,7 +183,7 @@ std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
                                                 const std::vector<int64_t>& partners) {
   size_t pixel_bytes = 0;
   for (const FieldsPlan::Stream& stream : plan_.fields.streams()) {
-    pixel_bytes += plan_.fields.cut(stream.fields.front()).spec().format.pixel_bytes();
+    pixel_bytes += plan_.fields.cut(stream.frames.front().field).spec().format.pixel_bytes();
   }
   const size_t each = partners_each(partners.size(), ids.size());
   const PhiloxKey key = epoch_key(plan_.seed, epoch);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "engine/composed_rows.h"
 #include "engine/values.h"
+#include "engine/views.h"
 #include "io/guarded_range.h"
 
 namespace fastload {
@@ -32,11 +33,11 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
           key_,  samples_, start};
   pictures_.begin(losses_);
   const FieldsPlan& plan = plan_.fields;
+  if (plan.has_windows()) job.homes = find_homes(batch, position);
   const bool mosaic = plan_.mosaic.has_value();
   if (mosaic) {
     pictures_.draw_mosaic(job);
-  } else if (plan.has_views() && !plan.has_vision() &&
-             (plan.streams().empty() || plan.streams().front().number != 0)) {
+  } else if (plan.has_views() && !plan.has_vision() && !plan.draws_of_first()) {
     pictures_.draw_by_index(job);
   }
   uint64_t decode_ns = 0;
@@ -44,7 +45,9 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
     if (mosaic) {
       pictures_.produce_mosaic(job, plan.streams()[slot], slot);
     } else {
-      pictures_.produce(job, plan.streams()[slot], slot);
+      const FieldsPlan::Stream& stream = plan.streams()[slot];
+      naming_frame(job, stream.partner, stream.frames.front().step,
+                   [&] { pictures_.produce(job, stream, slot); });
     }
     const uint64_t now = now_ns();
     decode_ns += now - job.start;
@@ -63,6 +66,14 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   }
   stats_.add_time(Stage::kTransform, pictures_.resize_ns());
   stats_.add_time(Stage::kDecode, decode_ns - pictures_.resize_ns());
+}
+
+std::span<const Sources::Home> Producer::find_homes(const Batch& batch, uint32_t position) {
+  homes_.clear();
+  for (uint32_t partner = 0; partner <= batch.partner_count(); ++partner) {
+    homes_.push_back(sources_.find(batch.frame_id(position, partner)));
+  }
+  return homes_;
 }
 
 void Producer::fill(Batch& batch, uint32_t position) noexcept {
