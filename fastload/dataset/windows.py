@@ -199,7 +199,8 @@ class _PartWindows:
         nearest = runs.order_of(int(places[number]))
         raise FormatError(
             f"{self._files.where}: {runs.name_of(run)}, {runs.order_of(int(own[0]))} ({time:.6g} s) has no "
-            f"row at {self._offsets[number]} s. Found: the nearest is {nearest} at {near:.6g} s, {abs(near - time - float(self._offsets[number])):.3g} s from it. Leave such "
+            f"row at {self._offsets[number]} s. Found: the nearest is {nearest} at {near:.6g} s, "
+            f"{abs(near - time - float(self._offsets[number])):.3g} s from it. Leave such "
             "windows out, Windows(..., drop_short=True), or take the nearest row, a larger tolerance= (now "
             f"{self._windows.tolerance} s)."
         )
