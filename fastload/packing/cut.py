@@ -25,6 +25,7 @@ from fastload.packing.files import (
 from fastload.packing.folders import ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.options import PackOptions
+from fastload.packing.publish import runs_in
 from fastload.packing.rows import Batch, Notes, Rows
 from fastload.packing.shard_writer import ShardPart, ShardWriter, classes_of
 from fastload.packing.spread import BadFiles
@@ -121,8 +122,8 @@ def plan_of(
         found: called now and then with the number of rows so far.
 
     Raises:
-        PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), or more names
-            than fit into a manifest.
+        PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), more names
+            than fit into a manifest, or runs by fields that there are not.
     """
     size, notes = options.size, Notes()
     listed = rows.listed(notes)
@@ -156,6 +157,7 @@ def plan_of(
     identity = rows.identity(options, totals)
     assert identity is not None
     identity = json.loads(json.dumps(identity))  # as it is read again
+    runs_in({**options.identity(), **identity}, rows.schema)
     return Plan(options.identity(), identity, totals, rows.schema, shards, problems, ignored)
 
 

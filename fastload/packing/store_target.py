@@ -37,6 +37,7 @@ from fastload.remote.store import Store
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
+from fastload.shard.runs import runs_name
 
 # ``.fastload-pack/`` has the plan (``plan.json``, written once: whoever comes second takes the first one's),
 # the listing, and a part for each finished shard. There are no locks: two writers of one shard write the
@@ -161,7 +162,7 @@ class StoreTarget:
         manifest, plan = self.manifest(), self.plan()
         if manifest is not None:
             refuse_grown(manifest, self.place)
-        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
+        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME, runs_name()}
         if manifest is not None:
             ours |= {shard.file for shard in manifest.shards}
             ours |= {str(entry["file"]) for entry in manifest.fields if "file" in entry}
@@ -280,7 +281,8 @@ class StoreTarget:
     def upload(self, manifest: Manifest) -> None:
         """Upload the tables of the stage, the manifest last."""
         columns = [str(entry["file"]) for entry in manifest.fields if "file" in entry]
-        for name in (INDEX_NAME, *columns, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
+        runs = [] if manifest.runs is None else [manifest.runs.file]
+        for name in (INDEX_NAME, *columns, *runs, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
             if exists(self.stage / name):
                 self.store.upload(self.key(name), self.stage / name)
 

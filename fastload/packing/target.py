@@ -55,7 +55,7 @@ RECODE_NAME = ".fastload-recode"  # the work folder of a set that is recoded in 
 APPEND_NAME = ".fastload-append"  # the work folder of a set that grows, or from which samples are dropped
 _ANNOUNCED = "names.json"
 _WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
-_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped)(-2|-g\d+)?\.fli")
+_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped|runs)(-2|-g\d+)?\.fli")
 
 
 class OutputFolder:
