@@ -144,6 +144,9 @@ constexpr std::array<const char*, 11> kForms{"picture", "label",  "fixed",      
                                              "points",  "masks",  "id",           "vision",
                                              "vision_sizes", "view", "pad"};
 
+enum class Share : uint8_t { kAuto, kNever };
+constexpr std::array<const char*, 2> kShares{"auto", "never"};
+
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
                 const FormatArg& format, bool nearest, int fill, const std::string& points,
@@ -222,12 +225,13 @@ void add_fields(nb::class_<PyEngine>& engine) {
              std::vector<ViewPlan> views, std::vector<FieldPlan> fields, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
-             const std::string& decode_once, const std::optional<MosaicArg>& mosaic, size_t kept) {
+             const std::string& decode_once, const std::optional<MosaicArg>& mosaic, size_t kept,
+             const std::string& share) {
             make(self, read_sources(sources, pixels, decoded_side, parts),
                  sample_plan(FieldsPlan(std::move(views), std::move(fields)), seed, max_pixels,
                              decoded_side,
                              by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once), mosaic,
-                             kept),
+                             kept, by_name<Share>("share", kShares, share) == Share::kAuto),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
                  nb::make_tuple(nb::list(sources), nb::list(parts), nb::list(pixels)));
           },
@@ -236,7 +240,7 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("most_threads") = 0, nb::arg("cpus") = std::vector<int>{},
           nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
           nb::arg("pixels") = nb::tuple(), nb::arg("decode_once") = "cheaper",
-          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
+          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0, nb::arg("share") = "auto",
           "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
           "source, [] for the same. parts: for each source (the Readers of its second stream of "
           "records and so on, its Columns, its lists of pictures, each a Reader and its "
@@ -249,7 +253,8 @@ void add_fields(nb::class_<PyEngine>& engine) {
           "None, for each source; with decoded_side 0 one of coefficient records. decode_once: "
           "several views of a picture are decoded together where that is cheaper; always, never: "
           "tests and benchmarks. mosaic: as compose() takes it, or None. kept: bytes of its "
-          "pictures that are kept for others.")
+          "pictures that are kept for others. share: a record that several frames of a batch's "
+          "windows are of is read and decoded once; never: tests and benchmarks.")
       .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
            nb::arg("partners").none() = nb::none(),
            "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "

@@ -22,6 +22,8 @@ inline constexpr int64_t kElsewhere = -2;
 // of one behind its ends. It is read all the same.
 inline constexpr int64_t kPadBit = int64_t{1} << 62;
 
+class SharedRecords;  // engine/shared_records.h
+
 struct SampleFault {
   uint32_t position = 0;  // in the batch
   int64_t sample = -1;    // sample id
@@ -41,6 +43,8 @@ struct BatchRequest {
   // Sample ids that each sample is put together with, equally many (-1: none), one sample's after
   // the other's; or empty.
   std::vector<int64_t> partners = {};
+  // Of a plan with windows: the records that several frames are of; nullptr: none. As `ahead`.
+  std::shared_ptr<SharedRecords> shared = nullptr;
 };
 
 // How many partners each of n samples has. Throws Error(kValue) where they are not equally many.
@@ -77,6 +81,7 @@ class Batch {
     return (frame(position, partner) & kPadBit) != 0;
   }
   [[nodiscard]] const std::shared_ptr<void>& ahead() const { return request_.ahead; }
+  [[nodiscard]] SharedRecords* shared() const { return request_.shared.get(); }
   // Up to `count` unclaimed positions, [first, last); empty when all are claimed.
   struct Range {
     uint32_t first, last;

@@ -1,6 +1,7 @@
 #include "engine/pictures.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -185,20 +186,106 @@ bool Pictures::open(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, O
 }
 
 void Pictures::produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
+  SharedRecords::Entry* own = nullptr;
+  SharedRecords* const shared = job.batch.shared();
+  if (shared != nullptr) {
+    SharedRecords::Entry* const other = shared->used(job.position, slot);
+    if (other != nullptr && take(job, stream, *shared, *other)) return;
+    own = shared->owned(job.position, slot);
+  }
   const bool first = stream.number == 0;
   const Sources::Home& home = job.home_of(stream.partner);
   Open picture{home, stream.partner == 0 || !first ? job.record
                                                    : home.source->reader->index().record(home.id)};
   if (!open(job, stream, slot, picture)) return;
+  const ImageInfo& info = picture.info;
   const EntryPoints entries = first ? entries_of(home, picture.bytes) : EntryPoints{};
   if (first && stream.partner == 0) {
     job.stored = picture.stored;
-    draw(job, {picture.info.width, picture.info.height});
+    draw(job, {info.width, info.height});
   }
-  cut_fields(job, stream, picture.info, picture.bytes, entries);
+  if (own == nullptr || !own->wants_whole ||
+      !cut_whole(job, stream, *shared, *own, info, entries)) {
+    cut_fields(job, stream, info, picture.bytes, entries);
+  }
   confirm(home, stream.number, picture.bytes, picture.held != nullptr, entries);
   if (first) keep_coefficients(home, picture.record, picture.bytes);
   if (picture.recut) ++recut_;
+  if (own == nullptr) return;
+  own->stored = picture.stored;
+  own->size = {info.width, info.height};
+  own->views.clear();
+  for (const FieldsPlan::Frame& frame : stream.frames) {
+    own->views.push_back(view_of(job, frame, own->size));
+  }
+  own->is_made = true;
+}
+
+// The frame's view of a picture of that size.
+View Pictures::view_of(const Job& job, FieldsPlan::Frame frame, Extent size) const {
+  const FieldPlan& plan = plan_.fields.fields()[frame.field];
+  const Tile& tile = job.samples[plan.view_at(frame.step)].tiles.front();
+  return scaled(tile.view, tile.drawn, size);
+}
+
+// Cuts the stream's frames from the whole picture, which is kept for others; false: nothing is
+// done, because there is no room for it, or because it is damaged, perhaps where no frame needs it.
+bool Pictures::cut_whole(const Job& job, const FieldsPlan::Stream& stream, SharedRecords& shared,
+                         SharedRecords::Entry& entry, const ImageInfo& info,
+                         const EntryPoints& entries) {
+  const size_t pixel_bytes =
+      plan_.fields.fields()[stream.frames.front().field].picture.format.pixel_bytes();
+  const Rect all{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
+  const size_t bytes = size_t{info.width} * info.height * pixel_bytes + RowSink::kSlack;
+  if (!shared.reserve(entry, bytes)) return false;
+  entry.whole.begin(all, pixel_bytes);
+  try {
+    decoder_.decode(all, entry.whole, entries);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode) throw;
+    return false;
+  }
+  entry.has_whole = true;
+  const auto from_memory = [&](Rect part, RowSink& sink) { entry.whole.give(part, sink); };
+  const Extent size{info.width, info.height};
+  for (const FieldsPlan::Frame& frame : stream.frames) cut(job, frame, size, from_memory);
+  return true;
+}
+
+// Takes the stream's frames from what another place of the batch has made of their record; false:
+// there is not all of it.
+bool Pictures::take(Job& job, const FieldsPlan::Stream& stream, SharedRecords& shared,
+                    SharedRecords::Entry& entry) {
+  if (!shared.wait(entry, job.position)) return false;
+  if (stream.number == 0 && stream.partner == 0) {
+    job.stored = entry.stored;
+    draw(job, entry.size);
+  }
+  const auto from_memory = [&](Rect part, RowSink& sink) { entry.whole.give(part, sink); };
+  for (const FieldsPlan::Frame& frame : stream.frames) {
+    if (copy(job, frame, shared, entry)) continue;
+    if (!entry.has_whole) return false;
+    cut(job, frame, entry.size, from_memory);
+  }
+  kept_.count_again();
+  return true;
+}
+
+// Copies a frame's finished pixels; false: there are none that are the same.
+bool Pictures::copy(const Job& job, FieldsPlan::Frame frame, const SharedRecords& shared,
+                    const SharedRecords::Entry& entry) {
+  const FieldsPlan::Frame* const same = shared.same(entry, frame);
+  if (same == nullptr) return false;
+  if (entry.position != job.position) {
+    const auto number = same - plan_.fields.streams()[entry.slot].frames.data();
+    const View& view = entry.views[static_cast<size_t>(number)];
+    if (!shared.is_still(frame) || view != view_of(job, frame, entry.size)) return false;
+  }
+  const FieldPlace& place = job.batch.place(frame.field);
+  const size_t bytes = place.row_bytes * static_cast<size_t>(place.room.height);
+  std::memcpy(place.frame_at(job.position, frame.step), place.frame_at(entry.position, same->step),
+              bytes);
+  return true;
 }
 
 // The same of parts of the record; false: they do not do.
@@ -264,10 +351,9 @@ bool Pictures::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
   parts_.clear();
   for (const auto& [field, step] : stream.frames) {
     const FieldPlan& plan = plan_.fields.fields()[field];
-    const uint32_t number = plan.view_at(step);
-    const Tile& tile = job.samples[number].tiles.front();
-    const View view = scaled(tile.view, tile.drawn, {info.width, info.height});
-    const bool whole = plan_.fields.cut(field).may_take_whole(job.rng(number), drawn_);
+    const View view = view_of(job, {field, step}, {info.width, info.height});
+    const SampleRng rng = job.rng(plan.view_at(step));
+    const bool whole = plan_.fields.cut(field).may_take_whole(rng, drawn_);
     parts_.push_back(whole ? Rect{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}
                            : decoded_rect(view, plan.picture.nearest));
   }

@@ -8,6 +8,7 @@
 #include "engine/kept_pictures.h"
 #include "engine/scratch.h"
 #include "engine/shared_picture.h"
+#include "engine/shared_records.h"
 #include "engine/stats.h"
 #include "engine/tiles.h"
 #include "engine/transcoder.h"
@@ -46,6 +47,13 @@ class Pictures {
   bool open(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, Open& open);
   bool produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
                      const LoadedBytes& loaded);
+  [[nodiscard]] View view_of(const Job& job, FieldsPlan::Frame frame, Extent size) const;
+  bool take(Job& job, const FieldsPlan::Stream& stream, SharedRecords& shared,
+            SharedRecords::Entry& entry);
+  bool copy(const Job& job, FieldsPlan::Frame frame, const SharedRecords& shared,
+            const SharedRecords::Entry& entry);
+  bool cut_whole(const Job& job, const FieldsPlan::Stream& stream, SharedRecords& shared,
+                 SharedRecords::Entry& entry, const ImageInfo& info, const EntryPoints& entries);
   bool open_stored(Open& open);
   static Bytes find_coefficients(const Sources::Home& home, const Record& record);
   void keep_coefficients(const Sources::Home& home, const Record& record, Bytes bytes);

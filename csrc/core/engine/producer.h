@@ -30,9 +30,10 @@ class Producer {
   void fill(Batch& batch, uint32_t position) noexcept;
 
  private:
-  void produce_or_report(Batch& batch, uint32_t position, int64_t id);
+  bool produce_or_report(Batch& batch, uint32_t position, int64_t id);
   bool produce_or_say(Batch& batch, uint32_t position, SampleFault& fault);
   void produce(Batch& batch, uint32_t position, uint64_t id);
+  uint64_t produce_pictures(Job& job);
   std::span<const Sources::Home> find_homes(const Batch& batch, uint32_t position);
 
   const Sources& sources_;
