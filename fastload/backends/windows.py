@@ -98,6 +98,7 @@ def check_windows(dataset: Packed, plan: Plan, options: Options, layout: SampleL
     windows = options.fields.windowed
     if windows is None:
         return
+    _check_together(plan, options)
     for name in windows.offsets:
         field = next((one for one in fields if one.name == name), None)
         if field is None:
@@ -120,7 +121,6 @@ def check_windows(dataset: Packed, plan: Plan, options: Options, layout: SampleL
                 f"Windows of pictures need one size. Found: {field_layout.name!r}, whose pictures may differ "
                 "in size. Let the transform make them equal: Resize((h, w)), or a crop."
             )
-    _check_together(plan, options)
 
 
 def _check_together(plan: Plan, options: Options) -> None:

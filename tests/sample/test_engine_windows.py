@@ -201,7 +201,9 @@ def test_a_damaged_frame_is_a_fault_of_each_anchor_that_has_it(
     fields = {"image": image([1, 0]), "gray": gray([0, 1, 2])}
     ids, partners = [4, 5, 6, 7, 5, 1], [[5, 3], [4, 4], [7, 5], [6, 4], [1, 2], [7, 6 | _C.PAD_BIT]]
     for share in ("auto", "never"):
-        batch, faults = job_of(files, fields, spec, threads=threads, share=share).batch(ids, partners=partners)
+        batch, faults = job_of(files, fields, spec, threads=threads, share=share).batch(
+            ids, partners=partners
+        )
         assert [fault[:2] for fault in faults] == [(0, 4), (1, 5), (2, 6), (4, 5)]
         assert re.match(r"its frame of sample 5 \(step 1\): .*CRC-32C", faults[0][3])
         assert "its frame" not in faults[1][3]

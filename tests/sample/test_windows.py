@@ -1,4 +1,4 @@
-"""Windows of a loader against a slow reference: each row is looked up in Python, each picture decoded alone."""
+"""Windows of a loader against a slow reference: rows are looked up in Python, pictures decoded alone."""
 
 from __future__ import annotations
 
