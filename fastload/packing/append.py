@@ -642,7 +642,8 @@ class _Append:
                 ]
                 manifest = self._manifest(join, placed, entries, index, summary, len(known))
                 if old.runs is not None:
-                    manifest = with_runs(manifest, self.path, old.runs.spec, mark)
+                    words = "Nothing was appended."
+                    manifest = with_runs(manifest, self.path, old.runs.spec, words, mark)
                 spacing = next(
                     (f.entries.spacing for f in (join.old, join.new) if f.entries is not None), None
                 )

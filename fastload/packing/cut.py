@@ -66,14 +66,21 @@ class Plan:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Hash of all that decides the output's bytes: options, rows with sizes and labels, shard cuts."""
-        facts = [self.identity, self.rows, self.schema.to_json(), [asdict(shard) for shard in self.shards]]
+        """Hash of all that decides the shards' bytes: options, rows with sizes and labels, shard cuts."""
+        identity = {name: value for name, value in self.identity.items() if name != "runs"}
+        facts = [identity, self.rows, self.schema.to_json(), [asdict(shard) for shard in self.shards]]
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The class names of the label."""
         return classes_of(self.schema)
+
+    def with_runs(self, options: PackOptions) -> Plan:
+        """Return the plan with other runs, if the options say which."""
+        if options.runs is None:
+            return self
+        return replace(self, identity={**self.identity, "runs": options.runs})
 
     def write(self, work: Path) -> None:
         """Publish as ``plan.json``, after its listing; from then on the work folder can be resumed."""

@@ -19,7 +19,7 @@ from fastload._version import __version__
 from fastload.errors import FastloadError, PackError
 from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts
 from fastload.packing.facts import EntryFacts, Summary
-from fastload.packing.files import failed_writes_reported, publishing, remove
+from fastload.packing.files import failed_writes_reported, publishing, remove, sync_folder
 from fastload.packing.progress import Place
 from fastload.packing.shard_writer import ShardPart, classes_of
 from fastload.remote.location import Location
@@ -132,7 +132,8 @@ class Finished:
         index_facts = (str(options["format"]), self.summary, classes_of(schema), shards, index, facts)
         counts = (len(self.skipped), tuple(entries), len(self.left_out), ignored)
         manifest = with_content(make_manifest(*index_facts, *counts), output)
-        manifest = with_runs(manifest, output, runs_in(options, schema))
+        kept = f"Shards are kept: the same command with other runs, or {NO_RUNS!r}, goes on."
+        manifest = with_runs(manifest, output, runs_in(options, schema), kept)
         manifest.write(output)
         return manifest
 
@@ -267,13 +268,16 @@ class WrittenTables:
         return entries["id"].astype(np.int64)
 
 
-def with_runs(manifest: Manifest, folder: Path, spec: RunsSpec | None, mark: str = "") -> Manifest:
+def with_runs(
+    manifest: Manifest, folder: Path, spec: RunsSpec | None, words: str = "", mark: str = ""
+) -> Manifest:
     """Write the runs of a set whose index and columns are complete; return its manifest with them.
 
     Args:
         manifest: the set's, not yet written.
         folder: the set's.
         spec: what orders the samples, fitted; None: nothing, and no file is written.
+        words: what becomes of the pack if values give no order, for the message.
         mark: that of a generation, for the file's name.
 
     Raises:
@@ -286,10 +290,12 @@ def with_runs(manifest: Manifest, folder: Path, spec: RunsSpec | None, mark: str
     except ValueError as error:
         if isinstance(error, FastloadError):
             raise
-        raise PackError(str(error)) from None
+        raise PackError(f"{error} {words}".rstrip()) from None
     path = folder / runs_name(mark)
     with failed_writes_reported(path, sum(each.nbytes for each in table if each is not None)):
-        return replace(manifest, runs=write_runs(path, spec, *table))
+        runs = write_runs(path, spec, *table)
+        sync_folder(folder)
+    return replace(manifest, runs=runs)
 
 
 def make_manifest(

@@ -150,7 +150,7 @@ class _Run:
         """Begin, or check that what was begun is this pack; ``known``: which samples it is of."""
         before = self.place.begun()
         if before is not None and known:
-            check_options(before, self.options, self.place.place)
+            check_options(before, self.options, self.place.place, begun=True)
             check_rows(before, identity, self.place.place)
             self._say_compared()
             return

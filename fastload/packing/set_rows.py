@@ -155,7 +155,7 @@ class SetRows(SampleRows):
     def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
         found = super().identity(options, totals)
         had = self.dataset.manifest.runs
-        if found is None or had is None or options.runs is not None or self._in_place:
+        if found is None or had is None or self._in_place:
             return found
         return found | {KEPT_RUNS: str(had.spec)}
 

@@ -110,8 +110,7 @@ class StoreTarget:
             return
         scanning = functools.partial(observer.scanning, self.place)
         plan = self.plan() or self._first(rows, options, scanning)
-        check_plan(plan, rows, self.place, options)
-        yield plan
+        yield check_plan(plan, rows, self.place, options)
 
     def _first(self, rows: Rows, options: PackOptions, found: Callable[[int], None]) -> Plan:
         """Make and write the plan, unless somebody has done so meanwhile: then return theirs.
@@ -247,8 +246,7 @@ class StoreTarget:
         plan = self.plan()
         if plan is None:
             raise no_plan(self.place)
-        check_plan(plan, rows, self.place, options)
-        return plan
+        return check_plan(plan, rows, self.place, options)
 
     def publish(self, plan: Plan | Manifest | None, options: PackOptions, observer: Observer) -> PackResult:
         began = packed = time.monotonic()

@@ -372,8 +372,7 @@ class Folder:
         folder.refuse_others(PLAN_NAME)
         if plan is None:
             raise no_plan(self.place)
-        check_plan(plan, rows, self.place, options)
-        return plan
+        return check_plan(plan, rows, self.place, options)
 
     def publish(self, plan: Plan | Manifest | None, options: PackOptions, observer: Observer) -> PackResult:
         began, summary, folder = time.monotonic(), None, OutputFolder(self.place)
@@ -461,8 +460,7 @@ class SharedFolder(Folder):
                 return
             folder.refuse_others(PLAN_NAME)
             plan = Plan.read(folder.work) or self._first(rows, options, observer)
-            check_plan(plan, rows, self.place, options)
-            yield plan
+            yield check_plan(plan, rows, self.place, options)
 
     def _complete(self, options: PackOptions) -> Manifest:
         manifest = Manifest.read(self.place)
