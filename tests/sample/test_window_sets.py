@@ -184,6 +184,16 @@ def test_a_loader_with_windows_can_be_reshared(tmp_path: Path) -> None:
     assert found == {note: window for note, (window, _) in whole.items()}
 
 
+def test_the_loader_explains_its_windows(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    fastload.pack(rows([4]), folder, schema=SCHEMA, runs=RUNS)
+    fields = Fields(["front"], windows={"front": [0, 1]})
+    loader = fastload.DataLoader(folder, 2, transform=T.DrawEach("frame", T.RandomCrop(8)), fields=fields)
+    text = str(loader.explain())
+    assert "Windows({'front': [0, 1]})" in text
+    assert "drawn for each frame" in text
+
+
 def test_the_arguments_pickle(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     fastload.pack(rows([4]), folder, schema=SCHEMA, runs=RUNS)
