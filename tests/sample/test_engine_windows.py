@@ -14,7 +14,7 @@ import pytest
 from field_cuts import cut, view_of
 from field_jobs import Job, Wanted
 from field_sets import RICH, rich_samples, write_field_set
-from geometry_uses import center, crop, exact, flip, given
+from geometry_uses import center, crop, exact, flip, given, shorter
 
 from fastload._native import _C
 from fastload.sample.values import decode
@@ -24,6 +24,7 @@ from fastload.shard.index import RECORD
 COUNT = 24
 SEED = 5
 STILL = given(exact(30, 33), center(16, 20))
+SHORT = given(shorter(24), center(16, 20))  # depends on the sides of what it is drawn of
 CROP = given(crop(16, 20), flip(0.5))
 IDS = {"format": (1, 8, True), "nearest": True, "fill": 255}
 COLUMNS = ("pose", "attribute", "boxes")
@@ -121,7 +122,7 @@ def drawn_windows(seed: int, count: int, partners: int = 3) -> tuple[list[int], 
 
 
 @pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+@pytest.mark.parametrize("spec", [STILL, SHORT, CROP], ids=["still", "short", "drawn"])
 def test_each_frame_is_its_samples_under_the_anchors_view(
     files: PackedFiles, spec: dict[str, Any], threads: int
 ) -> None:
@@ -266,7 +267,7 @@ def test_a_record_of_several_frames_is_read_and_decoded_once(
 
 
 @pytest.mark.parametrize("side", [0, 30, _C.UNBOUNDED])
-@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+@pytest.mark.parametrize("spec", [STILL, SHORT, CROP], ids=["still", "short", "drawn"])
 def test_sharing_makes_no_difference_to_pixels(
     files: PackedFiles, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], side: int
 ) -> None:
