@@ -410,11 +410,14 @@ def table_of(files: Tables, spec: RunsSpec) -> tuple[Ids, Ids | None]:
     same = same_run & np.all([each[seen[1:]] == each[seen[:-1]] for each in orders], axis=0)
     if same.any():
         a, b = _pair(seen, same)
+        what = "one number in their file names" if spec.order == KEY else _order_name(files, spec, a)
         raise ValueError(
-            f"runs {str(spec)!r}: two samples of {_run_name(files, spec, a)} have "
-            f"{_order_name(files, spec, a)}: {_sample(files, a)} and {_sample(files, b)}. Each sample of a "
-            "run has its own: name other fields, or leave one of the two out."
+            f"runs {str(spec)!r}: two samples of {_run_name(files, spec, a)} have {what}: "
+            f"{_sample(files, a)} and {_sample(files, b)}. Each sample of a run has its own: name other "
+            "fields, or leave one of the two out."
         )
+    if spec.order == KEY:
+        _check_names(files, spec, seen, same_run)
     if spec.time is not None:
         _check_times(files, spec, seen, same_run)
     return begins, None if (ids[1:] > ids[:-1]).all() else ids
@@ -433,6 +436,24 @@ def _check_times(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray
             f"{times[b]} at {_order_name(files, spec, b)} ({_sample(files, b)}), which comes next. Mend the "
             "times, or leave TIME out."
         )
+
+
+def _check_names(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray[np.bool_]) -> None:
+    """Refuse names whose other numbers say another order than the last ones do, as dates and times may."""
+    last = b""
+    for at, sample in enumerate(seen.tolist()):
+        stem = _SUFFIX.sub(b"", bytes(files.index.key(sample)).rpartition(b"/")[2])
+        found = _NUMBER.search(stem)
+        head = b"" if found is None else stem[: found.start()]
+        if at and head != last and same_run[at - 1]:
+            a, b = (re.split(rb"(\d+)", one) for one in (last, head))
+            if a[::2] == b[::2] and [*map(int, a[1::2])] > [*map(int, b[1::2])]:
+                raise ValueError(
+                    f"runs {str(spec)!r}: {_sample(files, int(seen[at - 1]))} comes before "
+                    f"{_sample(files, sample)} by the last number in its file name, and behind it by those "
+                    "before that one. Name a field as ORDER, or rename the files."
+                )
+        last = head
 
 
 def _pair(seen: Ids, where: npt.NDArray[np.bool_]) -> tuple[int, int]:
