@@ -27,12 +27,12 @@ from fastload.packing.fetched import in_windows, left_of
 from fastload.packing.files import ESCAPED, decode_key
 from fastload.packing.folders import is_split
 from fastload.packing.foreign import IndexOptions, index_files
-from fastload.packing.listing import Listing, Row
+from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, PictureList, Value, pixels_of, png_file
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
-from fastload.packing.rows import Batch, FailedSample, Notes, Rows, StoredSample
+from fastload.packing.rows import CARRIED, FRAMES, Batch, FailedSample, Notes, Rows, StoredSample, carried_by
 from fastload.packing.sample_rows import Encoder, SampleRows
 from fastload.packing.stored import Source, StorePlace
 from fastload.remote.location import is_url
@@ -144,6 +144,7 @@ class SetRows(SampleRows):
     def __init__(self, dataset: PackedFiles, schema: Schema, in_place: bool = False) -> None:
         super().__init__(os.fsencode(dataset.where), schema)
         self.dataset, self._in_place = dataset, in_place
+        self.carried = next(iter(carried_by(dataset)), None)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -151,6 +152,11 @@ class SetRows(SampleRows):
     def settings(self) -> dict[str, Any]:
         manifest = self.dataset.manifest  # the same samples from other files give the same pack
         return {"set": manifest.seal if self._in_place else manifest.id}
+
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        had = self.dataset.manifest.options
+        known = {name: had[name] for name in (FRAMES, CARRIED) if name in had}
+        return {**(super().identity(options, totals) or {}), **known}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""
