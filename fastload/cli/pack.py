@@ -13,6 +13,7 @@ from fastload.cli.arguments import add_storage_options, field_argument, options_
 from fastload.cli.output import (
     ALPHA_HELP,
     ENTRIES_HELP,
+    RUNS_HELP,
     classes_row,
     contents_json,
     contents_rows,
@@ -177,6 +178,7 @@ def add(verbs: Any) -> None:
         "they are stored. refuse (default): likewise, and refuse annotated images that EXIF turns",
     )  # fmt: skip
     parser.add_argument("--alpha", choices=ALPHA, default="drop", help=ALPHA_HELP)
+    parser.add_argument("--runs", metavar="BY[:ORDER[:TIME]]", help=RUNS_HELP)
     parser.add_argument("--limit", type=int, metavar="N", help="pack only the first N images of each split")
     _add_changes(parser)
     parser.add_argument(
@@ -258,6 +260,7 @@ def run(arguments: argparse.Namespace) -> int:
         root=arguments.root,
         exif=arguments.exif,
         alpha=arguments.alpha,
+        runs=arguments.runs,
         storage_options=options_for(arguments, arguments.source) or options_for(arguments, arguments.output),
     )
     steps = [name for name in ("dry_run", "plan_only", "shards", "publish") if getattr(arguments, name)]

@@ -28,7 +28,7 @@ from fastload.packing.files import failed_writes_reported, publishing, remove, r
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import PathOrUrl, Samples, pack
 from fastload.packing.progress import Observer
-from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index
+from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index, runs_in, with_runs
 from fastload.packing.rows import CARRIED
 from fastload.packing.sample_rows import IterableRows
 from fastload.packing.switch import Switch, changing, folder_name, next_generation, refuse_store, tables_of
@@ -92,6 +92,10 @@ def options_for(manifest: Manifest, spacing: int | None, given: PackOptions, whe
     found |= {"format": manifest.format, "raw": bool(had.get("raw")), "baseline": bool(had.get("baseline"))}
     found |= {"size": tuple(had["size"]) if had.get("size") else None, "alpha": had.get("alpha", "drop")}
     found |= {"quality": had.get("quality") or default.quality}
+    found["runs"] = None if manifest.runs is None else str(manifest.runs.spec)
+    asked = runs_in({"runs": given.runs}, manifest.schema)
+    if asked is not None or found["runs"] is None:
+        given = replace(given, runs=None if asked is None else str(asked))
     if had.get("exif") == "turn" or given.exif == "turn":
         found["exif"] = had.get("exif", "refuse")
     if spacing is not None or CODECS[JPEG].name in manifest.codecs:
@@ -650,6 +654,9 @@ class _Append:
                     for name, shard, at in zip(names, shards, join.shards.tolist(), strict=True)
                 ]
                 manifest = self._manifest(join, placed, entries, index, summary, len(known))
+                if old.runs is not None:
+                    words = "Nothing was appended."
+                    manifest = with_runs(manifest, self.path, old.runs.spec, words, mark)
                 spacing = next(
                     (f.entries.spacing for f in (join.old, join.new) if f.entries is not None), None
                 )

@@ -18,7 +18,7 @@ from fastload.packing.cut import Plan, plan_of
 from fastload.packing.files import printable, remove
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
-from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.publish import SKIPPED_NAME, runs_in
 from fastload.packing.rows import FRAMES, Batch, Rows
 from fastload.packing.shard_writer import classes_of
 from fastload.remote.location import Location
@@ -29,9 +29,18 @@ from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
 SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 appended random letters
 
 
-def check_options(old: Mapping[str, Any], options: PackOptions, output: Path | Location) -> None:
-    """Raise PackError naming the options that differ from those of the pack in ``output``."""
-    new = {"coefficients": None, **options.identity()}
+def check_options(
+    old: Mapping[str, Any], options: PackOptions, output: Path | Location, begun: bool = False
+) -> None:
+    """Raise PackError naming the options that differ from those of the pack in ``output``.
+
+    Args:
+        begun: whether it is unfinished. Then runs may be others: shards have no part in them, and those that
+            were asked for may be what no set can have.
+    """
+    new = {"coefficients": None, "runs": None, **options.identity()}
+    if begun and options.runs is not None:
+        del new["runs"]
     different = [
         f"{name} was {old.get(name)}, now {value}" for name, value in new.items() if old.get(name) != value
     ]
@@ -78,9 +87,13 @@ def refuse_grown(manifest: Manifest, place: Path | Location) -> None:
         )
 
 
-def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOptions) -> None:
-    """Raise PackError if a plan is not of these options and rows; a shard's files are checked when packed."""
-    check_options(plan.identity, options, output)
+def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOptions) -> Plan:
+    """Return a plan with the runs that are asked for. A shard's files are checked when it is packed.
+
+    Raises:
+        PackError: the plan is not of these options and rows.
+    """
+    check_options(plan.identity, options, output, begun=True)
     identity = rows.identity(options, plan.totals) or {}
     check_frames(plan.rows, identity, output)
     check_rows(plan.rows, json.loads(json.dumps(identity)), output)
@@ -91,6 +104,9 @@ def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOpt
             f"classes, and has {classes} now, or others. --plan-only --restart throws the unfinished pack "
             "away and plans anew."
         )
+    plan = plan.with_runs(options)
+    runs_in({**plan.identity, **plan.rows}, plan.schema)
+    return plan
 
 
 def resumed(
@@ -101,7 +117,7 @@ def resumed(
     Raises:
         PackError: the source or the options differ from those of the interrupted pack.
     """
-    check_options(old.identity, options, work.parent)
+    check_options(old.identity, options, work.parent, begun=True)
     scan = work / SCAN
     remove(scan)
     scan.mkdir()
@@ -114,7 +130,7 @@ def resumed(
             f"--restart throws the unfinished pack away and begins anew."
         )
     remove(scan)
-    return old
+    return old.with_runs(options)
 
 
 def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str:

@@ -70,6 +70,7 @@ def pack(
     root: str | os.PathLike[str] | None = None,
     exif: str = "refuse",
     alpha: str = "drop",
+    runs: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dry_run: bool = False,
     plan_only: bool = False,
@@ -130,6 +131,11 @@ def pack(
             ("refuse"), or packed, as the annotations are of the pixels as stored ("ignore").
         alpha: of images with alpha that become RGB or gray: "drop" it, or put them on "white". Both are for
             all images and lists of images; a kind says it of one field, ``Image(exif="turn")``.
+        runs: which samples belong together, in which order: ``"BY:ORDER:TIME"``, as
+            ``"episode_index:frame_index:timestamp"``. BY and ORDER are fields, or "/", the folder and the
+            number in the file name of a sample's key; TIME is a field in seconds, or in another unit
+            (``stamp@us``), or a rate (``30fps``). ORDER ("/") and TIME may be left out. "none": no runs.
+            None: those of the packed set, if ``samples`` is one (docs/guide/sequences.md).
         storage_options: options of the stores that URLs name, such as credentials and endpoint.
         dry_run: only return what would be done.
         plan_only: only list the source and plan the shards, for ``shards``.
@@ -156,7 +162,7 @@ def pack(
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
         fps=fps, coefficients=coefficients, layout=as_, storage_options=storage_options,
         fields=tuple((fields or {}).items()),
-        annotations=tuple(os.fspath(file) for file in files), exif=exif, alpha=alpha,
+        annotations=tuple(os.fspath(file) for file in files), exif=exif, alpha=alpha, runs=runs,
         masks=None if masks is None else os.fspath(masks), root=None if root is None else os.fspath(root),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)

@@ -18,6 +18,7 @@ from fastload.packing.folders import FOLDERS_ARE
 from fastload.sample.fields import ALPHA
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
+from fastload.shard.runs import NO_RUNS, RunsSpec
 
 #: ``annotations/`` reads all but "lerobot" and FOLDERS_ARE.
 LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", "lerobot", *FOLDERS_ARE)
@@ -54,6 +55,20 @@ def parse_pixels(text: str) -> tuple[int, int]:
     return width, height
 
 
+def parse_runs(words: str | None) -> str | None:
+    """Return the words for runs as :class:`~fastload.shard.runs.RunsSpec` writes them; None and "none" stay.
+
+    Raises:
+        PackError: the words say something else.
+    """
+    if words in (None, NO_RUNS):
+        return words
+    try:
+        return str(RunsSpec.of(str(words)))
+    except ValueError as error:
+        raise PackError(str(error)) from None
+
+
 @dataclass(frozen=True)
 class PackOptions:
     """Options of :func:`fastload.packing.pack`; the command line has the same names.
@@ -86,6 +101,9 @@ class PackOptions:
             are of the turned ones; or leave them, and where annotations may be of the turned ones "refuse"
             them, or "ignore" EXIF if the annotations are of the pictures as stored.
         alpha: of pictures that become RGB or gray, "drop" alpha, or put them on "white".
+        runs: which samples belong together, in which order: the words of
+            :class:`~fastload.shard.runs.RunsSpec`; "none": no runs, also where a packed set has some; None:
+            those that a packed set has.
         first_number: the number by which the first sample's key begins, if it has no file.
     """
 
@@ -112,6 +130,7 @@ class PackOptions:
     root: str | None = None
     exif: str = "refuse"
     alpha: str = "drop"
+    runs: str | None = None
     first_number: int = 0
 
     def __post_init__(self) -> None:
@@ -146,6 +165,7 @@ class PackOptions:
         for good, text in checks:
             if not good:
                 raise PackError(f"{text}.")
+        object.__setattr__(self, "runs", parse_runs(self.runs))
 
     def identity(self) -> dict[str, Any]:
         """Return the options that decide the output's bytes, as JSON values."""
@@ -161,6 +181,8 @@ class PackOptions:
             facts["exif"] = self.exif
         if self.alpha == "white":
             facts["alpha"] = self.alpha
+        if self.runs is not None:
+            facts["runs"] = self.runs
         if self.first_number:
             facts["first_number"] = self.first_number
         return facts

@@ -30,7 +30,7 @@ from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, PictureList, Value, pixels_of, png_file
-from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.publish import KEPT_RUNS, SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
 from fastload.packing.rows import CARRIED, FRAMES, Batch, FailedSample, Notes, Rows, StoredSample, carried_by
 from fastload.packing.sample_rows import Encoder, SampleRows
@@ -154,9 +154,11 @@ class SetRows(SampleRows):
         return {"set": manifest.seal if self._in_place else manifest.id}
 
     def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
-        had = self.dataset.manifest.options
-        known = {name: had[name] for name in (FRAMES, CARRIED) if name in had}
-        return {**(super().identity(options, totals) or {}), **known}
+        found, manifest = super().identity(options, totals), self.dataset.manifest
+        if found is None or self._in_place:
+            return found
+        found |= {name: manifest.options[name] for name in (FRAMES, CARRIED) if name in manifest.options}
+        return found if manifest.runs is None else found | {KEPT_RUNS: str(manifest.runs.spec)}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""

@@ -37,6 +37,7 @@ from fastload.remote.store import Store
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
+from fastload.shard.runs import runs_name
 
 # ``.fastload-pack/`` has the plan (``plan.json``, written once: whoever comes second takes the first one's),
 # the listing, and a part for each finished shard. There are no locks: two writers of one shard write the
@@ -109,8 +110,7 @@ class StoreTarget:
             return
         scanning = functools.partial(observer.scanning, self.place)
         plan = self.plan() or self._first(rows, options, scanning)
-        check_plan(plan, rows, self.place, options)
-        yield plan
+        yield check_plan(plan, rows, self.place, options)
 
     def _first(self, rows: Rows, options: PackOptions, found: Callable[[int], None]) -> Plan:
         """Make and write the plan, unless somebody has done so meanwhile: then return theirs.
@@ -161,7 +161,7 @@ class StoreTarget:
         manifest, plan = self.manifest(), self.plan()
         if manifest is not None:
             refuse_grown(manifest, self.place)
-        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
+        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME, runs_name()}
         if manifest is not None:
             ours |= {shard.file for shard in manifest.shards}
             ours |= {str(entry["file"]) for entry in manifest.fields if "file" in entry}
@@ -247,8 +247,7 @@ class StoreTarget:
         plan = self.plan()
         if plan is None:
             raise no_plan(self.place)
-        check_plan(plan, rows, self.place, options)
-        return plan
+        return check_plan(plan, rows, self.place, options)
 
     def publish(self, plan: Plan | Manifest | None, options: PackOptions, observer: Observer) -> PackResult:
         began = packed = time.monotonic()
@@ -281,7 +280,9 @@ class StoreTarget:
     def upload(self, manifest: Manifest) -> None:
         """Upload the tables of the stage, the manifest last."""
         columns = [str(entry["file"]) for entry in manifest.fields if "file" in entry]
-        for name in (*_carried(manifest), INDEX_NAME, *columns, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
+        runs = [] if manifest.runs is None else [manifest.runs.file]
+        first = (*_carried(manifest), INDEX_NAME, *columns, *runs)
+        for name in (*first, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
             if exists(self.stage / name):
                 self.store.upload(self.key(name), self.stage / name)
 

@@ -55,7 +55,7 @@ RECODE_NAME = ".fastload-recode"  # the work folder of a set that is recoded in 
 APPEND_NAME = ".fastload-append"  # the work folder of a set that grows, or from which samples are dropped
 _ANNOUNCED = "names.json"
 _WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
-_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped)(-2|-g\d+)?\.fli")
+_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped|runs)(-2|-g\d+)?\.fli")
 
 
 class OutputFolder:
@@ -374,8 +374,7 @@ class Folder:
         folder.refuse_others(PLAN_NAME)
         if plan is None:
             raise no_plan(self.place)
-        check_plan(plan, rows, self.place, options)
-        return plan
+        return check_plan(plan, rows, self.place, options)
 
     def publish(self, plan: Plan | Manifest | None, options: PackOptions, observer: Observer) -> PackResult:
         began, summary, folder = time.monotonic(), None, OutputFolder(self.place)
@@ -463,8 +462,7 @@ class SharedFolder(Folder):
                 return
             folder.refuse_others(PLAN_NAME)
             plan = Plan.read(folder.work) or self._first(rows, options, observer)
-            check_plan(plan, rows, self.place, options)
-            yield plan
+            yield check_plan(plan, rows, self.place, options)
 
     def _complete(self, options: PackOptions) -> Manifest:
         manifest = Manifest.read(self.place)
