@@ -22,6 +22,7 @@ from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, inf
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import picture_of
+from fastload.packing.publish import KEPT_RUNS
 from fastload.packing.recoding import frame_picture, threads_for
 from fastload.packing.rows import CARRIED, FRAMES, Batch, Carried, FailedSample, Notes, Rows, StoredSample
 from fastload.packing.sample_rows import SampleRows
@@ -311,6 +312,7 @@ class LeRobotRows(SampleRows):
             "given": given,
             "schema": json.loads(self.schema.to_json()),
             FRAMES: facts,
+            KEPT_RUNS: RUNS,
             CARRIED: {META: carried},
         }
 

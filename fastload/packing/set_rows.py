@@ -154,11 +154,11 @@ class SetRows(SampleRows):
         return {"set": manifest.seal if self._in_place else manifest.id}
 
     def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
-        manifest, found = self.dataset.manifest, super().identity(options, totals)
-        known = {name: manifest.options[name] for name in (FRAMES, CARRIED) if name in manifest.options}
-        if found is not None and manifest.runs is not None and not self._in_place:
-            known[KEPT_RUNS] = str(manifest.runs.spec)
-        return {**(found or {}), **known}
+        found, manifest = super().identity(options, totals), self.dataset.manifest
+        if found is None or self._in_place:
+            return found
+        found |= {name: manifest.options[name] for name in (FRAMES, CARRIED) if name in manifest.options}
+        return found if manifest.runs is None else found | {KEPT_RUNS: str(manifest.runs.spec)}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""

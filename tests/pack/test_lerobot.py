@@ -165,6 +165,21 @@ def test_the_sizes_are_said_before_it_begins(root: Path, tmp_path: Path) -> None
     assert dataset.manifest.options["lerobot"]["decoder"].startswith("PyAV ")
 
 
+def test_the_rows_of_an_episode_are_a_run(root: Path, tmp_path: Path) -> None:
+    runs = packed(root, tmp_path / "set").runs
+    assert runs is not None
+    assert str(runs.spec) == "episode_index:frame_index:timestamp@s"
+    assert runs.begins.tolist() == [0, *np.cumsum(LENGTHS)]
+    times = runs.times_at(np.arange(sum(LENGTHS)))
+    assert times is not None
+    wanted = [np.float32(row / FPS) for length in LENGTHS for row in range(length)]
+    assert times.tolist() == [float(one) for one in wanted]
+    with pytest.raises(PackError, match="leave out none of their fields"):
+        fastload.pack(root, tmp_path / "out", fields={"timestamp": "none"})
+    dataset = packed(root, tmp_path / "out", fields={"timestamp": "none"}, runs="none")
+    assert (dataset.runs, len(dataset)) == (None, sum(LENGTHS))
+
+
 def test_cameras_and_columns_may_be_left_out(root: Path, tmp_path: Path) -> None:
     dataset = packed(root, tmp_path / "set", fields={WRIST: "none", "grid": "none", "task": "none"})
     assert set(dataset.schema.names) == set(KINDS) - {WRIST, "grid", "task"}
