@@ -12,6 +12,7 @@ from fastload.cli.arguments import add_storage_options, at_least_one, field_argu
 from fastload.cli.output import (
     ALPHA_HELP,
     ENTRIES_HELP,
+    RUNS_HELP,
     contents_json,
     contents_rows,
     entry_json,
@@ -73,6 +74,7 @@ def add(verbs: Any) -> None:
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument("--alpha", choices=ALPHA, default="drop", help=ALPHA_HELP)
+    parser.add_argument("--runs", metavar="BY[:ORDER[:TIME]]", help=RUNS_HELP)
     parser.add_argument(
         "--on-error",
         choices=("raise", "skip"),
@@ -110,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
             options = IndexOptions(
                 arguments.column, arguments.labels, tuple(map(field_argument, arguments.field)),
                 arguments.on_error, arguments.restart, spacing, storage, arguments.num_proc,
-                arguments.exif, arguments.alpha,
+                arguments.exif, arguments.alpha, arguments.runs,
             )  # fmt: skip
             finished = None if cluster is None else cluster.as_finished
             index_files(arguments.paths, folder, options, progress, maker, finished)

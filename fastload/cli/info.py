@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastload.cli.arguments import add_storage_options, options_for, place
 from fastload.cli.output import (
     classes_row,
@@ -13,6 +15,7 @@ from fastload.cli.output import (
     entry_rows,
     field_rows,
     ignored_rows,
+    lerobot_rows,
     print_json,
     print_table,
     sides_row,
@@ -80,6 +83,7 @@ def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any
         "dropped": len(dataset.dropped),
         "bytes": manifest.data_bytes,
         "classes": list(manifest.classes),
+        "runs": _runs_facts(dataset),
         "fields": field_facts(dataset, IndexRuns(dataset, arguments.all)),
         "shards": [{"file": s.file, "size": s.size, "records": s.records} for s in manifest.shards],
         "codecs": looked.codecs,
@@ -105,6 +109,24 @@ def _generation_rows(dataset: PackedFiles) -> list[tuple[str, str]]:
     return rows
 
 
+def _runs_facts(dataset: PackedFiles) -> dict[str, Any] | None:
+    """Return what orders a set, and how many samples its runs have; None: nothing does."""
+    runs = dataset.runs
+    if runs is None:
+        return None
+    lengths = np.sort(np.diff(runs.begins))
+    sizes = {"min": lengths[0], "median": lengths[(len(lengths) - 1) // 2], "max": lengths[-1]}
+    return {"by": str(runs.spec), "count": len(runs), **{name: int(size) for name, size in sizes.items()}}
+
+
+def _runs_rows(dataset: PackedFiles) -> list[tuple[str, str]]:
+    facts = _runs_facts(dataset)
+    if facts is None:
+        return []
+    sizes = f"{facts['min']} / {facts['median']} / {facts['max']} samples (min / median / max)"
+    return [("runs", f"{facts['count']} by {facts['by']}, of {sizes}")]
+
+
 class _Looked:
     """What a dataset's index says; of a very large set, only a part is read."""
 
@@ -127,9 +149,11 @@ def _rows(dataset: PackedFiles, everything: bool) -> list[tuple[str, str]]:
         *_generation_rows(dataset),
         ("records", f"{manifest.num_records}, {human_bytes(manifest.data_bytes)}"),
         classes_row(dataset.schema, looked.summary.unlabelled),
+        *_runs_rows(dataset),
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in looked.codecs.items())),
         ("sizes", ("" if whole else "about ") + sides_row(looked.summary.sides())),
+        *lerobot_rows(manifest.options),
         *said_of(manifest.options),
         *entry_rows(looked.entries),
         *field_rows(fields, not whole),

@@ -93,9 +93,11 @@ def contents_rows(manifest: Manifest, container: str, unlabelled: int = 0) -> li
     """
     files = counted(len(manifest.shards), f"{manifest.format} {container}")
     classes = f" in {counted(len(manifest.classes), 'class')}" if manifest.classes else ""
+    runs = manifest.runs
     return [
         ("records", f"{manifest.num_records}{classes}"),
         classes_row(manifest.schema, unlabelled),
+        *([] if runs is None else [("runs", f"{runs.count}, by {runs.spec}")]),
         ("bytes", f"{human_bytes(manifest.data_bytes)} in {files}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
     ]
@@ -109,6 +111,7 @@ def contents_json(manifest: Manifest) -> dict[str, Any]:
         "records": manifest.num_records,
         "bytes": manifest.data_bytes,
         "classes": len(manifest.classes),
+        **({} if manifest.runs is None else {"runs": manifest.runs.count}),
         "shards": len(manifest.shards),
         "codecs": dict(manifest.codecs),
     }
@@ -123,6 +126,11 @@ def sides_row(sides: dict[str, Any]) -> str:
 # ---- Entry points -----------------------------------------------------------------------------------
 
 ALPHA_HELP = "drop the alpha of images that become RGB or gray (default), or put them on white"
+RUNS_HELP = (
+    "which samples belong together, in which order: BY and ORDER are fields, or / (the folder and the number "
+    "in the file name of a sample's key), TIME is a field (timestamp, or stamp@us) or a rate (30fps), as in "
+    "episode_index:frame_index:timestamp or /:/:30fps; none: no runs (default: those of a packed set)"
+)
 ENTRIES_HELP = (
     "spacing of the JPEGs' entry points in pixels (8 to 65535), 'row' for one per row of blocks, or "
     f"'none' (default: {DEFAULT_SPACING})"
@@ -218,3 +226,18 @@ def _words(facts: dict[str, Any]) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def lerobot_rows(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the line about a packed LeRobot set, for a table; nothing for other sets.
+
+    Args:
+        options: the manifest's.
+    """
+    facts = options.get("lerobot")
+    if not isinstance(facts, Mapping):
+        return []
+    rate = f"{facts['fps']:g} fps"
+    if facts["packed_fps"] != facts["fps"]:
+        rate += f", packed with {facts['packed_fps']:g}"
+    return [("source", f"LeRobot {facts['version']}, {counted(facts['episodes'], 'episode')}, {rate}")]

@@ -28,7 +28,8 @@ from fastload.packing.files import failed_writes_reported, publishing, remove, r
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import PathOrUrl, Samples, pack
 from fastload.packing.progress import Observer
-from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index
+from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index, runs_in, with_runs
+from fastload.packing.rows import CARRIED
 from fastload.packing.sample_rows import IterableRows
 from fastload.packing.switch import Switch, changing, folder_name, next_generation, refuse_store, tables_of
 from fastload.packing.target import APPEND_NAME, RUN_NAME
@@ -91,6 +92,10 @@ def options_for(manifest: Manifest, spacing: int | None, given: PackOptions, whe
     found |= {"format": manifest.format, "raw": bool(had.get("raw")), "baseline": bool(had.get("baseline"))}
     found |= {"size": tuple(had["size"]) if had.get("size") else None, "alpha": had.get("alpha", "drop")}
     found |= {"quality": had.get("quality") or default.quality}
+    found["runs"] = None if manifest.runs is None else str(manifest.runs.spec)
+    asked = runs_in({"runs": given.runs}, manifest.schema)
+    if asked is not None or found["runs"] is None:
+        given = replace(given, runs=None if asked is None else str(asked))
     if had.get("exif") == "turn" or given.exif == "turn":
         found["exif"] = had.get("exif", "refuse")
     if spacing is not None or CODECS[JPEG].name in manifest.codecs:
@@ -458,6 +463,7 @@ def append(
         wanted = None
         for path in sets.values():
             dataset = PackedFiles(path)
+            _refuse_carried(dataset.manifest, path)
             fitting = options_for(dataset.manifest, spacing_of(dataset), options, path)
             if wanted is not None and replace(wanted, first_number=0) != replace(fitting, first_number=0):
                 raise PackError(
@@ -469,6 +475,8 @@ def append(
         stage.parent.mkdir(exist_ok=True)
         packed = _staged(source, stage, wanted, observer, ray)
         try:  # all splits are looked at before one of them is appended
+            for result in packed:
+                _refuse_carried(result.manifest, source)
             appends = [
                 _Append(_set_of(result, stage, sets, source), result, options, observer) for result in packed
             ]
@@ -479,6 +487,15 @@ def append(
         results: list[PackResult] = [one.run(plan) for one, plan in zip(appends, plans, strict=True)]
         remove(stage.parent)
         return results
+
+
+def _refuse_carried(manifest: Manifest, where: Any) -> None:
+    """Raise PackError if a set keeps what its source said of all samples, which would be wrong of more."""
+    for folder in manifest.options.get(CARRIED) or ():
+        raise PackError(
+            f"{where} is a LeRobot set, whose {folder}/ counts its episodes and rows: it would be wrong of a "
+            "set that grew. Join the sets with LeRobot's own tools, and pack the result."
+        )
 
 
 def _staged(
@@ -637,6 +654,9 @@ class _Append:
                     for name, shard, at in zip(names, shards, join.shards.tolist(), strict=True)
                 ]
                 manifest = self._manifest(join, placed, entries, index, summary, len(known))
+                if old.runs is not None:
+                    words = "Nothing was appended."
+                    manifest = with_runs(manifest, self.path, old.runs.spec, words, mark)
                 spacing = next(
                     (f.entries.spacing for f in (join.old, join.new) if f.entries is not None), None
                 )

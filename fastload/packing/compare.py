@@ -18,7 +18,7 @@ from fastload.packing.cut import Plan, plan_of
 from fastload.packing.files import printable, remove
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
-from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.publish import SKIPPED_NAME, runs_in
 from fastload.packing.rows import Batch, Rows
 from fastload.packing.shard_writer import classes_of
 from fastload.remote.location import Location
@@ -26,12 +26,23 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
 
+#: The entry of :meth:`Rows.identity` with what decides how videos become pictures.
+FRAMES = "lerobot"
 SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 appended random letters
 
 
-def check_options(old: Mapping[str, Any], options: PackOptions, output: Path | Location) -> None:
-    """Raise PackError naming the options that differ from those of the pack in ``output``."""
-    new = {"coefficients": None, **options.identity()}
+def check_options(
+    old: Mapping[str, Any], options: PackOptions, output: Path | Location, begun: bool = False
+) -> None:
+    """Raise PackError naming the options that differ from those of the pack in ``output``.
+
+    Args:
+        begun: whether it is unfinished. Then runs may be others: shards have no part in them, and those that
+            were asked for may be what no set can have.
+    """
+    new = {"coefficients": None, "runs": None, **options.identity()}
+    if begun and options.runs is not None:
+        del new["runs"]
     different = [
         f"{name} was {old.get(name)}, now {value}" for name, value in new.items() if old.get(name) != value
     ]
@@ -53,6 +64,20 @@ def check_rows(before: Mapping[str, Any], now: Mapping[str, Any], output: Path |
             )
 
 
+def check_frames(before: Mapping[str, Any], now: Mapping[str, Any], output: Path | Location) -> None:
+    """Raise PackError if the rows of a pack, by the entries of :meth:`Rows.identity`, are now made otherwise,
+    as by another decoder."""
+    had, has = before.get(FRAMES) or {}, now.get(FRAMES) or {}
+    different = [
+        f"{name} was {had.get(name)}, now {new}" for name, new in has.items() if had.get(name) != new
+    ]
+    if different:
+        raise PackError(
+            f"{output} holds a pack with other options or another decoder: {'; '.join(different)}. Use the "
+            "same to go on, or --restart to throw it away and begin anew."
+        )
+
+
 def refuse_grown(manifest: Manifest, place: Path | Location) -> None:
     """Raise PackError if a set has changed since it was packed, so that no pack makes it again."""
     if manifest.generations:
@@ -64,10 +89,15 @@ def refuse_grown(manifest: Manifest, place: Path | Location) -> None:
         )
 
 
-def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOptions) -> None:
-    """Raise PackError if a plan is not of these options and rows; a shard's files are checked when packed."""
-    check_options(plan.identity, options, output)
+def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOptions) -> Plan:
+    """Return a plan with the runs that are asked for. A shard's files are checked when it is packed.
+
+    Raises:
+        PackError: the plan is not of these options and rows.
+    """
+    check_options(plan.identity, options, output, begun=True)
     identity = rows.identity(options, plan.totals) or {}
+    check_frames(plan.rows, identity, output)
     check_rows(plan.rows, json.loads(json.dumps(identity)), output)
     if plan.schema != rows.schema:
         classes = len(classes_of(rows.schema))
@@ -76,6 +106,9 @@ def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOpt
             f"classes, and has {classes} now, or others. --plan-only --restart throws the unfinished pack "
             "away and plans anew."
         )
+    plan = plan.with_runs(options)
+    runs_in({**plan.identity, **plan.rows}, plan.schema)
+    return plan
 
 
 def resumed(
@@ -86,11 +119,12 @@ def resumed(
     Raises:
         PackError: the source or the options differ from those of the interrupted pack.
     """
-    check_options(old.identity, options, work.parent)
+    check_options(old.identity, options, work.parent, begun=True)
     scan = work / SCAN
     remove(scan)
     scan.mkdir()
     new = plan_of(rows, options, stem, scan, found)
+    check_frames(old.rows, new.rows, work.parent)
     if (new.totals, new.schema, new.shards, new.rows) != (old.totals, old.schema, old.shards, old.rows):
         raise PackError(
             f"the source has changed since this pack of {work.parent} was begun: "
@@ -98,7 +132,7 @@ def resumed(
             f"--restart throws the unfinished pack away and begins anew."
         )
     remove(scan)
-    return old
+    return old.with_runs(options)
 
 
 def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str:
@@ -135,6 +169,7 @@ def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callab
     scan.mkdir()
     try:
         plan = plan_of(rows, options, output.name, scan, found)
+        check_frames(manifest.options, {FRAMES: _but_decoder(plan.rows)}, output)
         check_rows(manifest.options, plan.rows, output)
         if manifest.options.get("source") != plan.rows.get("source") or first.classes != plan.classes:
             difference: str | None = "its files differ"
@@ -148,6 +183,11 @@ def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callab
     if options.entries is not None and not exists(output / ENTRIES_NAME):
         words += f"'fastload index {output} --entries' makes its missing entry points, without the source. "
     raise PackError(f"{words}{_instead(manifest)}")
+
+
+def _but_decoder(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides how videos become pictures; of a complete set, another decoder is no matter."""
+    return {name: value for name, value in (identity.get(FRAMES) or {}).items() if name != "decoder"}
 
 
 def _instead(manifest: Manifest) -> str:

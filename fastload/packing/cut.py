@@ -25,6 +25,7 @@ from fastload.packing.files import (
 from fastload.packing.folders import ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.options import PackOptions
+from fastload.packing.publish import runs_in
 from fastload.packing.rows import Batch, Notes, Rows
 from fastload.packing.shard_writer import ShardPart, ShardWriter, classes_of
 from fastload.packing.spread import BadFiles
@@ -65,14 +66,21 @@ class Plan:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Hash of all that decides the output's bytes: options, rows with sizes and labels, shard cuts."""
-        facts = [self.identity, self.rows, self.schema.to_json(), [asdict(shard) for shard in self.shards]]
+        """Hash of all that decides the shards' bytes: options, rows with sizes and labels, shard cuts."""
+        identity = {name: value for name, value in self.identity.items() if name != "runs"}
+        facts = [identity, self.rows, self.schema.to_json(), [asdict(shard) for shard in self.shards]]
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The class names of the label."""
         return classes_of(self.schema)
+
+    def with_runs(self, options: PackOptions) -> Plan:
+        """Return the plan with other runs, if the options say which."""
+        if options.runs is None:
+            return self
+        return replace(self, identity={**self.identity, "runs": options.runs})
 
     def write(self, work: Path) -> None:
         """Publish as ``plan.json``, after its listing; from then on the work folder can be resumed."""
@@ -121,10 +129,10 @@ def plan_of(
         found: called now and then with the number of rows so far.
 
     Raises:
-        PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), or more names
-            than fit into a manifest.
+        PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), more names
+            than fit into a manifest, or runs by fields that there are not.
     """
-    size, notes = options.size, Notes()
+    size, notes = options.size if options.raw else None, Notes()
     listed = rows.listed(notes)
     assert listed is not None
     listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
@@ -156,6 +164,7 @@ def plan_of(
     identity = rows.identity(options, totals)
     assert identity is not None
     identity = json.loads(json.dumps(identity))  # as it is read again
+    runs_in({**options.identity(), **identity}, rows.schema)
     return Plan(options.identity(), identity, totals, rows.schema, shards, problems, ignored)
 
 
@@ -190,7 +199,7 @@ def shard_bytes(plan: Plan, listing: Listing, number: int) -> int:
     shard, extra = plan.shards[number], 0
     if plan.identity.get("coefficients"):
         extra = shard.bytes // 8  # a form may take more bytes than the JPEG
-    if plan.identity["size"]:
+    if plan.identity["size"] and plan.identity["raw"]:
         return shard.bytes + extra
     lengths = listing.read(shard.start, shard.stop)[1]["size"]
     return format_of(str(plan.identity["format"])).shard_bytes(lengths) + extra

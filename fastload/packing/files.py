@@ -18,6 +18,7 @@ from typing import AnyStr
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import is_dir, is_symlink, write_at
+from fastload.shard.runs import unescaped
 
 # ---- Durable files ----------------------------------------------------------------------------------
 # A kill or a power cut at any moment leaves either the old state or the new.
@@ -367,9 +368,7 @@ def encode_key(path: bytes) -> tuple[bytes, bool]:
 
 def decode_key(key: bytes, escaped: bool) -> bytes:
     """Return the path that :func:`encode_key` was given."""
-    if not escaped:
-        return key
-    return re.sub(rb"%([0-9A-Fa-f]{2})", lambda match: bytes([int(match[1], 16)]), key)
+    return unescaped(key) if escaped else key
 
 
 def outside_key(path: bytes) -> bytes:

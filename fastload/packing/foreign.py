@@ -56,9 +56,10 @@ from fastload.packing.foreign_files import (
     format_of_file,
     tars_at,
 )
+from fastload.packing.options import parse_runs
 from fastload.packing.pictures import AS_STORED
 from fastload.packing.progress import Observer, Work, entries_work
-from fastload.packing.publish import make_manifest, publish_index, write_skipped
+from fastload.packing.publish import make_manifest, publish_index, runs_in, with_runs, write_skipped
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.spread import Advance, Claim, NoClaim, fitting_processes, write_shards
 from fastload.packing.target import OutputFolder
@@ -100,7 +101,7 @@ class IndexOptions:
         entries: pixels between the JPEGs' entry points; 0: one per row of MCUs; None: make none.
         storage_options: options of URLs' stores, such as credentials and endpoint.
         num_proc: processes that read files; None: one per CPU, fewer for small files, one for tables.
-        exif, alpha: as ``PackOptions``', but EXIF is never a reason to refuse.
+        exif, alpha, runs: as ``PackOptions``', but EXIF is never a reason to refuse.
     """
 
     column: str | None = None
@@ -113,6 +114,7 @@ class IndexOptions:
     num_proc: int | None = None
     exif: str = "ignore"
     alpha: str = "drop"
+    runs: str | None = None
 
     @property
     def shown(self) -> tuple[str, str]:
@@ -287,11 +289,12 @@ def index_identity(
     fields: Sequence[tuple[str, str]] = (),
     contents: str = "",
     shown: tuple[str, str] = AS_STORED,
+    runs: str | None = None,
 ) -> dict[str, Any]:
     """Return what decides an index besides the files' bytes, as JSON values.
 
     Args:
-        paths: the files' paths. column, labels, fields, shown: see ``IndexOptions``.
+        paths: the files' paths. column, labels, fields, shown, runs: see ``IndexOptions``.
         contents: for files in a store, a text that changes when their bytes do.
 
     Raises:
@@ -306,6 +309,8 @@ def index_identity(
         facts["contents"] = contents
     if shown != AS_STORED:
         facts["shown"] = list(shown)
+    if runs is not None:
+        facts["runs"] = runs
     return facts
 
 
@@ -361,7 +366,7 @@ def _begun(work: Path, identity: Mapping[str, Any]) -> str | None:
 
 def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -> None:
     """Raise PackError unless the manifest is of this index, over files as they are now."""
-    names = ("indexed", "column", "labels", "fields", "shown")
+    names = ("indexed", "column", "labels", "fields", "shown", "runs")
     different = [name for name in names if manifest.options.get(name) != identity.get(name)]
     changed = "it indexes other files or has other options" if different else None
     if manifest.in_store and manifest.options.get("contents") != identity.get("contents"):
@@ -470,7 +475,9 @@ def _index_into(
     kinds = _kinds(format_name, options.fields)
     stored = contents_of([shard for shard in shards if isinstance(shard, StoredTar)])
     contents = stored if isinstance(shards[0], StoredTar) else ""
-    identity = index_identity(shards, options.column, options.labels, options.fields, contents, options.shown)
+    runs = parse_runs(options.runs)
+    given = (options.column, options.labels, options.fields, contents, options.shown, runs)
+    identity = index_identity(shards, *given)
     manifest = earlier_index(folder, identity, options.on_error, options.restart)
     if manifest is None:
         job = IndexJob(format_name, shards, folder / WORK_NAME, options, kinds)
@@ -610,6 +617,7 @@ class _Indexer:
             self._job.format_name, summary, classes, entries, index, options, skipped, tuple(fields), left_out
         )
         manifest = with_content(manifest, output)
+        manifest = with_runs(manifest, output, runs_in(options, manifest.schema))
         manifest.write(output)
         return manifest
 

@@ -18,8 +18,10 @@ from fastload.packing.folders import FOLDERS_ARE
 from fastload.sample.fields import ALPHA
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
+from fastload.shard.runs import NO_RUNS, RunsSpec
 
-LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # annotations/ reads all but FOLDERS_ARE
+#: ``annotations/`` reads all but "lerobot" and FOLDERS_ARE.
+LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", "lerobot", *FOLDERS_ARE)
 EXIF = ("refuse", "ignore", "turn")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
@@ -53,6 +55,20 @@ def parse_pixels(text: str) -> tuple[int, int]:
     return width, height
 
 
+def parse_runs(words: str | None) -> str | None:
+    """Return the words for runs as :class:`~fastload.shard.runs.RunsSpec` writes them; None and "none" stay.
+
+    Raises:
+        PackError: the words say something else.
+    """
+    if words in (None, NO_RUNS):
+        return words
+    try:
+        return str(RunsSpec.of(str(words)))
+    except ValueError as error:
+        raise PackError(str(error)) from None
+
+
 @dataclass(frozen=True)
 class PackOptions:
     """Options of :func:`fastload.packing.pack`; the command line has the same names.
@@ -63,11 +79,12 @@ class PackOptions:
         num_proc: processes that write shards; None: one per CPU this process may use, fewer for small sets.
         limit: pack only the first this many images of each split.
         max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
-        quality: JPEG quality of re-encoded images, 1 to 100.
+        quality: JPEG quality of re-encoded images and of videos' frames, 1 to 100.
         baseline: store progressive JPEGs as baseline JPEGs with the same coefficients, so the same pixels.
         coefficients: store JPEGs as coefficient records of this form, "fast" or "small"; None: as they are.
         raw: store decoded uint8 RGB pixels in place of the files' bytes.
-        size: with ``raw``, scale every picture to this (width, height).
+        size: with ``raw``, or of a LeRobot set, scale every picture to this (width, height).
+        fps: of a LeRobot set, only so many rows a second; None: all.
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
         fields: for a table, pairs of column and kind: ("boxes", "boxes(xywh)"); "none" leaves a column out.
@@ -84,6 +101,9 @@ class PackOptions:
             are of the turned ones; or leave them, and where annotations may be of the turned ones "refuse"
             them, or "ignore" EXIF if the annotations are of the pictures as stored.
         alpha: of pictures that become RGB or gray, "drop" alpha, or put them on "white".
+        runs: which samples belong together, in which order: the words of
+            :class:`~fastload.shard.runs.RunsSpec`; "none": no runs, also where a packed set has some; None:
+            those that a packed set has.
         first_number: the number by which the first sample's key begins, if it has no file.
     """
 
@@ -97,6 +117,7 @@ class PackOptions:
     coefficients: str | None = None
     raw: bool = False
     size: tuple[int, int] | None = None
+    fps: float | None = None
     on_error: str = "raise"
     restart: bool = False
     entries: int | None = DEFAULT_SPACING
@@ -109,6 +130,7 @@ class PackOptions:
     root: str | None = None
     exif: str = "refuse"
     alpha: str = "drop"
+    runs: str | None = None
     first_number: int = 0
 
     def __post_init__(self) -> None:
@@ -119,7 +141,7 @@ class PackOptions:
             (self.limit is None or self.limit >= 1, f"limit is {self.limit}, must be >= 1"),
             (1 <= self.quality <= 100, f"quality is {self.quality}, must be in [1, 100]"),
             (self.on_error in ("raise", "skip"), f"on_error is '{self.on_error}', must be raise or skip"),
-            (self.size is None or self.raw, "size needs raw"),
+            (self.fps is None or 0 < self.fps < float("inf"), f"fps is {self.fps}, must be above 0"),
             (self.layout in (None, *LAYOUTS), f"'{self.layout}' is not one of {', '.join(LAYOUTS)}"),
             (self.exif in EXIF, f"exif is '{self.exif}', must be {' or '.join(EXIF)}"),
             (self.alpha in ALPHA, f"alpha is '{self.alpha}', must be {' or '.join(ALPHA)}"),
@@ -143,6 +165,7 @@ class PackOptions:
         for good, text in checks:
             if not good:
                 raise PackError(f"{text}.")
+        object.__setattr__(self, "runs", parse_runs(self.runs))
 
     def identity(self) -> dict[str, Any]:
         """Return the options that decide the output's bytes, as JSON values."""
@@ -158,6 +181,8 @@ class PackOptions:
             facts["exif"] = self.exif
         if self.alpha == "white":
             facts["alpha"] = self.alpha
+        if self.runs is not None:
+            facts["runs"] = self.runs
         if self.first_number:
             facts["first_number"] = self.first_number
         return facts
@@ -189,4 +214,12 @@ class PackOptions:
     @property
     def transcodes(self) -> bool:
         """True when records may differ from the files' bytes."""
-        return self.raw or self.baseline or self.max_side is not None or self.coefficients is not None
+        scales = self.max_side is not None or self.size is not None
+        return self.raw or self.baseline or scales or self.coefficients is not None
+
+    def refuse_for_videos(self) -> None:
+        """Raise PackError if an option is given that only sets with videos have."""
+        if self.size is not None and not self.raw:
+            raise PackError("size needs raw, unless the source is a LeRobot set.")
+        if self.fps is not None:
+            raise PackError(f"fps is of LeRobot sets, and the source is none. Found: {self.fps:g}.")

@@ -6,7 +6,8 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -15,17 +16,18 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload._version import __version__
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError
 from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts
 from fastload.packing.facts import EntryFacts, Summary
-from fastload.packing.files import failed_writes_reported, publishing, remove
+from fastload.packing.files import failed_writes_reported, publishing, remove, sync_folder
 from fastload.packing.progress import Place
 from fastload.packing.shard_writer import ShardPart, classes_of
 from fastload.remote.location import Location
 from fastload.sample.schema import Field, Schema
-from fastload.shard.columns import write_column
+from fastload.shard.columns import Columns, write_column
 from fastload.shard.contents import with_content
 from fastload.shard.formats import format_of
+from fastload.shard.generations import read_dropped
 from fastload.shard.index import write_index
 from fastload.shard.manifest import (
     INDEX_NAME,
@@ -37,10 +39,12 @@ from fastload.shard.manifest import (
     entries_of,
     fields_digest,
 )
+from fastload.shard.runs import NO_RUNS, RunsSpec, runs_name, table_of, write_runs
 
 # ---- From finished shards to a packed dataset: columns, index, then manifest ------------------------
 
 SKIPPED_NAME = "skipped.jsonl"
+KEPT_RUNS = "kept_runs"  # among the manifest's options: the words for the runs of the set that was packed
 T = TypeVar("T")
 
 
@@ -128,6 +132,8 @@ class Finished:
         index_facts = (str(options["format"]), self.summary, classes_of(schema), shards, index, facts)
         counts = (len(self.skipped), tuple(entries), len(self.left_out), ignored)
         manifest = with_content(make_manifest(*index_facts, *counts), output)
+        kept = f"Shards are kept: the same command with other runs, or {NO_RUNS!r}, goes on."
+        manifest = with_runs(manifest, output, runs_in(options, schema), kept)
         manifest.write(output)
         return manifest
 
@@ -209,6 +215,87 @@ def publish_index(
     with publishing(final) as temporary:
         write_index(temporary, records, keys, fields)
     return final.stat().st_size, _C.Index(str(final)).digest
+
+
+# ---- Runs: which samples belong together, in which order ---------------------------------------------
+
+
+def runs_in(options: Mapping[str, Any], schema: Schema) -> RunsSpec | None:
+    """Return what the samples are ordered by, according to a manifest's options; None: nothing.
+
+    Raises:
+        PackError: the fields are not there, or say nothing of an order.
+    """
+    words = options.get("runs", options.get(KEPT_RUNS))
+    if words in (None, NO_RUNS):
+        return None
+    try:
+        return RunsSpec.of(str(words)).fitted(schema)
+    except ValueError as error:
+        kept = (
+            " The set that is packed has these runs: leave out none of their fields, or give "
+            f"runs={NO_RUNS!r} (--runs {NO_RUNS})."
+        )
+        raise PackError(f"{error}{'' if 'runs' in options else kept}") from None
+
+
+@dataclass(frozen=True)
+class WrittenTables:
+    """The tables of a set as runs are made of them, whether its manifest is written yet or not."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def schema(self) -> Schema:
+        return self.manifest.schema
+
+    @property
+    def num_ids(self) -> int:
+        return self.manifest.num_records
+
+    @cached_property
+    def index(self) -> Any:
+        return _C.Index(str(self.folder / self.manifest.index_name))
+
+    @cached_property
+    def columns(self) -> Columns:
+        return Columns(self.folder, self.schema, self.manifest)
+
+    @cached_property
+    def dropped(self) -> npt.NDArray[np.int64]:
+        entries = read_dropped(self.folder, self.manifest.dropped, self.num_ids)
+        return entries["id"].astype(np.int64)
+
+
+def with_runs(
+    manifest: Manifest, folder: Path, spec: RunsSpec | None, words: str = "", mark: str = ""
+) -> Manifest:
+    """Write the runs of a set whose index and columns are complete; return its manifest with them.
+
+    Args:
+        manifest: the set's, not yet written.
+        folder: the set's.
+        spec: what orders the samples, fitted; None: nothing, and no file is written.
+        words: what becomes of the pack if values give no order, for the message.
+        mark: that of a generation, for the file's name.
+
+    Raises:
+        PackError: values that give no order; the message names samples and run.
+    """
+    if spec is None:
+        return replace(manifest, runs=None)
+    try:
+        table = table_of(WrittenTables(folder, manifest), spec)
+    except ValueError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise PackError(f"{error} {words}".rstrip()) from None
+    path = folder / runs_name(mark)
+    with failed_writes_reported(path, sum(each.nbytes for each in table if each is not None)):
+        runs = write_runs(path, spec, *table)
+        sync_folder(folder)
+    return replace(manifest, runs=runs)
 
 
 def make_manifest(

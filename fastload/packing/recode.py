@@ -55,7 +55,8 @@ def form_of(options: Mapping[str, Any]) -> str | None:
 def files_of(manifest: Manifest) -> set[str]:
     """Return the names in the folder of all files that a manifest names."""
     names = {PurePosixPath(shard.file).parts[0] for shard in manifest.shards} | {manifest.index_name}
-    return names | {str(entry["file"]) for entry in manifest.fields if "file" in entry}
+    names |= {str(entry["file"]) for entry in manifest.fields if "file" in entry}
+    return names | ({manifest.runs.file} if manifest.runs is not None else set())
 
 
 def plan_in_place(rows: SetRows, options: PackOptions, folder: Path) -> Plan:

@@ -27,7 +27,7 @@ from fastload.packing.files import (
 )
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place, Work
-from fastload.packing.publish import Finished, PackResult
+from fastload.packing.publish import Finished, PackResult, runs_in
 from fastload.packing.sample_rows import IterableRows, SequenceRows, batches_by
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.shares import piece_path, write_piece
@@ -77,6 +77,7 @@ class _Run:
         if manifest is not None:
             return self._complete(manifest, rows, began)
         identity = {**options.identity(), **(rows or {"given": None, "schema": self._schema()})}
+        runs_in(identity, self.rows.schema)
         self._take_up(identity, rows is not None)
         cut = RunningCut(place.work, self.rows.schema, options, self.observer.advanced, self._kept)
         first = cut.skip_finished(lambda number: place.is_finished(cut, number))
@@ -149,7 +150,7 @@ class _Run:
         """Begin, or check that what was begun is this pack; ``known``: which samples it is of."""
         before = self.place.begun()
         if before is not None and known:
-            check_options(before, self.options, self.place.place)
+            check_options(before, self.options, self.place.place, begun=True)
             check_rows(before, identity, self.place.place)
             self._say_compared()
             return

@@ -27,10 +27,10 @@ from fastload.packing.fetched import in_windows, left_of
 from fastload.packing.files import ESCAPED, decode_key
 from fastload.packing.folders import is_split
 from fastload.packing.foreign import IndexOptions, index_files
-from fastload.packing.listing import Listing, Row
+from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, PictureList, Value, pixels_of, png_file
-from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.publish import KEPT_RUNS, SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
 from fastload.packing.rows import Batch, FailedSample, Notes, Rows, StoredSample
 from fastload.packing.sample_rows import Encoder, SampleRows
@@ -151,6 +151,13 @@ class SetRows(SampleRows):
     def settings(self) -> dict[str, Any]:
         manifest = self.dataset.manifest  # the same samples from other files give the same pack
         return {"set": manifest.seal if self._in_place else manifest.id}
+
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        found = super().identity(options, totals)
+        had = self.dataset.manifest.runs
+        if found is None or had is None or self._in_place:
+            return found
+        return found | {KEPT_RUNS: str(had.spec)}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""

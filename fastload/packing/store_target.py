@@ -26,7 +26,7 @@ from fastload.packing.listing import ENTRY
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, entries_work
 from fastload.packing.publish import SKIPPED_NAME, PackResult
-from fastload.packing.rows import Rows
+from fastload.packing.rows import CARRIED, Rows
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.shares import piece_path, read_piece, write_piece
 from fastload.packing.spread import Claim, NoClaim
@@ -37,6 +37,7 @@ from fastload.remote.store import Store
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
+from fastload.shard.runs import runs_name
 
 # ``.fastload-pack/`` has the plan (``plan.json``, written once: whoever comes second takes the first one's),
 # the listing, and a part for each finished shard. There are no locks: two writers of one shard write the
@@ -109,8 +110,7 @@ class StoreTarget:
             return
         scanning = functools.partial(observer.scanning, self.place)
         plan = self.plan() or self._first(rows, options, scanning)
-        check_plan(plan, rows, self.place, options)
-        yield plan
+        yield check_plan(plan, rows, self.place, options)
 
     def _first(self, rows: Rows, options: PackOptions, found: Callable[[int], None]) -> Plan:
         """Make and write the plan, unless somebody has done so meanwhile: then return theirs.
@@ -161,10 +161,11 @@ class StoreTarget:
         manifest, plan = self.manifest(), self.plan()
         if manifest is not None:
             refuse_grown(manifest, self.place)
-        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME}
+        ours = {MANIFEST_NAME, INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME, runs_name()}
         if manifest is not None:
             ours |= {shard.file for shard in manifest.shards}
             ours |= {str(entry["file"]) for entry in manifest.fields if "file" in entry}
+            ours |= {*_carried(manifest)}
         ours |= {self.data_name(plan, i) for i in range(len(plan.shards))} if plan is not None else set()
         made = re.compile(rf"field-\d\d\.fli|{re.escape(self.place.name)}-\d{{5}}\.\w+(/\w+\.\w+)?")
         names = self.names()
@@ -246,8 +247,7 @@ class StoreTarget:
         plan = self.plan()
         if plan is None:
             raise no_plan(self.place)
-        check_plan(plan, rows, self.place, options)
-        return plan
+        return check_plan(plan, rows, self.place, options)
 
     def publish(self, plan: Plan | Manifest | None, options: PackOptions, observer: Observer) -> PackResult:
         began = packed = time.monotonic()
@@ -280,7 +280,9 @@ class StoreTarget:
     def upload(self, manifest: Manifest) -> None:
         """Upload the tables of the stage, the manifest last."""
         columns = [str(entry["file"]) for entry in manifest.fields if "file" in entry]
-        for name in (INDEX_NAME, *columns, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
+        runs = [] if manifest.runs is None else [manifest.runs.file]
+        first = (*_carried(manifest), INDEX_NAME, *columns, *runs)
+        for name in (*first, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
             if exists(self.stage / name):
                 self.store.upload(self.key(name), self.stage / name)
 
@@ -364,6 +366,12 @@ class StoreTarget:
         piece = read_piece(own, part, spacing)
         assert piece is not None
         return piece
+
+
+def _carried(manifest: Manifest) -> list[str]:
+    """Return the files of a set that its source had as they are."""
+    folders = manifest.options.get(CARRIED) or {}
+    return [f"{folder}/{name}" for folder, files in folders.items() for name in files]
 
 
 def _write_at(path: Path, offset: int, data: bytes) -> None:

@@ -20,6 +20,7 @@ from fastload.packing.target import APPEND_NAME, RECODE_NAME
 from fastload.remote.location import is_url
 from fastload.shard.generations import Generation
 from fastload.shard.manifest import Manifest, column_name, entries_name, index_name
+from fastload.shard.runs import runs_name
 
 _SWITCH = "switch.json"  # in the work folder: what the step does
 
@@ -97,7 +98,7 @@ def _tables(manifest: Manifest) -> set[str]:
     """Return the names of a set's files besides shards."""
     names = {manifest.index_name, manifest.entries_name}
     names |= {str(entry["file"]) for entry in manifest.fields if "file" in entry}
-    return names | ({manifest.dropped.file} if manifest.dropped is not None else set())
+    return names | {each.file for each in (manifest.dropped, manifest.runs) if each is not None}
 
 
 def _remove_old(path: Path, names: set[str]) -> None:
@@ -168,7 +169,7 @@ def settle(path: Path) -> None:
 
 
 def _is_table(name: str) -> bool:
-    return name.endswith(".fli") and name.startswith(("index", "field-", "entries", "dropped"))
+    return name.endswith(".fli") and name.startswith(("index", "field-", "entries", "dropped", "runs"))
 
 
 def next_generation(old: Manifest, **changes: Any) -> Manifest:
@@ -184,10 +185,11 @@ def next_generation(old: Manifest, **changes: Any) -> Manifest:
 
 
 def tables_of(old: Manifest, mark: str) -> list[str]:
-    """Return the names of an appended set's index, entry points and columns."""
+    """Return the names of an appended set's index, entry points, columns and runs."""
     index = index_name(old.generation + 1)
     columns = old.schema.columns if old.fields else ()
-    return [index, entries_name(index), *(column_name(number, mark) for number, _ in columns)]
+    runs = [] if old.runs is None else [runs_name(mark)]
+    return [index, entries_name(index), *(column_name(number, mark) for number, _ in columns), *runs]
 
 
 def link(source: Path, target: Path) -> None:

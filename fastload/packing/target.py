@@ -39,7 +39,7 @@ from fastload.packing.listing import Listing
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place
 from fastload.packing.publish import SKIPPED_NAME, Finished, PackResult
-from fastload.packing.rows import Rows
+from fastload.packing.rows import CARRIED, Rows
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.shares import read_piece, write_piece
 from fastload.packing.spread import Claim, NoClaim
@@ -55,7 +55,7 @@ RECODE_NAME = ".fastload-recode"  # the work folder of a set that is recoded in 
 APPEND_NAME = ".fastload-append"  # the work folder of a set that grows, or from which samples are dropped
 _ANNOUNCED = "names.json"
 _WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
-_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped)(-2|-g\d+)?\.fli")
+_TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped|runs)(-2|-g\d+)?\.fli")
 
 
 class OutputFolder:
@@ -156,7 +156,9 @@ class OutputFolder:
         plan = Plan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
+        names |= set(plan.rows.get(CARRIED) or ()) if plan is not None else set()
         if exists(self.path / MANIFEST_NAME):
+            names |= set(Manifest.read(self.path).options.get(CARRIED) or ())
             names |= {
                 Path(shard.file).parts[0]
                 for shard in Manifest.read(self.path).shards
@@ -372,8 +374,7 @@ class Folder:
         folder.refuse_others(PLAN_NAME)
         if plan is None:
             raise no_plan(self.place)
-        check_plan(plan, rows, self.place, options)
-        return plan
+        return check_plan(plan, rows, self.place, options)
 
     def publish(self, plan: Plan | Manifest | None, options: PackOptions, observer: Observer) -> PackResult:
         began, summary, folder = time.monotonic(), None, OutputFolder(self.place)
@@ -461,8 +462,7 @@ class SharedFolder(Folder):
                 return
             folder.refuse_others(PLAN_NAME)
             plan = Plan.read(folder.work) or self._first(rows, options, observer)
-            check_plan(plan, rows, self.place, options)
-            yield plan
+            yield check_plan(plan, rows, self.place, options)
 
     def _complete(self, options: PackOptions) -> Manifest:
         manifest = Manifest.read(self.place)

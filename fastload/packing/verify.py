@@ -27,6 +27,7 @@ from fastload.packing.entries import entries_by, wrong_entries
 from fastload.packing.facts import Summary
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, Spread, StoredShards, check_seen
 from fastload.packing.files import ESCAPED
+from fastload.packing.publish import WrittenTables
 from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN
 from fastload.sample.fields import Image, Images, Mask
@@ -40,6 +41,7 @@ from fastload.shard.generations import read_dropped
 from fastload.shard.index import HEADER, RECORD, as_rows
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, column_file, fields_digest
 from fastload.shard.node_sets import copy_as_it_is, read_manifest, shards_in_store
+from fastload.shard.runs import read_runs, table_of
 
 # ---- The problems that ``fastload verify`` lists and counts -----------------------------------------
 
@@ -683,6 +685,25 @@ class _Checks:
             assert self.manifest.dropped is not None
             self.found.add("", [Problem(str(error), self.manifest.dropped.file)])
 
+    def runs(self) -> None:
+        """Find damaged runs, and others than columns and keys give, if these are whole."""
+        known = self.manifest.runs
+        if known is None:
+            return
+        try:
+            found = read_runs(self.folder / known.file, known, len(self.index))
+            if not all(column.is_open for column in self.columns):
+                return
+            wanted = table_of(
+                WrittenTables(self.folder, self.manifest), known.spec.fitted(self.manifest.schema)
+            )
+        except (FastloadError, ValueError) as error:
+            self.found.add("", [Problem(str(error), known.file)])
+            return
+        tables: list[list[Any]] = [[*found], [*wanted]]
+        if not all(map(np.array_equal, *tables)):
+            self.found.add("", [Problem("has other runs than the set's columns and keys give", known.file)])
+
     def content(self) -> None:
         """Find a manifest whose content id is not that of its files, if these are whole."""
         wanted = self.manifest.content
@@ -839,6 +860,7 @@ def _verified(
         check()
     if belongs:
         checks.content()
+        checks.runs()
     checks.contents(decode, spread)
     checks.entry_points(entries, spread)
     return problems.listed(), len(index)

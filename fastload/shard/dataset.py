@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fastload.remote.store import Store
     from fastload.sample.schema import Schema
     from fastload.shard.columns import Columns
+    from fastload.shard.runs import Runs
 
 
 # ---- Checks besides the manifest's: sample ids, the index's owner, entry points ----
@@ -117,7 +118,7 @@ def opened_entries(folder: Path, name: str, index: _C.Index) -> _C.Entries | Non
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
     "columns", "_readers", "store", "_kept_fields", "_node_use", "_present", "all_dropped", "dropped",
-    "sample_ids",
+    "sample_ids", "runs",
 )  # fmt: skip
 
 
@@ -241,7 +242,7 @@ class PackedFiles:
 
     def _forget(self) -> None:
         """Forget what was computed of another generation's samples."""
-        for name in ("class_to_idx", "labels", "targets", "sample_ids"):
+        for name in ("class_to_idx", "labels", "targets", "sample_ids", "runs"):
             self.__dict__.pop(name, None)
 
     def at(self, generation: int) -> Self:
@@ -425,6 +426,27 @@ class PackedFiles:
         from fastload.shard.columns import Columns
 
         return Columns(self.folder, self.schema, self._present)
+
+    @cached_property
+    def runs(self) -> Runs | None:
+        """Which samples belong together, in which order, as this generation sees them; None: nothing said so
+        when the set was packed.
+
+        Raises:
+            FormatError, ChecksumError, ShardError: the file is damaged, another set's, or cannot be read.
+        """
+        manifest = self._present
+        if manifest.runs is None:
+            return None
+        from fastload.shard.runs import Runs, read_runs
+
+        if not exists(self.folder / manifest.runs.file):
+            now = Manifest.read(self.folder)  # another process may have appended to the set meanwhile
+            if now.runs is not None and now.generation_of(manifest.id) is not None:
+                manifest = now
+        assert manifest.runs is not None
+        table = read_runs(self.folder / manifest.runs.file, manifest.runs, manifest.num_records)
+        return Runs.seen(manifest.runs.spec, *table, self)
 
     @property
     def classes(self) -> list[str]:

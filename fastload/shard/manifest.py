@@ -22,6 +22,7 @@ from fastload.shard.suffixes import is_image
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Field, Schema
+    from fastload.shard.runs import RunsFile
 
 
 # ---- The manifest's ``fields``: the schema, and where each field's values are (FORMAT.md, "Fields") ----
@@ -173,7 +174,7 @@ SECOND_INDEX = f"index{SECOND}.fli"
 ENTRIES_NAME = "entries.fli"
 MAJOR = 1
 _OPTIONAL = (
-    "fields", "left_out", "ignored", "index", "same_as", "content", "generations", "dropped",
+    "fields", "left_out", "ignored", "index", "same_as", "content", "generations", "dropped", "runs",
 )  # fmt: skip
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
 MAX_VALUES = 4_000_000  # JSON's parser makes an object of each, of 64 bytes or more
@@ -255,6 +256,7 @@ class Manifest:
     content: str = ""  # the content id; "": written by an earlier version
     generations: tuple[Generation, ...] = ()  # version 1.7: the earlier ones, oldest first
     dropped: Dropped | None = None  # version 1.7: the samples that were dropped; None: none
+    runs: RunsFile | None = None  # version 1.8: which samples belong together, in which order
 
     @property
     def index_name(self) -> str:
@@ -320,14 +322,16 @@ class Manifest:
     def version(self) -> tuple[int, int]:
         """The format's version that it needs."""
         recoded = bool(self.index or "coefficients" in self.codecs or "coefficients" in self.options)
-        return (MAJOR, 7 if self.generations else max(minor_of(self.fields), 3 * recoded))
+        needed = (minor_of(self.fields), 3 * recoded, 7 * bool(self.generations), 8 * (self.runs is not None))
+        return (MAJOR, max(needed))
 
     @property
     def id(self) -> str:
         """Dataset id, 32 hex digits: the content id, which equal samples in the same order have however they
-        are cut into shards; of a set that an earlier version packed, the seal. Without the dropped samples it
-        is another one."""
+        are cut into shards; of a set that an earlier version packed, the seal. With runs, and without the
+        dropped samples, it is another one."""
         found = self.content or self.seal
+        found = found if self.runs is None else self.runs.spec.id_of(found)
         return found if self.dropped is None else self.dropped.id_of(found)
 
     @property
@@ -360,6 +364,7 @@ class Manifest:
         if wrong:
             raise FormatError(wrong)
         body = {"fastload": list(self.version), "id": self.seal, "content": self.content, **asdict(self)}
+        body["runs"] = None if self.runs is None else self.runs.to_json()
         for name in _OPTIONAL:
             if not body[name]:
                 del body[name]
@@ -453,6 +458,7 @@ class Manifest:
                 content=str(body.get("content", "")),
                 generations=tuple(Generation.from_json(one) for one in body.get("generations", ())),
                 dropped=Dropped.from_json(body["dropped"]) if "dropped" in body else None,
+                runs=_runs(body["runs"]) if "runs" in body else None,
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):
@@ -538,6 +544,12 @@ def _whole(value: Any) -> int:
     if type(value) is not int:
         raise TypeError(f"an integer must be where {value!r:.80} is")
     return value
+
+
+def _runs(body: Any) -> RunsFile:
+    from fastload.shard.runs import RunsFile
+
+    return RunsFile.from_json(body)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The node's copies of sets in stores: manifest, index, entry points and columns, and their users."""
+"""The node's copies of sets in stores: manifest, index, entry points, columns, runs, and their users."""
 
 from __future__ import annotations
 
@@ -335,12 +335,21 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
     if manifest.dropped is not None:
         size = manifest.dropped.count * DROPPED.itemsize
         found.append(_Table(manifest.dropped.file, size, partial(_check_dropped, manifest)))
+    if manifest.runs is not None:
+        found.append(_Table(manifest.runs.file, manifest.runs.size, partial(_check_runs, manifest)))
     return found
 
 
 def _check_dropped(manifest: Manifest, path: Path, whole: bool) -> None:
     assert manifest.dropped is not None
     read_dropped(path.parent, replace(manifest.dropped, file=path.name), manifest.num_records)
+
+
+def _check_runs(manifest: Manifest, path: Path, whole: bool) -> None:
+    from fastload.shard.runs import read_runs
+
+    assert manifest.runs is not None
+    read_runs(path, manifest.runs, manifest.num_records)
 
 
 def _check_index(manifest: Manifest, path: Path, whole: bool) -> None:

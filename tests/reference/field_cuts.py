@@ -49,7 +49,9 @@ def cut(
     """
     plan = wanted.plan
     data = np.frombuffer(files.value_bytes(name, sample), np.uint8)
-    at = at_size(view, size_of(files, "image", sample if drawn is None else drawn), size_of(files, name, sample))
+    at = at_size(
+        view, size_of(files, "image", sample if drawn is None else drawn), size_of(files, name, sample)
+    )
     found = _C.cut(
         data, at, plan.get("format", (3, 8, False)), _C.StoreSpec(), nearest=plan.get("nearest", False),
         fill=plan.get("fill", 0),

@@ -93,7 +93,13 @@ def value_of(files: PackedFiles, name: str, sample: int) -> Any:
 
 
 def check(
-    files: PackedFiles, fields: dict[str, Wanted], batch: Any, ids: Any, partners: Any, spec: Any, epoch: int = 0
+    files: PackedFiles,
+    fields: dict[str, Wanted],
+    batch: Any,
+    ids: Any,
+    partners: Any,
+    spec: Any,
+    epoch: int = 0,
 ) -> None:
     """Every frame of every sample, one by one."""
     compared = 0
@@ -152,7 +158,9 @@ def test_a_frame_is_the_picture_of_a_batch_of_that_sample(files: PackedFiles) ->
     batch, _ = job_of(files, {"gray": gray([0, 3, 1])}).batch(ids, partners=partners)
     for position in range(8):
         for at, step in enumerate((0, 3, 1)):
-            assert (batch["gray"][position][at] == alone["gray"][frame_of(ids, partners, position, step)]).all()
+            assert (
+                batch["gray"][position][at] == alone["gray"][frame_of(ids, partners, position, step)]
+            ).all()
 
 
 def test_a_view_for_each_step(files: PackedFiles) -> None:
@@ -198,7 +206,9 @@ def test_a_damaged_frame_is_a_fault_of_each_anchor_that_has_it(
     fields = {"image": image([1, 0]), "gray": gray([0, 1, 2])}
     ids, partners = [4, 5, 6, 7, 5, 1], [[5, 3], [4, 4], [7, 5], [6, 4], [1, 2], [7, 6 | _C.PAD_BIT]]
     for share in ("auto", "never"):
-        batch, faults = job_of(files, fields, spec, threads=threads, share=share).batch(ids, partners=partners)
+        batch, faults = job_of(files, fields, spec, threads=threads, share=share).batch(
+            ids, partners=partners
+        )
         assert [fault[:2] for fault in faults] == [(0, 4), (1, 5), (2, 6), (4, 5)]
         assert re.match(r"its frame of sample 5 \(step 1\): .*CRC-32C", faults[0][3])
         assert "its frame" not in faults[1][3]
@@ -214,7 +224,9 @@ def test_what_is_no_window_is_refused(files: PackedFiles) -> None:
         with pytest.raises(ValueError, match=match):
             job_of(files, fields, **more)
 
-    boxes = Wanted({"form": "points", "width": 16, "points": "xywh", "part": 2, "steps": [0]}, np.float32, (4,))
+    boxes = Wanted(
+        {"form": "points", "width": 16, "points": "xywh", "part": 2, "steps": [0]}, np.float32, (4,)
+    )
     refused("has steps: that is for pictures, values of one size, labels and padding", {"boxes": boxes})
     refused("which steps are padding, and has no steps", {"pad": pad([])})
     refused("has a view for each of its 2 steps. Found: views up to 0", {"a": image([0, 1], each_step=True)})
