@@ -457,6 +457,21 @@ def killed(run: Callable[[], None], at: int) -> bool:
 # ---- The command line ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("table", ["jsonl", "csv", "parquet"])
+def test_an_unpacked_set_gets_its_runs_again(
+    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(random.Random(15), shuffled=True)
+    packed(rows, tmp_path / "set", "scene:nanos:nanos@ns")
+    assert main(["unpack", str(tmp_path / "set"), str(tmp_path / "files"), "--table", table]) == 0
+    words = re.search(r"--runs (\S+) makes", capsys.readouterr().out)
+    assert words is not None
+    fastload.pack(tmp_path / "files" / f"samples.{table}", tmp_path / "again", raw=True, runs=words[1])
+    check_runs(PackedFiles(tmp_path / "again"), rows, words[1])
+    assert main(["unpack", str(tmp_path / "set"), str(tmp_path / "json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == words[1]
+
+
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {
         f"seq{run}/f{number}.jpg": encoded(20 * run + number) for run in range(3) for number in range(run + 1)
