@@ -157,6 +157,32 @@ def test_an_unfinished_pack_of_files_goes_on_with_other_runs(tmp_path: Path) -> 
         fastload.pack(source, tmp_path / "set", runs="/", **given)  # type: ignore[arg-type]
 
 
+def test_gaps_under_a_rate_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A rate counts rows. Even steps of any length are no gaps, and times or names are no counts."""
+    for number, (frames, words, told) in enumerate(
+        (
+            ([0, 1, 3, 4], "episode:frame:5fps", True), ([0, 5, 10], "episode:frame:5fps", False),
+            ([0, 5, 15], "/:frame:5fps", True), ([100, 131, 165], "episode:frame:5fps", False),
+            ([0, 1, 3], "episode:frame", False), ([0, 1, 3], "episode:stamp:5fps", False), ([7], "label:frame:5fps", False),
+        )
+    ):  # fmt: skip
+        rows = [Row(0, 1, "s", frame, frame / 10, frame) for frame in frames]
+        packed(rows, tmp_path / str(number), words)
+        said = capfd.readouterr().err
+        assert ("1 of 1 runs have gaps: in " in said) == told, words
+        assert told == (
+            "frame 1 is followed by frame 3. A rate (5fps)" in said or "frame 5 is followed" in said
+        )
+    drop(tmp_path / "1", [1])
+    assert PackedFiles(tmp_path / "1").runs.times_at(np.arange(2)).tolist() == [0, 0.4]  # type: ignore[union-attr]
+    fastload.pack(
+        make_tree(tmp_path / "f", {f"a/{i}.png": encoded(i, "PNG") for i in (1, 2, 4)}),
+        tmp_path / "b",
+        runs="/::2fps",
+    )
+    assert "in folder 'a', file '2.png' is followed by file '4.png'" in capfd.readouterr().err
+
+
 def test_numbers_with_a_point(tmp_path: Path) -> None:
     """As TUM's sets have them; one of another length may be a number or a count."""
     names = ["b/1305031102.175304.png", "b/1305031103.075336.png", "b/1305031103.175336.png"]
