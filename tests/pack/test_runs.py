@@ -22,7 +22,7 @@ from run_reference import FIELDS, KEYED, SOURCES, Row, check_runs, pack_rows, py
 import fastload
 from fastload import PackedDataset
 from fastload.cli import main
-from fastload.errors import ChecksumError, FormatError, PackError
+from fastload.errors import ChecksumError, FormatError, PackError, StateError
 from fastload.packing.drop import drop
 from fastload.packing.recode import recode
 from fastload.packing.verify import verify
@@ -163,7 +163,8 @@ def test_gaps_under_a_rate_are_told(tmp_path: Path, capfd: pytest.CaptureFixture
         (
             ([0, 1, 3, 4], "episode:frame:5fps", True), ([0, 5, 10], "episode:frame:5fps", False),
             ([0, 5, 15], "/:frame:5fps", True), ([100, 131, 165], "episode:frame:5fps", False),
-            ([0, 1, 3], "episode:frame", False), ([0, 1, 3], "episode:stamp:5fps", False), ([7], "label:frame:5fps", False),
+            ([0, 1, 3], "episode:frame", False), ([0, 1, 3], "episode:stamp:5fps", False),
+            ([7], "label:frame:5fps", False),
         )
     ):  # fmt: skip
         rows = [Row(0, 1, "s", frame, frame / 10, frame) for frame in frames]
@@ -175,11 +176,8 @@ def test_gaps_under_a_rate_are_told(tmp_path: Path, capfd: pytest.CaptureFixture
         )
     drop(tmp_path / "1", [1])
     assert PackedFiles(tmp_path / "1").runs.times_at(np.arange(2)).tolist() == [0, 0.4]  # type: ignore[union-attr]
-    fastload.pack(
-        make_tree(tmp_path / "f", {f"a/{i}.png": encoded(i, "PNG") for i in (1, 2, 4)}),
-        tmp_path / "b",
-        runs="/::2fps",
-    )
+    source = make_tree(tmp_path / "f", {f"a/{i}.png": encoded(i, "PNG") for i in (1, 2, 4)})
+    fastload.pack(source, tmp_path / "b", runs="/::2fps")
     assert "in folder 'a', file '2.png' is followed by file '4.png'" in capfd.readouterr().err
 
 
@@ -393,6 +391,19 @@ def test_a_manifest_whose_runs_break_a_rule_is_refused(tmp_path: Path) -> None:
     (folder / "dataset.json").write_text(json.dumps({**body, "runs": [1]}))
     with pytest.raises(FormatError, match="lacks or damages a field"):
         Manifest.read(folder)
+
+
+def test_a_state_does_not_fit_other_runs(tmp_path: Path) -> None:
+    """Batches with windows would differ."""
+    rows = rows_of(random.Random(16))
+    sets = [packed(rows, tmp_path / str(i), w).folder for i, w in enumerate(("episode:frame", "label:frame"))]
+    with fastload.DataLoader(sets[0], batch_size=2) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with fastload.DataLoader(sets[0], batch_size=2) as loader:
+        loader.load_state_dict(state)
+    with fastload.DataLoader(sets[1], batch_size=2) as loader, pytest.raises(StateError, match="dataset"):
+        loader.load_state_dict(state)
 
 
 def test_sets_by_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
