@@ -19,15 +19,13 @@ from fastload.packing.files import printable, remove
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
 from fastload.packing.publish import SKIPPED_NAME, runs_in
-from fastload.packing.rows import Batch, Rows
+from fastload.packing.rows import FRAMES, Batch, Rows
 from fastload.packing.shard_writer import classes_of
 from fastload.remote.location import Location
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
 
-#: The entry of :meth:`Rows.identity` with what decides how videos become pictures.
-FRAMES = "lerobot"
 SCAN = ".tmp-scan"  # a folder for the listing; versions before 1.0 appended random letters
 
 

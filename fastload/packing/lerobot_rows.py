@@ -22,8 +22,9 @@ from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, inf
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import picture_of
+from fastload.packing.publish import KEPT_RUNS
 from fastload.packing.recoding import frame_picture, threads_for
-from fastload.packing.rows import CARRIED, Batch, Carried, FailedSample, Notes, Rows, StoredSample
+from fastload.packing.rows import CARRIED, FRAMES, Batch, Carried, FailedSample, Notes, Rows, StoredSample
 from fastload.packing.sample_rows import SampleRows
 from fastload.packing.stored import Source, StorePlace, TableFile
 from fastload.packing.table_columns import value_of
@@ -310,7 +311,8 @@ class LeRobotRows(SampleRows):
         return {
             "given": given,
             "schema": json.loads(self.schema.to_json()),
-            "lerobot": facts,
+            FRAMES: facts,
+            KEPT_RUNS: RUNS,
             CARRIED: {META: carried},
         }
 
@@ -373,7 +375,7 @@ class LeRobotRows(SampleRows):
         paths = {path for name in self.cameras for path in layout.cameras[name].paths}
         videos = sum(layout.status(path)[0] for path in paths)
         what = f"JPEG of quality {options.quality}"
-        what = f"{options.coefficients} coefficient records of {what}" if options.coefficients else what
+        what = f"coefficient records ({options.coefficients}) of {what}" if options.coefficients else what
         what = "raw pixels" if options.raw else what
         rows = (
             "" if count == int(self._sources[-1]) else f" for {counted(count, 'row')} of {self._sources[-1]}"

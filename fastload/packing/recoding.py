@@ -164,6 +164,7 @@ def frame_picture(kind: Image, pixels: Pixels, sampling: int, options: PackOptio
     """
     if options.raw:
         return raw_picture(kind, pixels)  # which the Transcoder scales
+    need("PIL.Image", "storing videos' frames as JPEG")
     from PIL import Image as Pillow
 
     source, target = Pillow.fromarray(pixels), scaled_size((pixels.shape[1], pixels.shape[0]), options)

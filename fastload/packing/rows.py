@@ -24,6 +24,8 @@ from fastload.shard.dataset import PackedFiles
 
 #: The entry of :meth:`Rows.identity` with the folders that go into the set as they are: their files' sizes.
 CARRIED = "carried"
+#: That with what decides how the videos of a LeRobot set become pictures.
+FRAMES = "lerobot"
 Sample = Mapping[str, Any]
 _NO_FILE = b""
 

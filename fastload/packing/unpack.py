@@ -30,7 +30,7 @@ from fastload.packing.files import (
     temporary_of,
 )
 from fastload.packing.pictures import NUMPY_SUFFIX, pixels_of, png_file
-from fastload.packing.rows import carried_by
+from fastload.packing.rows import FRAMES, carried_by
 from fastload.packing.table_samples import SCHEMA_SUFFIX
 from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
@@ -88,7 +88,7 @@ class _Files:
     def __init__(self, dataset: PackedFiles, root: bytes) -> None:
         self._dataset, self._root = dataset, root
         self._index = dataset.schema.index_field
-        self._is_video = "lerobot" in dataset.manifest.options  # keys name rows, not files
+        self._is_video = FRAMES in dataset.manifest.options  # keys name rows, not files
         kinds = ("record", "records")
         others = [f.name for f in dataset.schema if f.storage in kinds and f != self._index]
         first = {f"{STEM}.{table}" for table in TABLES} | {f"{STEM}{SCHEMA_SUFFIX}"}

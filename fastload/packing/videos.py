@@ -124,35 +124,52 @@ class _PyAv(Video):
         need("av", WHAT)
         import av
 
+        self._path, self._threads = path, threads
         self._error: type[Exception] = av.FFmpegError
+        self._container: Any = None
+        self._frames: Iterator[_Decoded] | None = None
+        self._seen: deque[_Decoded] = deque(maxlen=3)  # the last ones, of which the newest is past the time
+        self._open()
+
+    def _open(self) -> None:
+        """Open the file anew: a decoder that has met damage may spoil sound frames behind it."""
+        import av
+
+        self.close()
         try:
-            self._container: Any = av.open(str(path))
+            self._container = av.open(str(self._path))
         except self._error as error:
             raise VideoError(f"it cannot be opened ({error.__class__.__name__}: {_reason(error)})") from None
         if not self._container.streams.video:
-            self.close()
             raise VideoError("it has no video stream")
         self._stream = self._container.streams.video[0]
-        self._stream.codec_context.thread_count = threads
-        self._stream.thread_type = "AUTO"
-        self._frames: Iterator[_Decoded] | None = None
-        self._seen: deque[_Decoded] = deque(maxlen=3)  # the last ones, of which the newest is past the time
+        self._stream.codec_context.thread_count = self._threads
+        self._stream.thread_type = "SLICE"  # frames in several threads hide damage from those that follow
 
     def near(self, seconds: float, tolerance: float) -> Sequence[_Decoded]:
         try:
-            return self._near(seconds, tolerance)
+            return self._guarded(seconds, tolerance, seconds - tolerance)
+        except VideoError:
+            # What is damaged may lie before the key frame that has this time.
+            return self._guarded(seconds, tolerance, seconds + tolerance)
+
+    def _guarded(self, seconds: float, tolerance: float, begin: float) -> Sequence[_Decoded]:
+        try:
+            return self._near(seconds, tolerance, begin)
         except (self._error, VideoError) as error:
-            self._frames = None  # the next time seeks, and may find a key frame behind the damage
             if self._seen and abs(self._seen[-1].seconds - seconds) <= tolerance:
-                return list(self._seen)  # only what follows is damaged
+                found = list(self._seen)  # only what follows is damaged
+                self._open()
+                return found
+            self._open()
             if isinstance(error, VideoError):
                 raise
             raise VideoError(f"it cannot be decoded ({error.__class__.__name__}: {_reason(error)})") from None
 
-    def _near(self, seconds: float, tolerance: float) -> Sequence[_Decoded]:
+    def _near(self, seconds: float, tolerance: float, begin: float) -> Sequence[_Decoded]:
         seen = self._seen
         if self._frames is None or not seen or not self._is_ahead(seconds, tolerance):
-            self._seek(seconds - tolerance)
+            self._seek(begin)
             if not seen or seen[0].seconds > seconds + tolerance:  # no key frame before it was found
                 self._seek(-math.inf)
         assert self._frames is not None
@@ -193,7 +210,8 @@ class _PyAv(Video):
     def close(self) -> None:
         self._frames = None
         self._seen.clear()
-        self._container.close()
+        if self._container is not None:
+            self._container.close()
 
 
 def _reason(error: BaseException) -> str:

@@ -15,8 +15,10 @@ from field_cuts import cut, view_of
 from field_jobs import Job, Wanted
 from field_sets import RICH, rich_samples, write_field_set
 from geometry_uses import center, crop, exact, flip, given, shorter
+from pictures import encoded, picture
 
 from fastload._native import _C
+from fastload.dataset.decoding import decode_with_pil
 from fastload.sample.values import decode
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
@@ -322,12 +324,33 @@ def test_records_of_windows_are_read_ahead_once(files: PackedFiles) -> None:
 def test_a_sample_that_there_is_not_is_a_fault_of_its_anchor(files: PackedFiles) -> None:
     """Also where its number is that of another stream's record."""
     fields = {"image": image([0, 1]), "mask": mask([0])}
-    ids, partners = [3, 1, 3], [[COUNT + 3], [3], [2]]
+    ids, partners = [3, 1, 4, 3], [[2], [3], [COUNT + 3], [COUNT + 1]]
     batch, faults = job_of(files, fields, CROP).batch(ids, partners=partners)
-    assert [fault[:2] for fault in faults] == [(0, 3)]
+    assert [fault[:2] for fault in faults] == [(2, 4), (3, 3)]
     assert re.match(rf"its frame of sample {COUNT + 3} \(step 1\): .*below {COUNT}", faults[0][3])
-    some = {name: found[1:] for name, found in batch.items()}
-    check(files, fields, some, ids[1:], partners[1:], CROP)
+    some = {name: found[:2] for name, found in batch.items()}
+    check(files, fields, some, ids[:2], partners[:2], CROP)
+
+
+@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+def test_who_shares_a_record_waits_for_it(tmp_path: Path, spec: dict[str, Any]) -> None:
+    """A slow decoder is asked once, whichever thread comes second."""
+    samples = rich_samples(COUNT)
+    samples[3]["image"] = encoded(picture(seed=3, width=43, height=39), "GIF")
+    files = PackedFiles(write_field_set(tmp_path / "set", RICH, samples))
+    asked = []
+
+    def slow(*given: Any) -> Any:
+        asked.append(given)
+        time.sleep(0.2)
+        return decode_with_pil(*given, max_pixels=10**8)
+
+    job = job_of(files, {"image": image([1])}, spec, threads=4, fallback=slow)
+    batch, faults = job.batch([1, 10, 1, 19], partners=[[3]] * 4)
+    assert faults == []
+    assert len(asked) == 1
+    assert job.engine.kept()["used_again"] == 3
+    assert np.array_equal(batch["image"][0], batch["image"][2])
 
 
 @pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
