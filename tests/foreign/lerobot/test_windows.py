@@ -55,7 +55,15 @@ def packed(request: pytest.FixtureRequest, written: Path, tmp_path_factory: pyte
 
 
 def pack(source: Path, folder: Path, **options: Any) -> None:
-    fastload.pack(source, folder, as_="lerobot", quality=100, num_proc=1, runs="episode_index:frame_index:timestamp", **options)
+    fastload.pack(
+        source,
+        folder,
+        as_="lerobot",
+        quality=100,
+        num_proc=1,
+        runs="episode_index:frame_index:timestamp",
+        **options,
+    )
 
 
 def ours_of(folder: Path, windows: Any) -> list[dict[str, Any]]:
