@@ -332,7 +332,7 @@ def _mds(folder: Path, images: Pictures) -> Path:
 
 
 def _lerobot(folder: Path, images: Pictures) -> Path:
-    """Two episodes of version 3.0, with the camera's pictures in the Parquet file: videos would change them."""
+    """Two episodes of version 3.0, with the pictures in the Parquet file: videos would change them."""
     features: dict[str, Any] = {"observation.image": {"dtype": "image", "shape": [3, HEIGHT, WIDTH]}}
     lengths, dtypes = (
         (5, COUNT - 5),
