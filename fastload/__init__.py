@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from fastload.sample.ragged import Ragged
     from fastload.sample.schema import Captions, Field, Of, Schema
+    from fastload.sample.windows import Windows
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
     from fastload.sampler.buckets import BucketSampler
     from fastload.sampler.packs import PackingSampler
@@ -104,6 +105,7 @@ __all__ = [
     "Tokenizers",
     "Vision",
     "WeightedSampler",
+    "Windows",
     "diagnose",
     "errors",
     "migrate",
@@ -118,6 +120,7 @@ IGNORE_LABEL = -100
 
 # The module of each name; None for names that are modules themselves.
 _LAZY = {
+    "Windows": "fastload.sample.windows",
     "Tokenizers": "fastload.backends.values",
     "Ranks": "fastload.backends.values",
     "Pad": "fastload.backends.values",

@@ -10,6 +10,7 @@ from fastload.errors import LibraryMissing
 #: By import name: what the library is called, and its extra in pyproject.toml.
 LIBRARIES = {
     "PIL": ("Pillow", "pil"),
+    "av": ("PyAV", "video"),
     "botocore": ("botocore", "remote"),
     "composer": ("Composer", "composer"),
     "huggingface_hub": ("huggingface_hub", "hub"),
@@ -23,6 +24,7 @@ LIBRARIES = {
     "ray": ("Ray", "ray"),
     "shtab": ("shtab", "completion"),
     "timm": ("timm", "timm"),
+    "torchcodec": ("torchcodec", "torchcodec"),
     "torchdata": ("torchdata", "torchdata"),
     "torchvision": ("torchvision", "torchvision"),
     "yaml": ("PyYAML", "yaml"),

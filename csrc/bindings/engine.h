@@ -89,8 +89,9 @@ inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running runni
 
 inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pixels,
                               uint32_t decoded_side, DecodeOnce once = DecodeOnce::kCheaper,
-                              const std::optional<MosaicArg>& mosaic = {}, size_t kept = 0) {
-  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once, to_mosaic(mosaic), kept};
+                              const std::optional<MosaicArg>& mosaic = {}, size_t kept = 0,
+                              bool share = true) {
+  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once, to_mosaic(mosaic), kept, share};
   plan.limits.max_pixels = max_pixels;
   return plan;
 }

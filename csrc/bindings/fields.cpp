@@ -140,8 +140,12 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   return list;
 }
 
-constexpr std::array<const char*, 10> kForms{
-    "picture", "label", "fixed", "ragged", "points", "masks", "id", "vision", "vision_sizes", "view"};
+constexpr std::array<const char*, 11> kForms{"picture",      "label", "fixed", "ragged",
+                                             "points",       "masks", "id",    "vision",
+                                             "vision_sizes", "view",  "pad"};
+
+enum class Share : uint8_t { kAuto, kNever };
+constexpr std::array<const char*, 2> kShares{"auto", "never"};
 
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
@@ -149,7 +153,7 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                 bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows,
                 const std::optional<std::string>& becomes,
                 const std::optional<VisionRule>& vision, const std::string& dtype,
-                std::string name) {
+                std::string name, std::vector<uint32_t> steps, bool each_step) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -166,6 +170,8 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
         std::make_shared<VisionPlan>(*vision, by_name<DType>("dtype", kDTypes, dtype));
   }
   self->name = std::move(name);
+  self->steps = std::move(steps);
+  self->each_step = each_step;
   if (becomes) self->becomes = by_name<PointFormat>("becomes", kPointFormats, *becomes);
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
@@ -187,9 +193,10 @@ void register_plans(nb::module_& m) {
            nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
            nb::arg("follows") = false, nb::arg("becomes").none() = nb::none(),
            nb::arg("vision").none() = nb::none(), nb::arg("dtype") = "float32",
-           nb::arg("name") = "",
-           "form: picture, label, fixed, ragged, points, masks, id, vision, vision_sizes or view. part: of a picture its "
-           "stream of "
+           nb::arg("name") = "", nb::arg("steps") = std::vector<uint32_t>{},
+           nb::arg("each_step") = false,
+           "form: picture, label, fixed, ragged, points, masks, id, vision, vision_sizes, view or "
+           "pad. part: of a picture its stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a "
            "picture's "
@@ -199,8 +206,13 @@ void register_plans(nb::module_& m) {
            "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
            "follows: its rows are those of the view's objects. becomes: the format of boxes in the "
            "batch, where it is another one. vision: a VisionRule, of vision and vision_sizes, whose "
-           "part is a list of pictures; dtype: of its rows; name: of its field, for messages.");
+           "part is a list of pictures; dtype: of its rows; name: of its field, for messages. "
+           "steps: of pictures of one size, labels, fixed and pad: whose frame stands at each "
+           "step, one after the other: 0 is the sample itself, k is partners[position, k - 1]; each_step: the "
+           "picture at step t is of view + t, else all are of view. pad: a byte for each step, 1 "
+           "where the partner's id has PAD_BIT.");
   m.attr("INDEX") = FieldPlan::kIndex;
+  m.attr("PAD_BIT") = kPadBit;  // of a partner's id: the frame stands for one that there is not
 }
 
 }  // namespace
@@ -213,12 +225,13 @@ void add_fields(nb::class_<PyEngine>& engine) {
              std::vector<ViewPlan> views, std::vector<FieldPlan> fields, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
-             const std::string& decode_once, const std::optional<MosaicArg>& mosaic, size_t kept) {
+             const std::string& decode_once, const std::optional<MosaicArg>& mosaic, size_t kept,
+             const std::string& share) {
             make(self, read_sources(sources, pixels, decoded_side, parts),
                  sample_plan(FieldsPlan(std::move(views), std::move(fields)), seed, max_pixels,
                              decoded_side,
                              by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once), mosaic,
-                             kept),
+                             kept, by_name<Share>("share", kShares, share) == Share::kAuto),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
                  nb::make_tuple(nb::list(sources), nb::list(parts), nb::list(pixels)));
           },
@@ -227,7 +240,7 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("most_threads") = 0, nb::arg("cpus") = std::vector<int>{},
           nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
           nb::arg("pixels") = nb::tuple(), nb::arg("decode_once") = "cheaper",
-          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
+          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0, nb::arg("share") = "auto",
           "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
           "source, [] for the same. parts: for each source (the Readers of its second stream of "
           "records and so on, its Columns, its lists of pictures, each a Reader and its "
@@ -240,7 +253,8 @@ void add_fields(nb::class_<PyEngine>& engine) {
           "None, for each source; with decoded_side 0 one of coefficient records. decode_once: "
           "several views of a picture are decoded together where that is cheaper; always, never: "
           "tests and benchmarks. mosaic: as compose() takes it, or None. kept: bytes of its "
-          "pictures that are kept for others.")
+          "pictures that are kept for others. share: a record that several frames of a batch's "
+          "windows are of is read and decoded once; never: tests and benchmarks.")
       .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
            nb::arg("partners").none() = nb::none(),
            "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "
@@ -255,7 +269,9 @@ void add_fields(nb::class_<PyEngine>& engine) {
            "lists (offset, offsets (n,), (n, 3) counts, heights, widths); offsets, strides in bytes. "
            "ids (n,) int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
            "announce() returned for them. partners (n, k) int64: what each is put together with, -1 "
-           "for none, or None. Returns its ticket.");
+           "for none, or None; of an engine with steps the frames' sample ids, with PAD_BIT for "
+           "padding. "
+           "Returns its ticket.");
 }
 
 void register_fields(nb::module_& m) {

@@ -44,8 +44,9 @@ def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
 
 
 def delivers_pairs(dataset: Packed, plan: Plan, options: Options) -> bool:
-    """Whether batches are (images, labels): the set has these alone, and no fields or views are named."""
-    asked = options.fields.names is None and options.pictures.mode == "stack"
+    """Whether batches are (images, labels): the set has these alone, without fields=, windows or views."""
+    fields = options.fields
+    asked = fields.names is None and fields.windows is None and options.pictures.mode == "stack"
     return asked and dataset.is_plain and not plan.views
 
 

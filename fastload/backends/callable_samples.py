@@ -560,7 +560,11 @@ class HandOver:
         self._leader_of = {field.name: field.of for field in schema.fields if field.of is not None}
         for leader, names in (groups or {}).items():
             self._leader_of.update(dict.fromkeys(names, leader))
-        self._fields = [(field, schema[field.schema_name]) for field in layout.fields if not field.is_origin]
+        self._fields = [
+            (field, schema[field.schema_name])
+            for field in layout.fields
+            if not field.is_origin and not field.is_pad
+        ]
 
     def steps(self) -> Steps:
         """Return what is done to a sample; the callables share one function."""

@@ -59,7 +59,8 @@ class _Pictures:
         if self.plan is not None:
             dtype = getattr(torch, self.plan.dtype)
         if field.mode != "list":
-            return [((batch.size, *field.shape[:-2], *place.size), dtype)]
+            steps = (len(field.steps),) if field.steps else ()
+            return [((batch.size, *steps, *field.shape[:-2], *place.size), dtype)]
         assert place.sizes is not None
         return [((1, *field.shape[:-2], *size), dtype) for size in place.sizes.tolist()]
 
@@ -356,6 +357,7 @@ class _Writer:
     ) -> None:
         self.name = pictures.field.name
         self._pads = pictures.field.mode == "pad"
+        self._steps = bool(pictures.field.steps)
         self._jitter = jitter
         self._converter: Converter | None = None
         if pictures.plan is not None:
@@ -389,6 +391,8 @@ class _Writer:
         if self._converter is None:
             out.copy_(pixels)
             return
+        if self._steps:  # for the kernel they are as many pictures
+            pixels, out = pixels.flatten(0, 1), out.flatten(0, 1)
         if self._jitter is not None:
             pixels = self._jitter(pixels, parameters)
         self._converter(pixels, out)
@@ -400,7 +404,7 @@ def _clear(pictures: Any, where: torch.Tensor) -> None:
         for number, picture in enumerate(pictures):
             picture.masked_fill_(where[number], 0)
     else:
-        pictures.masked_fill_(where.view(-1, 1, 1, 1), 0)
+        pictures.masked_fill_(where.view(-1, *[1] * (pictures.dim() - 1)), 0)
 
 
 def _outside(sizes: torch.Tensor, height: int, width: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ from fastload._native import _C
 from fastload.backends.batch_form import Form, batch_parts, output_size, runs_python
 from fastload.backends.options import Options
 from fastload.backends.values import Groups
+from fastload.backends.windows import Draws, pads_of, views_of_draws, with_steps
 from fastload.cache.tiers import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.messages import stacklevel
@@ -490,7 +491,11 @@ def _layout(
         if one.form in ("picture", "masks") and not isinstance(field.kind, Image):
             wanted_dtype = plan.of_view(number).mask_dtype
             one = replace(one, delivered=None if wanted_dtype is None else getattr(torch, wanted_dtype))
+        if options.fields.windowed is not None:
+            one = with_steps(one, options.fields.windowed)
         planned.append(one if name == field.name else replace(one, name=name, view=number, of=field.name))
+    if options.fields.windowed is not None:
+        planned += pads_of(fields, options.fields.windowed)
     if options.origins:
         planned.append(FieldLayout(IDS, "fixed", torch.int64, blank=-1))
         if plan.vision is None:
@@ -599,7 +604,7 @@ def _engine_parts(
     """Return what the engine of a layout takes: parts, views and fields; ``objects``: ``Fields.rows_of``."""
     schema = dataset.schema
     of_core = [field for field in layout.fields if field.is_of_core]
-    fields = [schema[field.schema_name] for field in of_core if not field.is_origin]
+    fields = [schema[field.schema_name] for field in of_core if not field.is_origin and not field.is_pad]
     followers = Followers(schema, objects, fields)
     looked_at = [name for view in plan.every for name in followers.columns(view)]
     streams = Streams.of(schema, fields, looked_at, plan.vision is not None)
@@ -609,15 +614,23 @@ def _engine_parts(
         objects_plan = followers.plan(view, streams.columns)
         spec = view.geometry_spec(), width, height, view.pixel_spec(), view.source_spec(), objects_plan
         views.append(_C.ViewPlan(*spec))
-    plans = [_field_plan(schema, field, streams, plan, followers) for field in of_core]
-    return streams.parts(dataset), views, plans
+    drawn = views_of_draws(plan, layout)
+    plans = [_field_plan(schema, field, streams, plan, followers, drawn) for field in of_core]
+    return streams.parts(dataset), views * drawn.count if drawn else views, plans
 
 
 def _field_plan(
-    schema: Schema, layout: FieldLayout, streams: Streams, plan: Plan, followers: Followers
+    schema: Schema,
+    layout: FieldLayout,
+    streams: Streams,
+    plan: Plan,
+    followers: Followers,
+    drawn: Draws | None,
 ) -> Any:
     if layout.is_origin:
         return _C.FieldPlan("id" if layout.name == IDS else "view")
+    if layout.is_pad:
+        return _C.FieldPlan("pad", steps=list(layout.steps))
     field, view = schema[layout.schema_name], layout.view
     if plan.vision is not None and field.name in streams.lists:
         family, numbers = plan.vision.core()
@@ -627,12 +640,14 @@ def _field_plan(
         return _C.FieldPlan(form, part=part, width=layout.item_bytes, **what)
     plan = plan.of_view(view)
     kind: Any = field.kind
+    steps: dict[str, Any] = {"steps": list(layout.steps)} if layout.steps else {}
     if isinstance(kind, (Image, Mask)):
-        return _picture_plan(field, streams, plan, view)
+        steps |= {"view": view} if drawn is None else drawn.of(layout)
+        return _picture_plan(field, streams, plan, steps)
     in_index = field == schema.label_field
     part = _C.INDEX if in_index else streams.columns.index(field.name)
     if isinstance(kind, Label):
-        return _C.FieldPlan("label", part=part, width=8)
+        return _C.FieldPlan("label", part=part, width=8, **steps)
     leader = followers.leader(plan)
     more: dict[str, Any] = {"view": view, "part": part, "width": field.item_bytes}
     more["follows"] = leader is not None and field.name in followers.names(plan, leader)
@@ -646,20 +661,20 @@ def _field_plan(
         return _C.FieldPlan("masks", points=kind.format, **more)
     if isinstance(kind, Polygons):
         return _C.FieldPlan("points", points=kind.format, **more)
-    return _C.FieldPlan("ragged" if field.storage == "ragged" else "fixed", **more)
+    return _C.FieldPlan("ragged" if field.storage == "ragged" else "fixed", **more, **steps)
 
 
-def _picture_plan(field: Field, streams: Streams, plan: Plan, view: int) -> Any:
+def _picture_plan(field: Field, streams: Streams, plan: Plan, more: dict[str, Any]) -> Any:
+    """Return the plan of pictures; ``more``: their view, and the steps of windows."""
     part = 1 + streams.pictures.index(field.name) if field.name in streams.pictures else 0
     kind: Any = field.kind
     if isinstance(kind, Mask):
         store = _C.StoreSpec(dtype="uint8" if kind.bits == 8 else "int32")
         ids = 1, kind.bits, True
-        return _C.FieldPlan(
-            "picture", view=view, part=part, store=store, format=ids, nearest=True, fill=kind.ignore
-        )
+        ids_of: dict[str, Any] = {"store": store, "format": ids, "nearest": True, "fill": kind.ignore}
+        return _C.FieldPlan("picture", part=part, **ids_of, **more)
     pixels = kind.channels, kind.bits, False
-    return _C.FieldPlan("picture", view=view, part=part, store=_store_of(kind, plan), format=pixels)
+    return _C.FieldPlan("picture", part=part, store=_store_of(kind, plan), format=pixels, **more)
 
 
 def _store_of(kind: Image, plan: Plan) -> Any:

@@ -209,15 +209,17 @@ def host_memory(form: Form, options: Options) -> BatchMemory:
     return BatchMemory(form, SlotPool(keep=options.most_prefetch + 2, pin=pin))
 
 
-def _partners(plan: Plan, sampler: Sampler, seed: int) -> Callable[[int, BatchIds], IdArray] | None:
-    """Return the function that finds the other samples of a batch's mosaics; None: there are no mosaics."""
-    use = plan.mosaic
+def _partners(plan: Plan, sampler: Sampler, options: Options) -> Callable[[int, BatchIds], IdArray] | None:
+    """Return the function that finds the other samples of a batch's mosaics or windows; None: it has none."""
+    windows, use = options.windows, plan.mosaic
+    if windows is not None:
+        return lambda _, batch: windows.partners(batch.ids)
     if use is None:
         return None
     from fastload.sampler.partners import Partnering, partners
 
     of = Partnering(use.tiles, use.p, use.mixup)
-    return lambda epoch, batch: partners(sampler, seed, epoch, batch, of)
+    return lambda epoch, batch: partners(sampler, options.seed, epoch, batch, of)
 
 
 def _kept(form: Form, plan: Plan, sampler: Sampler) -> int:
@@ -264,7 +266,7 @@ class NativeBackend:
     ) -> None:
         self._options = options
         self._threads = threads
-        self._mosaics = plan.mosaic is not None
+        self._keeps = plan.mosaic is not None or options.windows is not None
         self.policy = FaultPolicy(dataset, options.errors.action, options.errors.log, sampler, options.seed)
         form = memory.form
         why_records = "" if plan.vision is None else f"{plan.vision!r} decodes whole pictures"
@@ -286,7 +288,7 @@ class NativeBackend:
         most = options.ahead_bytes if depth is None else 0
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for stages between it and the consumer.
-        partners = _partners(plan, sampler, options.seed)
+        partners = _partners(plan, sampler, options)
         bound = least_prefetch(threads.most, sampler.typical), most
         self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples, partners, *bound)
         self._upcoming: Upcoming | None = None
@@ -387,5 +389,5 @@ class NativeBackend:
             threads=list(self._engine.stats()),
             read_ahead=dict(self._engine.read_ahead()),
             cache=self._reading.counts() | self._transcoding(),
-            kept=dict(self._engine.kept()) if self._mosaics else {},
+            kept=dict(self._engine.kept()) if self._keeps else {},
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,6 +13,9 @@ from fastload.backends.values import Block, Dali, Device, Fields, OnError, Ranks
 from fastload.cache.settings import CacheSetting
 from fastload.sample.layout import Sizes
 from fastload.sampler import KeyedSampler
+
+if TYPE_CHECKING:
+    from fastload.dataset.windows import WindowPlan
 
 #: Bytes of batches in work ahead of the consumer, if they differ in size and no number was given. With masks
 #: of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.
@@ -106,6 +109,7 @@ class Options:
     collate: Any = None  # what is made of each batch, after everything else
     text: Tokenizers | None = None
     origins: bool = False  # batches say where samples come from, and have their numbers on the host, too
+    windows: WindowPlan | None = None  # which rows stand around each sample
 
     @property
     def collates_freely(self) -> bool:

@@ -7,10 +7,10 @@ short spelling of the usual case, such as ``on_error="skip"``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import torch
 
@@ -20,6 +20,9 @@ from fastload.cache.tiers import check_decoded
 from fastload.machine.paths import absolute_folder
 from fastload.ranks.world import check_given
 from fastload.transfer.cuda import check_device
+
+if TYPE_CHECKING:
+    from fastload.sample.windows import Windows
 
 #: Fields with a row for each row of another field.
 Groups: TypeAlias = "Mapping[str, Sequence[str]] | None"
@@ -350,6 +353,8 @@ class Fields(Printed):
             height, width) at the picture's size in the batch.
         rows_of: fields with a row for each row of another field, if the schema does not name them:
             ``{"boxes": ["labels", "area"]}``.
+        windows: rows around each sample, by field: ``{"image": [-0.2, -0.1, 0.0], "action": range(50)}``,
+            or :class:`fastload.Windows`, which says more.
 
     Raises:
         TypeError, ValueError: of the wrong type, twice the same name, or not a legal word.
@@ -358,9 +363,14 @@ class Fields(Printed):
     names: Sequence[str] | None = None
     masks: Literal["packed", "dense"] = "packed"
     rows_of: Groups = None
+    windows: Windows | Mapping[str, Iterable[float]] | None = None
 
     def __post_init__(self) -> None:
         one_of("Fields.masks", self.masks, ("packed", "dense"))
+        if self.windows is not None:
+            from fastload.sample.windows import Windows
+
+            object.__setattr__(self, "windows", Windows.of(self.windows))
         if self.rows_of is not None:
             _check_rows(self.rows_of)
         names = self.names
@@ -373,6 +383,12 @@ class Fields(Printed):
         if not names or len(set(names)) < len(names):
             raise ValueError(f"fields must name some fields, each once. Found: {list(names)}.")
         object.__setattr__(self, "names", tuple(names))
+
+    @property
+    def windowed(self) -> Windows | None:
+        """The windows, as a value; None: there are none."""
+        windows: Any = self.windows
+        return windows  # type: ignore[no-any-return]
 
     @classmethod
     def of(cls, value: Any) -> Fields:

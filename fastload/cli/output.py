@@ -226,3 +226,18 @@ def _words(facts: dict[str, Any]) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def lerobot_rows(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the line about a packed LeRobot set, for a table; nothing for other sets.
+
+    Args:
+        options: the manifest's.
+    """
+    facts = options.get("lerobot")
+    if not isinstance(facts, Mapping):
+        return []
+    rate = f"{facts['fps']:g} fps"
+    if facts["packed_fps"] != facts["fps"]:
+        rate += f", packed with {facts['packed_fps']:g}"
+    return [("source", f"LeRobot {facts['version']}, {counted(facts['episodes'], 'episode')}, {rate}")]

@@ -20,6 +20,7 @@ from fastload.cli.output import (
     entry_json,
     entry_rows,
     ignored_rows,
+    lerobot_rows,
     print_json,
     print_lines,
     print_table,
@@ -128,8 +129,9 @@ _SOURCE = (
     "class folders, a flat folder, or a parent of train/ and val/ (s3://bucket/photos is the URL of one); a "
     ".csv, .jsonl, .parquet or .arrow table of path and label, or any columns; Parquet or Arrow files in a "
     "folder or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
-    "data.yaml, VOC2012, or folders images and masks; a packed set; tars, MDS shards, LMDB or HDF5 files; "
-    "any of these but MDS, LMDB and HDF5 also by URL"
+    "data.yaml, VOC2012, or folders images and masks; a LeRobot set (2.1 or 3.0); a packed set; tars, MDS "
+    "shards, LMDB or HDF5 files; "
+    "any of these but LeRobot, MDS, LMDB and HDF5 also by URL"
 )
 
 
@@ -208,7 +210,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=90,
         metavar="Q",
-        help="JPEG quality for --max-side (default: %(default)s)",
+        help="JPEG quality for --max-side, and for the frames of videos (default: %(default)s)",
     )
     parser.add_argument(
         "--baseline",
@@ -217,7 +219,15 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
     parser.add_argument("--raw", action="store_true", help="store decoded uint8 RGB pixels")
-    parser.add_argument("--size", metavar="WxH", help="with --raw: scale every picture to this size")
+    parser.add_argument(
+        "--size", metavar="WxH", help="with --raw, or of a LeRobot set: scale every picture to this size"
+    )
+    parser.add_argument(
+        "--fps",
+        type=float,
+        metavar="F",
+        help="of a LeRobot set: pack only F rows a second, which divides its rate",
+    )
     parser.add_argument(
         "--entries", type=spacing_argument, default=DEFAULT_SPACING, metavar="PIXELS", help=ENTRIES_HELP
     )
@@ -237,6 +247,7 @@ def run(arguments: argparse.Namespace) -> int:
         entries=arguments.entries,
         raw=arguments.raw,
         size=parse_pixels(arguments.size) if arguments.size else None,
+        fps=arguments.fps,
         on_error=arguments.on_error,
         restart=arguments.restart,
         fields=tuple(map(field_argument, arguments.field)),
@@ -314,7 +325,7 @@ def _rows(result: PackResult) -> list[tuple[str, str]]:
         rate = result.written_bytes / max(result.seconds, 1e-9)
         rows.append(("time", f"{result.seconds:.1f} s, {human_bytes(rate)}/s"))
     rows += _baseline_rows(result)
-    rows += said_of(manifest.options)
+    rows += said_of(manifest.options) + lerobot_rows(manifest.options)
     if manifest.options.get(FACTS):
         rows.append(("", NOTE))
     rows += entry_rows(result.entries)

@@ -43,6 +43,7 @@ _MAKES = (
     "python",
     "transform",
     "decode",
+    "video",
     "reading",
     "processor",
     "lock",
@@ -55,6 +56,7 @@ _MAKES = (
 WORDS: Mapping[str, str] = {
     "reading": "reading",
     "decode": "decoding",
+    "video": "decoding video",
     "python": "Python code",
     "transform": "transforms",
     "processor": "a model's processor",

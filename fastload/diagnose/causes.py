@@ -336,6 +336,17 @@ CAUSES: tuple[Cause, ...] = (
         lambda e: _dominates(e, "processor"), ("processor",),
     ),
     Cause(
+        "video", "Decoding of video", "samples",
+        "CPUs are busy decoding video in `__getitem__`; more frames a sample make it slower",
+        "share of the makers' time in torchcodec, PyAV, decord and their like, against reading and pictures",
+        "frames decoded once, into records that are read one by one: `fastload pack SET OUT --as lerobot`, "
+        'and `fastload.Fields(windows=...)` in place of `delta_timestamps`; for other videos, their frames '
+        "as files, and `fastload pack --runs`",
+        "up to that share, and more; frames need more disk than video",
+        "Decoding of video is the bottleneck: {place} takes {share} of the time that samples take.",
+        lambda e: _dominates(e, "video", SMALL_SHARE), ("video",),
+    ),
+    Cause(
         "sequential-format", "Random reads of a sequential format", "samples",
         "reading small samples from a large tar or gzip file takes long",
         "share of the makers' time inside tarfile, gzip and their like, running or waiting",

@@ -29,8 +29,8 @@ class Spot(NamedTuple):
         part: of the loop: "sample", "collate", "starting", "waiting" (for a batch), "idle" (a worker without
             an order), "passing" (batches between processes), "loop" (outside ``next()``), "feed" (a batch
             that the doctor gives again).
-        kind: of work: "reading", "decode", "python", "transform", "processor", "lock", "sleep", "sync",
-            "logging", "copies", "shared-memory", "pickling", "collate", "step", or the part itself.
+        kind: of work: "reading", "decode", "video", "python", "transform", "processor", "lock", "sleep",
+            "sync", "logging", "copies", "shared-memory", "pickling", "collate", "step", or the part itself.
         file, line: of the innermost frame of the user's own code; "" and 0: there is none.
         text: the expression there, such as ``df[df.id == i]``.
         function: the qualified name of the function there, or of the library's function.
@@ -238,8 +238,10 @@ def _name_of(value: Any) -> str:
 
 _DECODERS = re.compile(
     r"cv2\.(imread|imdecode)|simplejpeg\.|turbojpeg\.|imageio\.|skimage\.io\.|torchvision\.io\."
-    r"|decord\.|av\.|torchcodec\.|torchaudio\.(load|backend)|soundfile\.|librosa\.(load|core)|nvidia\.nvimgcodec"
+    r"|torchaudio\.(load|backend)|soundfile\.|librosa\.(load|core)|nvidia\.nvimgcodec"
 )
+_VIDEO = re.compile(r"decord\.|av\.|torchcodec\.|cv2\.VideoCapture|torchvision\.io\.(\w*video|VideoReader)")
+_VIDEO_FILES = re.compile(r"(torchvision/io/\w*video\w*|lerobot/datasets/video_utils)\.py$")
 _READERS = re.compile(
     r"(_io|io|posix|nt|os|mmap)\.|builtins\.open$|open$|PIL\.Image\.open|numpy\.(load|fromfile|memmap|loadtxt)|torch\.load"
     r"|torch\.serialization\.load|lmdb\.|_?pickle\.load$|shutil\."
@@ -346,16 +348,22 @@ def spot_of(frames: list[Frame], is_worker: bool, thread: str = "") -> Spot:
         kind = _of_loop(inner, user, text, call)
     else:
         kind = _of_sample(place, inner, user, text, call, is_worker)
+    line = user.line if user is not None else 0
+    if kind == "python" and user is lead and user is not None and (loop := _video_loop(user)) is not None:
+        (line, text, call), kind = loop, "video"
     library = lead.library if lead is not None else ""
     if not library and call:
         head = call.split(".", maxsplit=1)[0]
         library = head if head in sys.modules and not _is_users(head) else ""
+    if kind == "video" and user is None:  # the dataset that decodes, whose name says more than a codec's
+        lead = next((frame for frame in reversed(inner) if frame.library != "torch"), lead)
+        library = lead.library if lead is not None else ""
     named = user or lead
     return Spot(
         place,
         kind,
         user.file if user is not None else "",
-        user.line if user is not None else 0,
+        line,
         _short(text),
         named.name if named is not None else "",
         library,
@@ -460,6 +468,8 @@ def _of_sample(
 
 def _of_libraries(libraries: list[Frame], call: str) -> str:
     """Return the kind of work by the libraries that the user's line has called; "" if they do not say."""
+    if _VIDEO.match(call) or any(_is_of_video(frame) for frame in libraries):
+        return "video"  # also where the decoder reads its file by a library
     for frame in libraries:
         if frame.library == "PIL":
             return _of_pillow(frame, libraries)
@@ -476,6 +486,35 @@ def _of_libraries(libraries: list[Frame], call: str) -> str:
             else "transform"
         )
     return "reading" if _READERS.match(call) or call.split(".")[0] in _READING_LIBRARIES else ""
+
+
+@functools.lru_cache(256)
+def _loops_of(file: str) -> tuple[tuple[int, int, str], ...]:
+    """Return first line, last line and the iterated expression of a file's loops over calls."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For) and isinstance(node.iter, ast.Call)]
+    return tuple((node.lineno, node.end_lineno or node.lineno, ast.unparse(node.iter)) for node in loops)
+
+
+def _video_loop(user: Frame) -> tuple[int, str, str] | None:
+    """Return line, expression and call of the loop over a video's frames in which a frame is.
+
+    An iterator that is written in C runs between two bytecodes, so a tick comes late, in the loop's body.
+    """
+    for first, last, text in _loops_of(user.file):
+        if first <= user.line <= last and _VIDEO.match(call := called(user, text)):
+            return first, text, call
+    return None
+
+
+def _is_of_video(frame: Frame) -> bool:
+    if "audio" in frame.base:
+        return False
+    named = f"{frame.library}.{frame.code.co_name}"
+    return bool(_VIDEO.match(named) or _VIDEO_FILES.search(frame.file.replace("\\", "/")))
 
 
 def _of_pillow(lead: Frame, libraries: list[Frame]) -> str:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from fastload.collate.planned import Collation
     from fastload.loader.collation import PlannedChat
     from fastload.loader.explain import Explanation
+    from fastload.loader.windows import LoaderWindows
     from fastload.sample.schema import Captions
 
 
@@ -262,10 +263,24 @@ class LoaderPlan:
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
         self.dataset = open_dataset(self.arguments.dataset, self.arguments.storage_options)
         self.kind = kind_of(self.dataset)
+        self._windows: LoaderWindows | None = None
+        if self._asked.fields.windows is not None:
+            self._take_windows()
         self.beginning = WorldBinding(
             self._asked.ranks, self.arguments.seed, self._asked.generator, is_divided=self._is_divided()
         )
         self._settle()
+
+    def _take_windows(self) -> None:
+        """Read the samples that have a window, in the windows' order, with what stands around them."""
+        from fastload.loader.windows import LoaderWindows
+
+        windows = self._asked.fields.windowed
+        assert windows is not None
+        if self._windows is None:
+            self._windows = LoaderWindows(self.dataset, self.kind, windows)
+            self.dataset = self._windows.dataset
+        self._asked, self.order = self._windows.options(self._asked), self._windows.order(self.order)
 
     def _is_divided(self) -> bool:
         """Whether the ranks divide the samples: always if the loader is given ranks, else by torch's rule.
@@ -465,6 +480,12 @@ class LoaderPlan:
         self.generations = generations_of(state, self.dataset, self.order.is_given)
         if self.generations:
             tell_of_newer(state, self.generations, self.dataset)
+            if self._windows is not None:
+                self._windows.of_generations([files for _, files in self.generations])
+                self._asked = self._windows.options(self._asked)
+                self._settled = self._windows.options(self._settled)
+                if self._fixed is not None:
+                    self._fixed = self._windows.options(self._fixed[0]), self._fixed[1]
         return before != [(first, files.id) for first, files in self.generations]
 
     @property
@@ -710,6 +731,8 @@ class LoaderPlan:
         """
         self.arguments = self.arguments.changed(**changes)
         self._asked, self.order = resolve(self.arguments)
+        if self._windows is not None:
+            self._take_windows()
         if "generator" in changes:
             self.beginning.draw_from(changes["generator"])
         self.plan, self._settled = self._fitted(self._asked)

@@ -56,6 +56,7 @@ def compared(
         "text": _text(options),
         "Fields.masks": options.fields.masks,
         "Fields.rows_of": str(options.fields.rows_of),
+        "Fields.windows": str(options.fields.windows),
         "collate": _collate(options.collate),
         "batch_transform": _batch_transform(options.batch_transform),
         "fastload": __version__,

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastload.backends.fields import Followers, check_objects, of_channels, viewed, warn_of_objects
 from fastload.backends.options import Options
+from fastload.backends.planned_batches import batch_form
 from fastload.dataset.mixture import Packed
 from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.planned import chosen
@@ -284,6 +285,10 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
     _check_rows(dataset, fields, options)
     check_objects(dataset.schema, options.fields.rows_of, fields, plan)
     check_callables(dataset, plan, options)
+    if options.fields.windows is not None or plan.each != "sample":
+        from fastload.backends.windows import check_windows
+
+        check_windows(dataset, plan, options, batch_form(dataset, plan, options).delivery.layout)
     why = "batches are dicts here: the dataset has other fields, or fields=, collate= or Views was passed"
     if options.dali is not None:
         raise ValueError(

@@ -29,6 +29,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.packer import PathOrUrl, Samples, pack
 from fastload.packing.progress import Observer
 from fastload.packing.publish import SKIPPED_NAME, PackResult, publish_index, runs_in, with_runs
+from fastload.packing.rows import CARRIED
 from fastload.packing.sample_rows import IterableRows
 from fastload.packing.switch import Switch, changing, folder_name, next_generation, refuse_store, tables_of
 from fastload.packing.target import APPEND_NAME, RUN_NAME
@@ -462,6 +463,7 @@ def append(
         wanted = None
         for path in sets.values():
             dataset = PackedFiles(path)
+            _refuse_carried(dataset.manifest, path)
             fitting = options_for(dataset.manifest, spacing_of(dataset), options, path)
             if wanted is not None and replace(wanted, first_number=0) != replace(fitting, first_number=0):
                 raise PackError(
@@ -473,6 +475,8 @@ def append(
         stage.parent.mkdir(exist_ok=True)
         packed = _staged(source, stage, wanted, observer, ray)
         try:  # all splits are looked at before one of them is appended
+            for result in packed:
+                _refuse_carried(result.manifest, source)
             appends = [
                 _Append(_set_of(result, stage, sets, source), result, options, observer) for result in packed
             ]
@@ -483,6 +487,15 @@ def append(
         results: list[PackResult] = [one.run(plan) for one, plan in zip(appends, plans, strict=True)]
         remove(stage.parent)
         return results
+
+
+def _refuse_carried(manifest: Manifest, where: Any) -> None:
+    """Raise PackError if a set keeps what its source said of all samples, which would be wrong of more."""
+    for folder in manifest.options.get(CARRIED) or ():
+        raise PackError(
+            f"{where} is a LeRobot set, whose {folder}/ counts its episodes and rows: it would be wrong of a "
+            "set that grew. Join the sets with LeRobot's own tools, and pack the result."
+        )
 
 
 def _staged(

@@ -405,6 +405,11 @@ class ArrowRows:
         self._looked()
         return sum(self._counts)
 
+    def counts(self) -> list[int]:
+        """Return how many rows each file has."""
+        self._looked()
+        return self._counts
+
     def digest(self) -> str:
         """Return what tells these files from others."""
         hashed = hashlib.blake2b(digest_size=16)

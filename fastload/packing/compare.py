@@ -19,7 +19,7 @@ from fastload.packing.files import printable, remove
 from fastload.packing.listing import Listing, Row
 from fastload.packing.options import PackOptions
 from fastload.packing.publish import SKIPPED_NAME, runs_in
-from fastload.packing.rows import Batch, Rows
+from fastload.packing.rows import FRAMES, Batch, Rows
 from fastload.packing.shard_writer import classes_of
 from fastload.remote.location import Location
 from fastload.shard.dataset import PackedFiles
@@ -62,6 +62,20 @@ def check_rows(before: Mapping[str, Any], now: Mapping[str, Any], output: Path |
             )
 
 
+def check_frames(before: Mapping[str, Any], now: Mapping[str, Any], output: Path | Location) -> None:
+    """Raise PackError if the rows of a pack, by the entries of :meth:`Rows.identity`, are now made otherwise,
+    as by another decoder."""
+    had, has = before.get(FRAMES) or {}, now.get(FRAMES) or {}
+    different = [
+        f"{name} was {had.get(name)}, now {new}" for name, new in has.items() if had.get(name) != new
+    ]
+    if different:
+        raise PackError(
+            f"{output} holds a pack with other options or another decoder: {'; '.join(different)}. Use the "
+            "same to go on, or --restart to throw it away and begin anew."
+        )
+
+
 def refuse_grown(manifest: Manifest, place: Path | Location) -> None:
     """Raise PackError if a set has changed since it was packed, so that no pack makes it again."""
     if manifest.generations:
@@ -81,6 +95,7 @@ def check_plan(plan: Plan, rows: Rows, output: Path | Location, options: PackOpt
     """
     check_options(plan.identity, options, output, begun=True)
     identity = rows.identity(options, plan.totals) or {}
+    check_frames(plan.rows, identity, output)
     check_rows(plan.rows, json.loads(json.dumps(identity)), output)
     if plan.schema != rows.schema:
         classes = len(classes_of(rows.schema))
@@ -107,6 +122,7 @@ def resumed(
     remove(scan)
     scan.mkdir()
     new = plan_of(rows, options, stem, scan, found)
+    check_frames(old.rows, new.rows, work.parent)
     if (new.totals, new.schema, new.shards, new.rows) != (old.totals, old.schema, old.shards, old.rows):
         raise PackError(
             f"the source has changed since this pack of {work.parent} was begun: "
@@ -151,6 +167,7 @@ def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callab
     scan.mkdir()
     try:
         plan = plan_of(rows, options, output.name, scan, found)
+        check_frames(manifest.options, {FRAMES: _but_decoder(plan.rows)}, output)
         check_rows(manifest.options, plan.rows, output)
         if manifest.options.get("source") != plan.rows.get("source") or first.classes != plan.classes:
             difference: str | None = "its files differ"
@@ -164,6 +181,11 @@ def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callab
     if options.entries is not None and not exists(output / ENTRIES_NAME):
         words += f"'fastload index {output} --entries' makes its missing entry points, without the source. "
     raise PackError(f"{words}{_instead(manifest)}")
+
+
+def _but_decoder(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides how videos become pictures; of a complete set, another decoder is no matter."""
+    return {name: value for name, value in (identity.get(FRAMES) or {}).items() if name != "decoder"}
 
 
 def _instead(manifest: Manifest) -> str:

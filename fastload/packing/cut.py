@@ -132,7 +132,7 @@ def plan_of(
         PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), more names
             than fit into a manifest, or runs by fields that there are not.
     """
-    size, notes = options.size, Notes()
+    size, notes = options.size if options.raw else None, Notes()
     listed = rows.listed(notes)
     assert listed is not None
     listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
@@ -199,7 +199,7 @@ def shard_bytes(plan: Plan, listing: Listing, number: int) -> int:
     shard, extra = plan.shards[number], 0
     if plan.identity.get("coefficients"):
         extra = shard.bytes // 8  # a form may take more bytes than the JPEG
-    if plan.identity["size"]:
+    if plan.identity["size"] and plan.identity["raw"]:
         return shard.bytes + extra
     lengths = listing.read(shard.start, shard.stop)[1]["size"]
     return format_of(str(plan.identity["format"])).shard_bytes(lengths) + extra

@@ -63,6 +63,7 @@ def pack(
     coefficients: str | None = None,
     raw: bool = False,
     size: tuple[int, int] | None = None,
+    fps: float | None = None,
     as_: str | None = None,
     annotations: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     masks: str | os.PathLike[str] | None = None,
@@ -112,15 +113,16 @@ def pack(
         max_side: images and masks whose longer side has more pixels are scaled down to it: 8-bit images
             as JPEG, others losslessly, masks by nearest pixels. Values in pixels of the first image
             (boxes, keypoints, polygons) scale with it.
-        quality: the quality of those JPEGs, 1 to 100.
+        quality: the quality of those JPEGs, and of videos' frames, 1 to 100.
         baseline: store progressive JPEGs as baseline JPEGs with the same pixels.
         coefficients: "fast" or "small": store JPEGs as coefficient records, which decode to the same
             pixels in less than half the time, and can be converted back into byte-identical files.
         raw: store images as pixels; with any ``max_side``, without JPEG's loss.
-        size: with ``raw``, the (width, height) that every image and mask is scaled to.
-        as_: what a path is, where that is not detected: "coco", "yolo", "voc", "pairs" (images beside masks)
-            or "wds" (WebDataset tars, compressed or not); for a folder of images, whether its folders are
-            "classes" or "splits".
+        size: with ``raw``, or of a LeRobot set, the (width, height) that every image and mask is scaled to.
+        fps: of a LeRobot set, pack only so many rows a second; it must divide the set's rate. None: all.
+        as_: what a path is, where that is not detected: "coco", "yolo", "voc", "pairs" (images beside masks),
+            "wds" (WebDataset tars, compressed or not) or "lerobot"; for a folder of images, whether its
+            folders are "classes" or "splits".
         annotations: the annotation files of a folder of images.
         masks: the folder of masks of a folder of images.
         root: for a table, the folder that its paths start from and do not leave; None: its own folder.
@@ -158,7 +160,7 @@ def pack(
     options = PackOptions(
         format=format, shard_size=most, num_proc=processes, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
-        coefficients=coefficients, layout=as_, storage_options=storage_options,
+        fps=fps, coefficients=coefficients, layout=as_, storage_options=storage_options,
         fields=tuple((fields or {}).items()),
         annotations=tuple(os.fspath(file) for file in files), exif=exif, alpha=alpha, runs=runs,
         masks=None if masks is None else os.fspath(masks), root=None if root is None else os.fspath(root),
@@ -182,13 +184,13 @@ def pack(
             )
         source = samples.where
         options = replace(options, storage_options=storage_options or samples._storage_options)
+    observer = observer or _Spoken()
     if isinstance(source, (str, os.PathLike)):
         options = replace(options, schema=wanted)
     else:
         if append and wanted is None:
             wanted = PackedFiles(output, entries=False).schema
         source = _rows(samples, options, wanted)
-        observer = observer or _Spoken()
     if dry_run:
         return run_dry(source, output, options)
     if plan_only:
@@ -213,6 +215,7 @@ def _rows(samples: Any, options: PackOptions, schema: Schema | None) -> Iterable
         raise PackError(f"{name} is for {what}. Found: {type(samples).__name__}.")
     if options.says_what:
         raise PackError(f"{options.says_what} is for a folder of images. Found: {type(samples).__name__}.")
+    options.refuse_for_videos()
     rows = rows_of(samples, os.fsencode(Path.cwd()), options.limit)
     if schema is None:
         first = rows.first()

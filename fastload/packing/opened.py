@@ -10,6 +10,7 @@ from fastload.errors import PackError
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.cut import Plan
 from fastload.packing.file_rows import FileRows, open_files, planned_files
+from fastload.packing.lerobot_rows import LeRobotRows, open_lerobot
 from fastload.packing.options import PackOptions
 from fastload.packing.rows import Rows
 from fastload.packing.set_rows import open_foreign, open_sets
@@ -30,6 +31,7 @@ class Split(NamedTuple):
 #: place is something else.
 SOURCES: tuple[Callable[[Source, PackOptions], Sequence[tuple[str, Rows]]], ...] = (
     open_sets,
+    open_lerobot,
     annotated_sources,
     open_tables,
     open_foreign,
@@ -63,6 +65,8 @@ def opened(
         raise PackError(
             f"root says where the paths of a table start. Found: {source}, which is no table of paths."
         )
+    if not all(isinstance(rows, LeRobotRows) for _, rows in found):
+        options.refuse_for_videos()
     return [Split(name, rows.show(options)) for name, rows in found]
 
 

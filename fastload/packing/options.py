@@ -20,7 +20,8 @@ from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 from fastload.shard.runs import NO_RUNS, RunsSpec
 
-LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # annotations/ reads all but FOLDERS_ARE
+#: ``annotations/`` reads all but "lerobot" and FOLDERS_ARE.
+LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", "lerobot", *FOLDERS_ARE)
 EXIF = ("refuse", "ignore", "turn")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
@@ -78,11 +79,12 @@ class PackOptions:
         num_proc: processes that write shards; None: one per CPU this process may use, fewer for small sets.
         limit: pack only the first this many images of each split.
         max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
-        quality: JPEG quality of re-encoded images, 1 to 100.
+        quality: JPEG quality of re-encoded images and of videos' frames, 1 to 100.
         baseline: store progressive JPEGs as baseline JPEGs with the same coefficients, so the same pixels.
         coefficients: store JPEGs as coefficient records of this form, "fast" or "small"; None: as they are.
         raw: store decoded uint8 RGB pixels in place of the files' bytes.
-        size: with ``raw``, scale every picture to this (width, height).
+        size: with ``raw``, or of a LeRobot set, scale every picture to this (width, height).
+        fps: of a LeRobot set, only so many rows a second; None: all.
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
         fields: for a table, pairs of column and kind: ("boxes", "boxes(xywh)"); "none" leaves a column out.
@@ -115,6 +117,7 @@ class PackOptions:
     coefficients: str | None = None
     raw: bool = False
     size: tuple[int, int] | None = None
+    fps: float | None = None
     on_error: str = "raise"
     restart: bool = False
     entries: int | None = DEFAULT_SPACING
@@ -138,7 +141,7 @@ class PackOptions:
             (self.limit is None or self.limit >= 1, f"limit is {self.limit}, must be >= 1"),
             (1 <= self.quality <= 100, f"quality is {self.quality}, must be in [1, 100]"),
             (self.on_error in ("raise", "skip"), f"on_error is '{self.on_error}', must be raise or skip"),
-            (self.size is None or self.raw, "size needs raw"),
+            (self.fps is None or 0 < self.fps < float("inf"), f"fps is {self.fps}, must be above 0"),
             (self.layout in (None, *LAYOUTS), f"'{self.layout}' is not one of {', '.join(LAYOUTS)}"),
             (self.exif in EXIF, f"exif is '{self.exif}', must be {' or '.join(EXIF)}"),
             (self.alpha in ALPHA, f"alpha is '{self.alpha}', must be {' or '.join(ALPHA)}"),
@@ -211,4 +214,12 @@ class PackOptions:
     @property
     def transcodes(self) -> bool:
         """True when records may differ from the files' bytes."""
-        return self.raw or self.baseline or self.max_side is not None or self.coefficients is not None
+        scales = self.max_side is not None or self.size is not None
+        return self.raw or self.baseline or scales or self.coefficients is not None
+
+    def refuse_for_videos(self) -> None:
+        """Raise PackError if an option is given that only sets with videos have."""
+        if self.size is not None and not self.raw:
+            raise PackError("size needs raw, unless the source is a LeRobot set.")
+        if self.fps is not None:
+            raise PackError(f"fps is of LeRobot sets, and the source is none. Found: {self.fps:g}.")

@@ -22,6 +22,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place, Work
 from fastload.packing.publish import PackResult
 from fastload.packing.ray import LazyCluster
+from fastload.packing.rows import Rows
 from fastload.packing.running import pack_running
 from fastload.packing.sample_rows import IterableRows, SequenceRows
 from fastload.packing.set_rows import SetRows
@@ -214,8 +215,15 @@ def _pack_one(
         if target.is_shared:
             stack.close()  # publishing wants it alone
             stack.enter_context(target.alone())
+        _put_carried(split.rows, target)
         result = target.publish(plan, options, observer)
     return replace(result, seconds=result.seconds + packed, written_bytes=written, notes=split.rows.notes)
+
+
+def _put_carried(rows: Rows, target: Target) -> None:
+    """Write what goes into the set as it is, before anything says that the set is complete."""
+    if rows.carried is not None and not target.is_complete():
+        rows.carried.write(target.stage)
 
 
 def _write(
@@ -263,6 +271,8 @@ def _spread(
 def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer: Observer) -> None:
     """Check that there is room for the ``missing`` shards of ``numbers``, and report that work begins."""
     plan, place = work.plan, work.target.place
+    for line in work.rows.announced():
+        observer.said(place, line)
     if isinstance(place, Path):
         others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
         needed = planned_bytes(plan, place / WORK_NAME, frozenset(others))
@@ -425,6 +435,8 @@ def publish_shares(
             stack.enter_context(target.alone())
         plans = [target.planned(split.rows, options) for split, target in targets]
         _require_shards(output, [target for _, target in targets], plans)
+        for split, target in targets:
+            _put_carried(split.rows, target)
         return [
             replace(target.publish(plan, options, observer), notes=split.rows.notes)
             for (split, target), plan in zip(targets, plans, strict=True)
@@ -491,7 +503,8 @@ def dry_run(
         free = None if isinstance(place, Location) else _free(place)
         totals, classes = plan.totals, len(classes_of(plan.schema))
         counts = (totals.files, totals.bytes, classes, len(plan.shards), needed, free)
-        runs.append(DryRun(place, *counts, plan.schema, plan.ignored, split.rows.notes))
+        notes = (*split.rows.notes, *split.rows.announced())
+        runs.append(DryRun(place, *counts, plan.schema, plan.ignored, notes))
     return runs
 
 

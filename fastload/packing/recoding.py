@@ -33,9 +33,10 @@ from fastload.shard.index import as_rows
 # Options: ``--max-side``, ``--raw``, ``--baseline``, ``--coefficients``.
 
 #: The feature that needs Pillow, in words.
-SMALLER = "making pictures smaller (--max-side)"
+SMALLER = "making pictures smaller (--max-side, --size)"
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
+Size = tuple[int, int]  # width, height
 
 
 def file_transcoder(schema: Schema, options: PackOptions) -> Callable[[Batch], Batch]:
@@ -114,36 +115,68 @@ def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
 def smaller_jpeg(
     data: Pixels,
     pixels: Pixels,
-    max_side: int,
+    limit: int | Size,
     quality: int,
     deep: bool = False,
     shown: tuple[bool, bool] = (False, False),
 ) -> Pixels:
-    """Return an encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow.
+    """Return an encoded picture as a JPEG of another size, if it has another; by Pillow.
 
     Args:
         data: the encoded picture.
         pixels: its pixels as the core decodes them, (height, width, 1 or 3), used if Pillow does not open
             the picture, as with a text of many megabytes in a PNG.
+        limit: its size, (width, height), or the longer side.
         deep: whether it has 16 bits, which Pillow would clip at 255; then ``pixels`` are used, too.
         shown: how the field shows it; what is turned here is not turned again.
     """
     from PIL import Image
 
     source, sampling, orientation, profile = _opened(data, pixels, deep, shown)
-    size = bounded(source.width, source.height, max_side)
+    size = bounded(source.width, source.height, limit) if isinstance(limit, int) else limit
     if size == source.size:
         return data
-    small = source.resize(size, Image.Resampling.BICUBIC)
     exif = Image.Exif()
     if orientation is not None:
         exif[0x0112] = orientation
+    tags = {"exif": exif.tobytes() if orientation is not None else b"", "icc_profile": profile}
+    return np.frombuffer(_jpeg(source, size, quality, sampling if sampling >= 0 else 2, **tags), np.uint8)
+
+
+def _jpeg(source: Any, size: Size, quality: int, sampling: int, **tags: Any) -> bytes:
+    """Return Pillow's picture, scaled if it has another size, as a JPEG."""
+    from PIL import Image
+
+    scaled = source if size == source.size else source.resize(size, Image.Resampling.BICUBIC)
     encoded = io.BytesIO()
-    small.save(
-        encoded, "JPEG", quality=quality, subsampling=sampling if sampling >= 0 else 2,
-        exif=exif.tobytes() if orientation is not None else b"", icc_profile=profile,
-    )  # fmt: skip
-    return np.frombuffer(encoded.getvalue(), np.uint8)
+    scaled.save(encoded, "JPEG", quality=quality, subsampling=sampling, **tags)
+    return encoded.getvalue()
+
+
+def frame_picture(kind: Image, pixels: Pixels, sampling: int, options: PackOptions) -> Picture:
+    """Return a frame of a video as it is stored: a JPEG scaled as the options say, or with ``raw`` pixels.
+
+    Args:
+        kind: the field's kind.
+        pixels: (height, width, 3) RGB.
+        sampling: JPEG's number for how finely colours are stored: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0.
+        options: those of the pack.
+    """
+    if options.raw:
+        return raw_picture(kind, pixels)  # which the Transcoder scales
+    need("PIL.Image", "storing videos' frames as JPEG")
+    from PIL import Image as Pillow
+
+    source, target = Pillow.fromarray(pixels), scaled_size((pixels.shape[1], pixels.shape[0]), options)
+    return Picture(_jpeg(source, target, options.quality, sampling))
+
+
+def scaled_size(size: Size, options: PackOptions) -> Size:
+    """Return the size that a picture of a size is stored with."""
+    if options.size is not None:
+        return options.size
+    limit = options.max_side
+    return bounded(*size, limit) if limit is not None and max(size) > limit else size
 
 
 def _opened(data: Pixels, pixels: Pixels, deep: bool, shown: tuple[bool, bool]) -> tuple[Any, int, Any, Any]:
@@ -169,7 +202,6 @@ def _opened(data: Pixels, pixels: Pixels, deep: bool, shown: tuple[bool, bool]) 
 # in pixels of the first image by the engine's own arithmetic.
 
 T = TypeVar("T")
-Size = tuple[int, int]  # width, height
 
 
 @dataclass(frozen=True)
@@ -185,7 +217,7 @@ class Transcoder:
     options: PackOptions
 
     def __post_init__(self) -> None:
-        if self.options.raw or self.options.max_side is None:
+        if self.options.raw or (self.options.max_side is None and self.options.size is None):
             return
         if any(isinstance(field.kind, Image) and field.kind.bits == 8 for field in self.schema):
             need("PIL.Image", SMALLER)
@@ -202,7 +234,7 @@ class Transcoder:
             first = values[self.schema.position(index.name)]
             assert isinstance(first, Picture)
             size = self._guarded(index.name, functools.partial(_size_of, index.kind), first)
-            target = self._target(size)
+            target = scaled_size(size, self.options)
         changed: list[Value] = []
         for field, value in zip(self.schema, values, strict=True):
             if isinstance(value, Picture):
@@ -237,19 +269,13 @@ class Transcoder:
         except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
             raise ValueError(f"field {name!r}: cannot be re-encoded: {error}") from error
 
-    def _target(self, size: Size) -> Size:
-        limit = self.options.max_side
-        if self.options.size is not None:
-            return self.options.size
-        return bounded(*size, limit) if limit is not None and max(size) > limit else size
-
     def _made(self, kind: Kind, picture: Picture) -> Picture:
         recoded, form = self._picture(kind, picture), self.options.coefficients
         return recoded if form is None or isinstance(kind, Mask) else _coefficients(kind, recoded, form)
 
     def _picture(self, kind: Kind, picture: Picture) -> Picture:
         size = _size_of(kind, picture)
-        target = self._target(size)
+        target = scaled_size(size, self.options)
         if isinstance(kind, Mask):
             return picture if target == size else Picture(png_file(_pixels(kind, picture, size, target)))
         assert isinstance(kind, Image)
@@ -263,8 +289,9 @@ class Transcoder:
         # Pillow would fill the missing part of a JPEG with gray, and the result would look whole.
         data, options = _bytes_of(picture), self.options
         pixels = thread_decoder().decode(data, wanted_format(kind), shown=kind.shown)
-        assert options.max_side is not None
-        small = smaller_jpeg(data, pixels, options.max_side, options.quality, deep, kind.shown)
+        limit = options.size or options.max_side
+        assert limit is not None
+        small = smaller_jpeg(data, pixels, limit, options.quality, deep, kind.shown)
         return Picture(small.tobytes())
 
 

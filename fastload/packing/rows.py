@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.packing.coefficients import RecodeOutcome
+from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import Ignored, Problem
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Value, shown_schema
 from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
+from fastload.shard.dataset import PackedFiles
 
+#: The entry of :meth:`Rows.identity` with the folders that go into the set as they are: their files' sizes.
+CARRIED = "carried"
+#: That with what decides how the videos of a LeRobot set become pictures.
+FRAMES = "lerobot"
 Sample = Mapping[str, Any]
 _NO_FILE = b""
 
@@ -100,6 +107,47 @@ class Files(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Carried:
+    """A folder of files that a packed set has beside its own.
+
+    Args:
+        name: the folder's.
+        files: its files by their paths below it, with a function that reads each.
+    """
+
+    name: str
+    files: Mapping[str, Callable[[], bytes]]
+
+    def write(self, stage: Path) -> None:
+        """Write it into a set's folder, all of it or nothing."""
+        final = stage / self.name
+        temporary = temporary_of(final)
+        remove(temporary)
+        for name, read in self.files.items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).write_bytes(read())
+        remove(final)
+        publish_folder(temporary, final)
+
+
+def carried_by(dataset: PackedFiles) -> list[Carried]:
+    """Return the folders that a packed set has as its source had them."""
+
+    def read(name: str) -> bytes:
+        if dataset.location is None:
+            return (dataset.folder / name).read_bytes()
+        assert dataset.store is not None
+        data: bytes = dataset.store.get((dataset.location / name).path)
+        return data
+
+    folders = dataset.manifest.options.get(CARRIED) or {}
+    return [
+        Carried(folder, {name: functools.partial(read, f"{folder}/{name}") for name in files})
+        for folder, files in folders.items()
+    ]
+
+
 class Rows:
     """What is packed. It pickles, so that any process, on any machine, can read any of the rows.
 
@@ -115,6 +163,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what became of a source's columns, in words
     containers: tuple[Path, ...] = ()  # files of this machine with rows that have no files of their own
     walks = True  # whether they are what a folder holds, so that the output must lie outside it
+    carried: Carried | None = None  # a folder that goes into the set as it is
 
     def __len__(self) -> int:
         """Return how many rows there are; TypeError: unknown."""
@@ -153,6 +202,10 @@ class Rows:
             totals: those of :meth:`listed`; None: it was not walked.
         """
         raise NotImplementedError
+
+    def announced(self) -> list[str]:
+        """Return what is said before the rows are packed."""
+        return []
 
     def show(self, options: PackOptions) -> Rows:
         """Return the rows with their pictures shown as the options say, before any are read.

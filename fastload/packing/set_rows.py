@@ -32,7 +32,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.pictures import Picture, PictureList, Value, pixels_of, png_file
 from fastload.packing.publish import KEPT_RUNS, SKIPPED_NAME
 from fastload.packing.recoding import Transcoder, threads_for
-from fastload.packing.rows import Batch, FailedSample, Notes, Rows, StoredSample
+from fastload.packing.rows import CARRIED, FRAMES, Batch, FailedSample, Notes, Rows, StoredSample, carried_by
 from fastload.packing.sample_rows import Encoder, SampleRows
 from fastload.packing.stored import Source, StorePlace
 from fastload.remote.location import is_url
@@ -144,6 +144,7 @@ class SetRows(SampleRows):
     def __init__(self, dataset: PackedFiles, schema: Schema, in_place: bool = False) -> None:
         super().__init__(os.fsencode(dataset.where), schema)
         self.dataset, self._in_place = dataset, in_place
+        self.carried = next(iter(carried_by(dataset)), None)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -153,11 +154,11 @@ class SetRows(SampleRows):
         return {"set": manifest.seal if self._in_place else manifest.id}
 
     def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
-        found = super().identity(options, totals)
-        had = self.dataset.manifest.runs
-        if found is None or had is None or self._in_place:
+        found, manifest = super().identity(options, totals), self.dataset.manifest
+        if found is None or self._in_place:
             return found
-        return found | {KEPT_RUNS: str(had.spec)}
+        found |= {name: manifest.options[name] for name in (FRAMES, CARRIED) if name in manifest.options}
+        return found if manifest.runs is None else found | {KEPT_RUNS: str(manifest.runs.spec)}
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each sample with the bytes of its values; of images with labels, the images' alone."""

@@ -26,7 +26,7 @@ from fastload.packing.listing import ENTRY
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, entries_work
 from fastload.packing.publish import SKIPPED_NAME, PackResult
-from fastload.packing.rows import Rows
+from fastload.packing.rows import CARRIED, Rows
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.shares import piece_path, read_piece, write_piece
 from fastload.packing.spread import Claim, NoClaim
@@ -165,6 +165,7 @@ class StoreTarget:
         if manifest is not None:
             ours |= {shard.file for shard in manifest.shards}
             ours |= {str(entry["file"]) for entry in manifest.fields if "file" in entry}
+            ours |= {*_carried(manifest)}
         ours |= {self.data_name(plan, i) for i in range(len(plan.shards))} if plan is not None else set()
         made = re.compile(rf"field-\d\d\.fli|{re.escape(self.place.name)}-\d{{5}}\.\w+(/\w+\.\w+)?")
         names = self.names()
@@ -280,7 +281,8 @@ class StoreTarget:
         """Upload the tables of the stage, the manifest last."""
         columns = [str(entry["file"]) for entry in manifest.fields if "file" in entry]
         runs = [] if manifest.runs is None else [manifest.runs.file]
-        for name in (INDEX_NAME, *columns, *runs, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
+        first = (*_carried(manifest), INDEX_NAME, *columns, *runs)
+        for name in (*first, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
             if exists(self.stage / name):
                 self.store.upload(self.key(name), self.stage / name)
 
@@ -364,6 +366,12 @@ class StoreTarget:
         piece = read_piece(own, part, spacing)
         assert piece is not None
         return piece
+
+
+def _carried(manifest: Manifest) -> list[str]:
+    """Return the files of a set that its source had as they are."""
+    folders = manifest.options.get(CARRIED) or {}
+    return [f"{folder}/{name}" for folder, files in folders.items() for name in files]
 
 
 def _write_at(path: Path, offset: int, data: bytes) -> None:

@@ -39,7 +39,7 @@ from fastload.packing.listing import Listing
 from fastload.packing.options import PackOptions
 from fastload.packing.progress import Observer, Place
 from fastload.packing.publish import SKIPPED_NAME, Finished, PackResult
-from fastload.packing.rows import Rows
+from fastload.packing.rows import CARRIED, Rows
 from fastload.packing.shard_writer import ShardPart
 from fastload.packing.shares import read_piece, write_piece
 from fastload.packing.spread import Claim, NoClaim
@@ -156,7 +156,9 @@ class OutputFolder:
         plan = Plan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
+        names |= set(plan.rows.get(CARRIED) or ()) if plan is not None else set()
         if exists(self.path / MANIFEST_NAME):
+            names |= set(Manifest.read(self.path).options.get(CARRIED) or ())
             names |= {
                 Path(shard.file).parts[0]
                 for shard in Manifest.read(self.path).shards

@@ -30,6 +30,7 @@ from fastload.packing.files import (
     temporary_of,
 )
 from fastload.packing.pictures import NUMPY_SUFFIX, pixels_of, png_file
+from fastload.packing.rows import FRAMES, carried_by
 from fastload.packing.table_samples import SCHEMA_SUFFIX
 from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
@@ -87,9 +88,11 @@ class _Files:
     def __init__(self, dataset: PackedFiles, root: bytes) -> None:
         self._dataset, self._root = dataset, root
         self._index = dataset.schema.index_field
+        self._is_video = FRAMES in dataset.manifest.options  # keys name rows, not files
         kinds = ("record", "records")
         others = [f.name for f in dataset.schema if f.storage in kinds and f != self._index]
         first = {f"{STEM}.{table}" for table in TABLES} | {f"{STEM}{SCHEMA_SUFFIX}"}
+        first |= {carried.name for carried in carried_by(dataset)}
         wanted = set(others)
         for sample in left_of(dataset, range(dataset.num_ids)) if others else ():
             part = dataset.key(sample).split("/")[0]
@@ -105,7 +108,8 @@ class _Files:
             self._dataset.index.key(sample), bool(self._dataset.record(sample)["flags"] & ESCAPED)
         )
         if field == self._index:
-            path = safe_path(key) + (suffix if _lacks(key, suffix, record) else b"")
+            is_named = not self._is_video and not _lacks(key, suffix, record)
+            path = safe_path(key) + (b"" if is_named else suffix)
             if not written(self._root, path, data):
                 raise PackError(
                     f"two records have the name {os.fsdecode(path)!r}; they cannot both become files."
@@ -325,6 +329,8 @@ def unpack(
             unpack_fields(dataset, temporary, table)
         else:
             _unpack_plain(dataset, temporary)
+        for carried in carried_by(dataset):
+            carried.write(temporary)
         publish_folder(temporary, final)
     except OSError as error:
         if isinstance(error, FastloadError):

@@ -48,7 +48,8 @@ class ShardWork:
         listing, final = Listing(self.target.stage / WORK_NAME), self.target.stage / shard.name
         needed = shard_bytes(self.plan, listing, number)
         spec = ShardSpec(
-            self.plan.classes, shard.stop - shard.start, shard.bytes, options.raw, options.size,
+            self.plan.classes, shard.stop - shard.start, shard.bytes, options.raw,
+            options.size if options.raw else None,
             None if schema.is_plain else schema,
         )  # fmt: skip
         writer = ShardWriter(

@@ -120,7 +120,8 @@ class Planner:
             nbytes = int(known[-1]) * field.item_bytes
             return Place(self.take(nbytes), nbytes, offsets=known, numbers_at=at)
         if field.mode == "stack":
-            return self.equal(field.item_bytes, (field.shape[-2], field.shape[-1]))
+            nbytes = field.item_bytes * max(1, len(field.steps))
+            return self.equal(nbytes, (field.shape[-2], field.shape[-1]))
         assert known is not None
         if field.mode == "pad":
             size = field.padded_size(known)
@@ -209,6 +210,9 @@ class FieldLayout:
         behind: the mode after Python callables, if it differs.
         blank_size: with "list": height and width of the picture where the core has measured none; (0, 0): it
             has no pixels.
+        steps: of a window: the number of the sample's partner at each step, 0: the sample itself. A fixed
+            field's ``shape`` begins with the steps, a picture's is that of one step. (): no window.
+        is_pad: whether it says which steps are padding.
     """
 
     name: str
@@ -225,6 +229,8 @@ class FieldLayout:
     delivered: torch.dtype | None = None
     behind: Literal["", "stack", "pad", "list"] = ""
     blank_size: tuple[int, int] = (0, 0)
+    steps: tuple[int, ...] = ()
+    is_pad: bool = False
 
     @property
     def is_origin(self) -> bool:
@@ -510,7 +516,8 @@ class BatchLayout:
         """Return a field's pictures as :meth:`raw` does."""
         if field.mode != "list":
             flat = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
-            return _pixels(flat, field, (self.size,), place.size)
+            first = (self.size, len(field.steps)) if field.steps else (self.size,)
+            return _pixels(flat, field, first, place.size)
         assert place.offsets is not None
         assert place.sizes is not None
         pictures = []
@@ -544,6 +551,8 @@ def _pixels(
     if len(field.shape) == 2:
         return flat.view(*first, *size)
     pixels = flat.view(*first, *size, field.channels)
+    if len(first) == 2:
+        return pixels.permute(0, 1, 4, 2, 3)
     return pixels.permute(0, 3, 1, 2) if first else pixels.permute(2, 0, 1)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -309,6 +309,11 @@ class Runs:
     def ids_at(self, places: Ids) -> Ids:
         """Return the sample ids at places, int64."""
         return places if self.ids is None else self.ids[places]
+
+    def ids_in(self, runs: Iterable[int]) -> Ids:
+        """Return the sample ids of some runs, by their numbers: run by run, in order."""
+        places = [np.arange(self.begins[run], self.begins[run + 1], dtype=np.int64) for run in runs]
+        return self.ids_at(np.concatenate(places)) if places else np.empty(0, np.int64)
 
     def runs_at(self, places: Ids) -> Ids:
         """Return the number of the run of each place, int64 from 0."""

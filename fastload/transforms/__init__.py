@@ -9,7 +9,7 @@ W)`` tensor after a transform that makes tensors (:class:`ToDtype`, :class:`Norm
 from __future__ import annotations
 
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views
+from fastload.transforms.compose import ByEpoch, Compose, DrawEach, ImageOnly, Views
 from fastload.transforms.operations.registry import ROWS, operation_named
 from fastload.transforms.plan import Plan
 
@@ -78,6 +78,7 @@ __all__ = [
     "ColorJitter",
     "Compose",
     "ConvertBoundingBoxFormat",
+    "DrawEach",
     "DropCrowds",
     "FixedSizeCrop",
     "GaussianBlur",

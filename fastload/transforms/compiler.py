@@ -20,7 +20,7 @@ from fastload.transforms.callables import (
     short_name,
     state_behind,
 )
-from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
+from fastload.transforms.compose import ByEpoch, Compose, DrawEach, ImageOnly, Views, is_ours, refuse_class
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Called, Does, ImageState, Plan, Step
@@ -51,6 +51,8 @@ def compile_plan(transform: Any) -> Plan:
         return transform
     if isinstance(transform, ByEpoch):
         return _of_epochs(transform)
+    if isinstance(transform, DrawEach):
+        return _of_draws(transform)
     if getattr(transform, "is_vision", False):
         step = Step(repr(transform), True, _SAME, does="moves", takes="image")
         return Plan(vision=transform, steps=(step,))
@@ -61,6 +63,18 @@ def compile_plan(transform: Any) -> Plan:
     for item in items:
         compiler.add(item)
     return compiler.plan()
+
+
+def _of_draws(transform: DrawEach) -> Plan:
+    """Return the plan of a transform that is drawn for each camera or frame."""
+    plan = compile_plan(transform.transform)
+    if plan.tail or plan.needs_engine or plan.needs_boxes:
+        what = name_of(plan.tail[0]) if plan.tail else "an operation on several samples or on boxes"
+        raise ValueError(
+            f"DrawEach takes what the core does to each picture. Found: {what}. Leave it out, or draw for "
+            "the sample: the transform without DrawEach."
+        )
+    return replace(plan, each=transform.each)
 
 
 def _of_epochs(schedule: ByEpoch) -> Plan:
@@ -87,6 +101,7 @@ _SAME_IN_ALL: dict[str, Callable[[Plan], Any]] = {
     "format of boxes": lambda plan: tuple(view.tail_format or view.box_format for view in plan.every),
     "dtype of masks": lambda plan: tuple(view.mask_dtype for view in plan.every),
     "views": lambda plan: tuple(name for name, _ in plan.views),
+    "draws": lambda plan: plan.each,
     "share of callables (all or none has some)": lambda plan: bool(plan.tail),
     "knowledge of their size (all or none has one)": lambda plan: tuple(
         view.output_size is None for view in plan.every
@@ -102,6 +117,8 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     called: list[Called] = []
     for number, (name, transform) in enumerate(zip(views.names, views.transforms, strict=True)):
         plan = compile_plan(transform)
+        if plan.each != "sample":
+            raise ValueError(f"DrawEach must be the whole transform. Found: in the view {name!r}.")
         if plan.needs_engine:
             raise ValueError(
                 f"Mosaic is for samples of one view. Found: in the view {name!r}. Leave it out, or the views."
@@ -247,6 +264,8 @@ class _Compiler:
             raise ValueError(
                 "ByEpoch must be the whole transform: put the transforms around it into each part."
             )
+        if isinstance(item, DrawEach):
+            raise ValueError("DrawEach must be the whole transform: put the transforms around it into it.")
         if isinstance(item, Views):
             raise ValueError(
                 "Views must come first in a transform: each view has its own chain, from the whole picture "

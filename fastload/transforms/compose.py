@@ -1,11 +1,12 @@
 """Specs of chains: :class:`Compose`, several for one sample (:class:`Views`), one per epoch
-(:class:`ByEpoch`); and of a callable for pictures alone (:class:`ImageOnly`)."""
+(:class:`ByEpoch`), drawn for each picture (:class:`DrawEach`); and of a callable for pictures alone
+(:class:`ImageOnly`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
@@ -119,6 +120,38 @@ class Views:
 
 
 @dataclass(frozen=True)
+class DrawEach:
+    """Draw a transform for each picture of a sample, where it has several: cameras, or windows of frames.
+
+        DrawEach("camera", Compose([RandomCrop(224), ColorJitter(0.2)]))
+
+    Without it all pictures of a sample share their draws: one crop, one change of colours. It is the whole
+    transform, and the core does all of it.
+
+    Args:
+        each: "camera": each field of pictures has its own draws, and the frames of its window share them, as
+            LeRobot's ``image_transforms`` do; "frame": each picture has its own.
+        transform: what is drawn.
+
+    Raises:
+        ValueError: another word.
+        TypeError: ``transform`` is not one of fastload's or a chain of those.
+    """
+
+    each: Literal["camera", "frame"]
+    transform: Any
+
+    def __post_init__(self) -> None:
+        if self.each not in ("camera", "frame"):
+            raise ValueError(f'DrawEach draws for each "camera" or "frame". Found: {self.each!r}.')
+        refuse_class(self.transform)
+        if isinstance(self.transform, (ByEpoch, DrawEach, Views, Mapping)):
+            raise TypeError(f"DrawEach takes one chain of transforms. Found: {self.transform!r}.")
+        if not (is_ours(self.transform) or callable(self.transform)):
+            raise TypeError(f"DrawEach takes transforms. Found: {self.transform!r}.")
+
+
+@dataclass(frozen=True)
 class ByEpoch:
     """Change the transform at given epochs: for progressive resizing, stronger augmentation later, or none
     at the end.
@@ -190,4 +223,4 @@ def refuse_class(item: Any) -> None:
 
 def is_ours(item: Any) -> bool:
     """Return whether it is one of fastload's transforms, or a chain, views or a schedule of them."""
-    return isinstance(item, (ByEpoch, Compose, Views)) or operation_of(item) is not None
+    return isinstance(item, (ByEpoch, Compose, DrawEach, Views)) or operation_of(item) is not None

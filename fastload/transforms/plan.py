@@ -250,6 +250,8 @@ class Plan:
     is_v2: bool = field(default=False, compare=False)
     tail_drops: bool = field(default=False, compare=False)  # the tail drops objects with their boxes
     views: tuple[tuple[str, Plan], ...] = ()  # by name, if a sample has several; the tail gets all
+    # For what there is one draw: the sample with all its pictures, each field of them, or each frame.
+    each: Literal["sample", "camera", "frame"] = "sample"
     # The pictures as a vision-language model takes them (fastload.vlm.Vision), in place of all this.
     vision: Any = None
     # By first epoch, if the plan changes; the other fields are those of the largest plan.

@@ -82,6 +82,12 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("packing/recoding.py", "PIL"): lambda _: module("packing.recoding").Transcoder(
         Schema.plain(), PackOptions(max_side=9)
     ),
+    ("packing/videos.py", "av"): lambda folder: (
+        module("packing.videos").Decoder("PyAV", "").opened(folder, 1)
+    ),
+    ("packing/videos.py", "torchcodec"): lambda folder: (
+        module("packing.videos").Decoder("torchcodec", "").opened(folder, 1)
+    ),
     ("diagnose/fixes/processors.py", "PIL"): lambda _: module("diagnose.fixes.processors").picture_seconds(
         None, 8, 8
     ),

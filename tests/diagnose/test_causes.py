@@ -163,6 +163,14 @@ LEAVES: dict[str, tuple[Evidence, list[tuple[dict[str, Any], str]]]] = {
         evidence({"processor": 0.7, "decode": 0.3}, "transformers"),
         [({"makers": {"processor": 0.1, "transform": 0.9}, "place": HEAVY}, "augmentation")],
     ),
+    "video": (
+        evidence({"video": 0.5, "reading": 0.4, "python": 0.1}, "lerobot"),
+        [
+            ({"makers": {"video": 0.1, "python": 0.9}}, "python"),
+            ({"makers": {"video": 0.2, "decode": 0.8}, "picture_side": 4000}, "large-pictures"),
+            ({"is_limited_by_data": False}, "step"),
+        ],
+    ),
     "large-pictures": (
         evidence({"decode": 0.7, "transform": 0.3}, picture_side=4000),
         [

@@ -134,7 +134,7 @@ def test_the_time_is_drawn_by_process_and_told_by_line() -> None:
     assert places == sorted(places)
     drawn = chart(page, "Stacked bars over time")
     assert rows_of(drawn) == ["loop", "worker 1", "worker 2"]
-    assert len(KINDS) == 17
+    assert len(KINDS) == 18
     for kind, look in KINDS.items():
         assert f">{WORDS[kind]}</text>" in drawn
         assert look.colour in drawn

@@ -160,7 +160,7 @@ def test_bounded(size: tuple[int, int], expected: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": (9, 9)}, "size needs raw"),
+        ({"fps": 0.0}, "fps is 0.0, must be above 0"),
         ({"raw": True, "size": (9, 9), "max_side": 4}, "exclude each other"),
         ({"max_side": 0}, r"max_side is 0, must be in \[1, 65500\]"),
         ({"quality": 0}, r"quality is 0, must be in \[1, 100\]"),

@@ -53,12 +53,13 @@ class Job:
         self.engine = _C.Engine(self.sources, parts, views, plans, seed=self.seed, **limits)
 
     def batch(
-        self, ids: Sequence[int], epoch: int = 0, draws: Any = None, garbage: int = 0xAB
+        self, ids: Sequence[int], epoch: int = 0, draws: Any = None, garbage: int = 0xAB, partners: Any = None
     ) -> tuple[dict[str, Any], list[Any]]:
         """One batch: by field an array, or a list of one a sample; and its faults."""
         numbers = np.array(ids, np.int64)
+        partners = None if partners is None else np.array(partners, np.int64)
         drawn = None if draws is None else np.array(draws, np.uint32)
-        measured = self.engine.measure(numbers, drawn, epoch)
+        measured = self.engine.measure(numbers, drawn, epoch, partners)
         places, cuts, end = [], {}, 0
         for (name, wanted), known in zip(self.fields.items(), measured, strict=True):
             place, cut, size = self._place(wanted, known, len(ids), end)
@@ -66,14 +67,15 @@ class Job:
             cuts[name] = cut
             end = -(-(end + size) // ALIGN) * ALIGN
         memory = np.full(end, garbage, np.uint8)
-        ticket = self.engine.submit(memory, places, numbers, drawn, epoch)
+        ticket = self.engine.submit(memory, places, numbers, drawn, epoch, None, partners)
         assert self.engine.wait(ticket, TIMEOUT)
         faults = self.engine.collect(ticket)
         return {name: cut(memory) for name, cut in cuts.items()}, faults
 
     def _place(self, wanted: Wanted, known: Any, count: int, begin: int) -> tuple[Any, Any, int]:
         item = np.dtype(wanted.dtype).itemsize
-        form = wanted.plan["form"]
+        form, steps = wanted.plan["form"], wanted.plan.get("steps", ())
+        steps = (len(steps),) if steps else ()
         if form in ("ragged", "points"):
             width = wanted.plan["width"]
             ends = known * width
@@ -88,8 +90,8 @@ class Job:
             return (begin, known), rows, int(ends[-1])
         if form != "picture":
             assert known is None
-            stride = max(item * int(np.prod(wanted.shape, dtype=int)), 1)
-            shape = (count, *wanted.shape)
+            stride = max(item * int(np.prod(wanted.shape, dtype=int)) * (steps or (1,))[0], 1)
+            shape = (count, *steps, *wanted.shape)
 
             def fixed(memory: Any) -> Any:
                 return memory[begin : begin + count * stride].view(wanted.dtype).reshape(shape)
@@ -121,11 +123,16 @@ class Job:
             return (begin, offsets, known), pictures, int(lengths.sum())
         if wanted.mode == "pad":
             height, width = height + 3, width + 5
-        stride = height * width * pixel
+        steps = wanted.plan.get("steps")
+        frames, frame = len(steps or [0]), height * width * pixel
+        stride = frames * frame
 
         def stack(memory: Any) -> Any:
-            found = [read(memory, begin + i * stride, height, width) for i in range(count)]
-            return np.stack(found) if found else np.zeros((0, height, width, *wanted.shape), wanted.dtype)
+            found = [read(memory, begin + i * frame, height, width) for i in range(count * frames)]
+            if not found:
+                return np.zeros((0, height, width, *wanted.shape), wanted.dtype)
+            stacked = np.stack(found)
+            return stacked.reshape(count, frames, *stacked.shape[1:]) if steps else stacked
 
         if wanted.mode == "pad":
             return (begin, stride, width * pixel, height, width), stack, count * stride

@@ -15,6 +15,24 @@ uint32_t partners_each(size_t partners, size_t n) {
   return static_cast<uint32_t>(partners / n);
 }
 
+void check_frames(std::span<const int64_t> partners, std::span<const int64_t> ids,
+                  const FieldsPlan& plan) {
+  if (!plan.has_windows() || ids.empty()) return;
+  const size_t each = partners_each(partners.size(), ids.size());
+  if (each < plan.partners()) {
+    throw Error(ErrorKind::kValue, "The windows are of " + std::to_string(plan.partners()) +
+                                       " partners of each sample. Found: " + std::to_string(each) +
+                                       ".");
+  }
+  for (size_t i = 0; i < partners.size(); ++i) {
+    if (ids[i / each] < 0 || partners[i] >= 0) continue;
+    throw Error(ErrorKind::kValue, "Each frame of a window is a sample's. Found: partner " +
+                                       std::to_string(i % each) + " of sample " +
+                                       std::to_string(ids[i / each]) + " is " +
+                                       std::to_string(partners[i]) + ".");
+  }
+}
+
 Batch::Batch(BatchRequest request, const FieldsPlan& plan)
     : request_(std::move(request)), plan_(plan), left_(0) {
   const size_t n = request_.ids.size();
@@ -32,6 +50,7 @@ Batch::Batch(BatchRequest request, const FieldsPlan& plan)
   }
   for (size_t i = 0; i < fields; ++i) check_place(request_.places[i], plan_.fields()[i], n, i);
   partner_count_ = partners_each(request_.partners.size(), n);
+  check_frames(request_.partners, request_.ids, plan_);
   left_.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
 }
 

@@ -18,6 +18,12 @@ namespace fastload {
 // The sample id of a position that somebody else fills: its memory is left as it is.
 inline constexpr int64_t kElsewhere = -2;
 
+// Set in a partner's sample id, of a plan with windows: the frame is the nearest that the run has
+// of one behind its ends. It is read all the same.
+inline constexpr int64_t kPadBit = int64_t{1} << 62;
+
+class SharedRecords;  // engine/shared_records.h
+
 struct SampleFault {
   uint32_t position = 0;  // in the batch
   int64_t sample = -1;    // sample id
@@ -37,10 +43,16 @@ struct BatchRequest {
   // Sample ids that each sample is put together with, equally many (-1: none), one sample's after
   // the other's; or empty.
   std::vector<int64_t> partners = {};
+  // Of a plan with windows: the records that several frames are of; nullptr: none. As `ahead`.
+  std::shared_ptr<SharedRecords> shared = nullptr;
 };
 
 // How many partners each of n samples has. Throws Error(kValue) where they are not equally many.
 uint32_t partners_each(size_t partners, size_t n);
+
+// Throws Error(kValue) where a sample does not have the partners that the plan's windows need.
+void check_frames(std::span<const int64_t> partners, std::span<const int64_t> ids,
+                  const FieldsPlan& plan);
 
 // Claimed sample by sample, without a lock, by any number of threads.
 class Batch {
@@ -60,7 +72,16 @@ class Batch {
   [[nodiscard]] std::span<const int64_t> partners(uint32_t position) const {
     return std::span(request_.partners).subspan(size_t{position} * partner_count_, partner_count_);
   }
+  // Of a plan with windows: whose frame a partner is, 0 being the sample itself, and whether it is
+  // padding.
+  [[nodiscard]] uint64_t frame_id(uint32_t position, uint32_t partner) const {
+    return static_cast<uint64_t>(frame(position, partner) & ~kPadBit);
+  }
+  [[nodiscard]] bool is_pad(uint32_t position, uint32_t partner) const {
+    return (frame(position, partner) & kPadBit) != 0;
+  }
   [[nodiscard]] const std::shared_ptr<void>& ahead() const { return request_.ahead; }
+  [[nodiscard]] SharedRecords* shared() const { return request_.shared.get(); }
   // Up to `count` unclaimed positions, [first, last); empty when all are claimed.
   struct Range {
     uint32_t first, last;
@@ -87,6 +108,10 @@ class Batch {
   [[nodiscard]] bool complete() const { return left_.load(std::memory_order_acquire) == 0; }
 
  private:
+  [[nodiscard]] int64_t frame(uint32_t position, uint32_t partner) const {
+    return partner == 0 ? id(position) : partners(position)[partner - 1];
+  }
+
   BatchRequest request_;
   const FieldsPlan& plan_;
   uint32_t partner_count_ = 0;

@@ -111,7 +111,7 @@ void Pictures::draw_mosaic(Job& job) {
 }
 
 void Pictures::produce_mosaic(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
-  const uint32_t field = stream.fields.front();
+  const uint32_t field = stream.frames.front().field;
   const CutPlan& cut = plan_.fields.cut(field);
   const Sample& sample = job.samples.front();
   const Together& together = *sample.together;
@@ -160,7 +160,7 @@ uint32_t Pictures::request(const Job& job, const Tile& tile, uint32_t slot) cons
 // An upright mosaic as the sample shows it: each picture is resized to its place.
 void Pictures::place_tiles(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
                            std::span<const Tile> tiles, const Composition& mosaic, uint8_t* to) {
-  const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const CutSpec& spec = plan_.fields.cut(stream.frames.front().field).spec();
   const int size = plan_.mosaic->size;
   const size_t pixel_bytes = spec.format.pixel_bytes();
   const size_t stride = static_cast<size_t>(size) * pixel_bytes;
@@ -198,7 +198,7 @@ void Pictures::place_tiles(Job& job, const FieldsPlan::Stream& stream, uint32_t 
 // The part of a mosaic's canvas that is visible.
 void Pictures::fill_canvas(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
                            std::span<const Tile> tiles, const Rect& visible) {
-  const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const CutSpec& spec = plan_.fields.cut(stream.frames.front().field).spec();
   const size_t pixel_bytes = spec.format.pixel_bytes();
   compose_.canvas.reserve(area(visible) * pixel_bytes + RowSink::kSlack);
   const uint64_t before = now_ns();
@@ -233,7 +233,7 @@ struct Pictures::OpenTile {
 // record, whose picture is kept.
 void Pictures::cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, const Tile& tile,
                         const View& view, RowSink& out) {
-  const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const CutSpec& spec = plan_.fields.cut(stream.frames.front().field).spec();
   const uint64_t key =
       (tile.home.source->first + tile.home.id) * plan_.fields.streams().size() + slot;
   if (const auto kept = kept_.find(key, view.resized_width, view.resized_height)) {

@@ -95,10 +95,11 @@ void check_mosaic(const SamplePlan& plan) {
            std::to_string(mosaic.size) + " pixels, " + std::to_string(mosaic.tiles) + " tiles.");
   }
   if (plan.fields.views().size() != 1) refuse("A sample that is a mosaic has one view.");
+  if (plan.fields.has_windows()) refuse("A sample that is a mosaic has no windows of frames.");
   if (plan.decoded_side != 0) refuse("Mosaics are not cut from decoded pictures that are kept.");
   for (const FieldsPlan::Stream& stream : plan.fields.streams()) {
-    const PixelFormat& format = plan.fields.fields()[stream.fields.front()].picture.format;
-    if (stream.fields.size() != 1) refuse("A picture is one field of a mosaic.");
+    const PixelFormat& format = plan.fields.fields()[stream.frames.front().field].picture.format;
+    if (stream.frames.size() != 1) refuse("A picture is one field of a mosaic.");
     if (!format.is_rgb8() && !format.ids) {
       refuse("Mosaics are of pictures of 3 channels of 8 bits, and of masks. Found: " +
              format_text(format) + ".");

@@ -10,6 +10,7 @@
 
 #include "engine/composed_rows.h"
 #include "engine/needs.h"
+#include "engine/shared_records.h"
 #include "engine/views.h"
 #include "engine/vision_rows.h"
 
@@ -26,19 +27,24 @@ uint32_t claim_size(size_t sample_bytes) {
       std::clamp<size_t>(kGroupBytes / std::max<size_t>(sample_bytes, 1), 1, 32));
 }
 
+// Samples that take long, and windows, of which one may wait for another, are claimed one by one.
+bool claims_one(const FieldsPlan& plan) {
+  return plan.has_vision() || (plan.has_windows() && !plan.streams().empty());
+}
+
 // Of all that a plan names the sources have something.
 void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decoded_side) {
   using Form = FieldPlan::Form;
   const bool first = !plan.streams().empty() && plan.streams().front().number == 0;
   if (decoded_side != 0 && first &&
-      !plan.fields()[plan.streams().front().fields.front()].picture.format.is_rgb8()) {
+      !plan.fields()[plan.streams().front().frames.front().field].picture.format.is_rgb8()) {
     throw Error(ErrorKind::kValue,
                 "Decoded pictures are kept of 3 channels of 8 bits only. Leave "
                 "out Cache(decoded=...).");
   }
   for (const FieldPlan& field : plan.fields()) {
     if (field.form == Form::kLabel && field.part == FieldPlan::kIndex) continue;
-    if (field.is_origin()) continue;
+    if (field.is_origin() || field.form == Form::kPad) continue;
     for (const Source& source : sources.all()) {
       const bool picture = field.form == Form::kPicture;
       const size_t parts = field.is_vision() ? source.lists.size()
@@ -70,7 +76,7 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       sources_(std::move(sources)),
       plan_(std::move(plan)),
       fallback_(std::move(fallback)),
-      chunk_(plan_.fields.has_vision() ? 1 : claim_size(plan_.fields.picture_bytes())),
+      chunk_(claims_one(plan_.fields) ? 1 : claim_size(plan_.fields.picture_bytes())),
       kept_(plan_.kept_bytes),
       ahead_(read_ahead, [this](uint64_t record) { return origin_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
@@ -122,6 +128,12 @@ std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids, const std::vect
     return ahead_.announce(records_of_mosaics(ids, draws, epoch, partners),
                            each * records_a_sample());
   }
+  if (plan_.fields.has_windows()) {
+    check_frames(partners, ids, plan_.fields);
+    std::vector<int64_t> records = records_of_windows(ids, partners);
+    if (plan_.share) leave_first(records);
+    return ahead_.announce(std::move(records), records_a_sample());
+  }
   ReadAhead::Needs needs = needs_of(sources_, plan_, ids, draws, epoch);
   return ahead_.announce(records_of(std::move(ids)), records_a_sample(), std::move(needs));
 }
@@ -137,6 +149,24 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
   for (const int64_t id : ids) {
     for (const FieldsPlan::Stream& stream : streams) {
       records.push_back(id < 0 ? id : id + samples * static_cast<int64_t>(stream.number));
+    }
+  }
+  return records;
+}
+
+// The same of samples with windows: each stream's record is the partner's.
+std::vector<int64_t> Engine::records_of_windows(const std::vector<int64_t>& ids,
+                                                const std::vector<int64_t>& partners) const {
+  const size_t each = partners_each(partners.size(), ids.size());
+  const auto samples = static_cast<int64_t>(sources_.size());
+  std::vector<int64_t> records;
+  records.reserve(ids.size() * plan_.fields.streams().size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    for (const FieldsPlan::Stream& stream : plan_.fields.streams()) {
+      const int64_t id =
+          stream.partner == 0 ? ids[i] : partners[i * each + stream.partner - 1] & ~kPadBit;
+      const bool is_there = ids[i] >= 0 && id < samples;  // else decoding says that it is not
+      records.push_back(is_there ? id + samples * static_cast<int64_t>(stream.number) : -1);
     }
   }
   return records;
@@ -162,7 +192,7 @@ std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
                                                 const std::vector<int64_t>& partners) {
   size_t pixel_bytes = 0;
   for (const FieldsPlan::Stream& stream : plan_.fields.streams()) {
-    pixel_bytes += plan_.fields.cut(stream.fields.front()).spec().format.pixel_bytes();
+    pixel_bytes += plan_.fields.cut(stream.frames.front().field).spec().format.pixel_bytes();
   }
   const size_t each = partners_each(partners.size(), ids.size());
   const PhiloxKey key = epoch_key(plan_.seed, epoch);
@@ -227,11 +257,20 @@ void Engine::forget(const std::shared_ptr<void>& announced) {
   kept_.expect_none();
 }
 
+// The records that several frames of a batch are of; nullptr: none.
+std::shared_ptr<SharedRecords> Engine::shared_by(const BatchRequest& request) const {
+  check_frames(request.partners, request.ids, plan_.fields);
+  auto shared = std::make_shared<SharedRecords>(records_of_windows(request.ids, request.partners),
+                                                plan_.fields);
+  return shared->any() ? shared : nullptr;
+}
+
 Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
   if (request.ahead == nullptr) {
     request.ahead = announce(request.ids, request.draws, request.epoch, request.partners);
   }
+  if (plan_.fields.has_windows() && plan_.share) request.shared = shared_by(request);
   auto batch = std::make_shared<Batch>(std::move(request), plan_.fields);
   Ticket ticket = 0;
   {
@@ -392,7 +431,12 @@ void Engine::work(int seat, Scratch& scratch) noexcept {
       continue;
     }
     for (uint32_t i = range.first; i < range.last; ++i) {
-      producer ? producer->fill(*batch, i) : batch->starve(i);
+      if (producer) {
+        producer->fill(*batch, i);
+        continue;
+      }
+      batch->starve(i);
+      if (batch->shared() != nullptr) batch->shared()->settle(i, false);
     }
     if (batch->finish(range.last - range.first)) {
       // The lock orders the notification after a waiter's check of complete().

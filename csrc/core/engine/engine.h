@@ -97,6 +97,9 @@ class Engine final : public Pool::Client {
   static std::deque<Submitted>::iterator found_in(std::deque<Submitted>& queue, Ticket ticket);
   static Error closed();
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
+  [[nodiscard]] std::vector<int64_t> records_of_windows(const std::vector<int64_t>& ids,
+                                                        const std::vector<int64_t>& partners) const;
+  [[nodiscard]] std::shared_ptr<SharedRecords> shared_by(const BatchRequest& request) const;
   std::shared_ptr<void> announce_lists(const std::vector<int64_t>& ids);
   [[nodiscard]] std::vector<int64_t> records_of_mosaics(const std::vector<int64_t>& ids,
                                                         const std::vector<uint32_t>& draws,

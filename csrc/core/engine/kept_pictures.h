@@ -70,6 +70,8 @@ class KeptPictures {
   Use make(int width, int height, size_t pixel_bytes);
   // The picture, which nobody writes any more, can be found from now on.
   void keep(uint64_t key, const Use& picture);
+  // A picture of another kind was used again.
+  void count_again() { used_again_.fetch_add(1, std::memory_order_relaxed); }
   // Lets go of all. Nothing is in use.
   void clear();
 

@@ -27,8 +27,8 @@ std::optional<Rect> part_needed(const Announced& batch, size_t sample, const Rec
   const auto id = static_cast<uint64_t>(batch.ids[sample]);
   const uint32_t draw = batch.draws.empty() ? 0 : batch.draws[sample];
   std::vector<Rect> parts;
-  for (const uint32_t number : fields.streams().front().fields) {
-    const FieldPlan& field = fields.fields()[number];
+  for (const FieldsPlan::Frame& frame : fields.streams().front().frames) {
+    const FieldPlan& field = fields.fields()[frame.field];
     const ViewPlan& view_plan = fields.views()[field.view];
     if (!view_plan.source.empty() || !field.picture.source.empty()) return {};
     const SampleRng rng{batch.key, id, draw, static_cast<uint8_t>(field.view)};

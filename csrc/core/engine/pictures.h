@@ -8,6 +8,7 @@
 #include "engine/kept_pictures.h"
 #include "engine/scratch.h"
 #include "engine/shared_picture.h"
+#include "engine/shared_records.h"
 #include "engine/stats.h"
 #include "engine/tiles.h"
 #include "engine/transcoder.h"
@@ -42,12 +43,21 @@ class Pictures {
   void end();
 
  private:
+  struct Open;
+  bool open(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, Open& open);
   bool produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
                      const LoadedBytes& loaded);
-  bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
+  [[nodiscard]] View view_of(const Job& job, FieldsPlan::Frame frame, Extent size) const;
+  bool take(Job& job, const FieldsPlan::Stream& stream, SharedRecords& shared,
+            SharedRecords::Entry& entry);
+  bool copy(const Job& job, FieldsPlan::Frame frame, const SharedRecords& shared,
+            const SharedRecords::Entry& entry);
+  bool cut_whole(const Job& job, const FieldsPlan::Stream& stream, SharedRecords& shared,
+                 SharedRecords::Entry& entry, const ImageInfo& info, const EntryPoints& entries);
+  bool open_stored(Open& open);
   static Bytes find_coefficients(const Sources::Home& home, const Record& record);
   void keep_coefficients(const Sources::Home& home, const Record& record, Bytes bytes);
-  bool open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format, ImageInfo& info);
+  bool open_bounded(Open& open, const PixelFormat& format);
   void confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
                const EntryPoints& entries);
   uint64_t count_read(uint64_t start, size_t bytes);
@@ -57,7 +67,7 @@ class Pictures {
   bool decode_shared(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
                      Bytes bytes, const EntryPoints& entries);
   template <class Decode>
-  void cut(const Job& job, uint32_t field, Extent size, const Decode& decode);
+  void cut(const Job& job, FieldsPlan::Frame frame, Extent size, const Decode& decode);
   EntryPoints entries_of(const Sources::Home& home, Bytes bytes);
   [[nodiscard]] uint32_t request(const Job& job, const Tile& tile, uint32_t slot) const;
   void skip(const Job& job, std::span<const Tile> tiles, uint32_t slot);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "collate/batch.h"
@@ -29,17 +30,20 @@ class Producer {
   void fill(Batch& batch, uint32_t position) noexcept;
 
  private:
-  void produce_or_report(Batch& batch, uint32_t position, int64_t id);
+  bool produce_or_report(Batch& batch, uint32_t position, int64_t id);
   bool produce_or_say(Batch& batch, uint32_t position, SampleFault& fault);
   void produce(Batch& batch, uint32_t position, uint64_t id);
+  uint64_t produce_pictures(Job& job);
+  std::span<const Sources::Home> find_homes(const Batch& batch, uint32_t position);
 
   const Sources& sources_;
   const SamplePlan& plan_;
   ThreadStats& stats_;
   Pictures pictures_;
   VisionRows vision_;
-  std::vector<Sample> samples_;  // the views of the sample in work
-  uint64_t losses_ = 0;          // loss_count() before it was begun
+  std::vector<Sample> samples_;       // the views of the sample in work
+  std::vector<Sources::Home> homes_;  // its own and its partners', of a plan with windows
+  uint64_t losses_ = 0;               // loss_count() before it was begun
   uint64_t epoch_ = ~uint64_t{0};
   PhiloxKey key_;
 };

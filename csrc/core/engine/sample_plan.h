@@ -23,6 +23,9 @@ struct SamplePlan {
   // Samples are put together of several, which stand where a sample's first picture does.
   std::optional<MosaicSpec> mosaic = {};
   size_t kept_bytes = 0;  // of pictures of mosaics that are kept for others; see kept_pictures.h
+  // Records that several frames of a batch's windows are of are decoded once; false: tests and
+  // benchmarks. The pixels are the same.
+  bool share = true;
 };
 
 }  // namespace fastload

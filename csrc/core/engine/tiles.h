@@ -57,7 +57,12 @@ struct Job {
   const std::span<Sample> samples;  // of each view; drawn when the first picture is open
   uint64_t start = 0;               // ns, when its present stage began
   Extent stored = {};               // size of the first picture as stored
+  // Of a plan with windows: where the sample itself and its partners are.
+  std::span<const Sources::Home> homes = {};
 
+  [[nodiscard]] const Sources::Home& home_of(uint32_t partner) const {
+    return partner == 0 ? home : homes[partner];
+  }
   [[nodiscard]] SampleRng rng(uint32_t view) const {
     return {key, id, batch.draw(position), static_cast<uint8_t>(view)};
   }

@@ -111,6 +111,27 @@ void copy_ragged(const FieldsPlan& plan, const FieldPlan& field, const FieldPlac
   copy_points(field, objects ? &*objects : nullptr, tile, kept, rows);
 }
 
+// The values at a field's steps, one after the other.
+void copy_steps(const FieldPlan& field, const Job& job, uint8_t* to) {
+  for (uint32_t step = 0; step < field.steps.size(); ++step, to += field.width) {
+    const uint32_t partner = field.steps[step];
+    if (field.form == FieldPlan::Form::kPad) {
+      *to = job.batch.is_pad(job.position, partner) ? 1 : 0;
+      continue;
+    }
+    naming_frame(job, partner, step, [&] {
+      const Sources::Home& home = job.home_of(partner);
+      if (field.form == FieldPlan::Form::kFixed) {
+        home.source->columns[field.part]->copy(home.id, to, field.width);
+        return;
+      }
+      const Record record = home.source->reader->index().record(home.id);
+      const int64_t label = label_of(home, record, field);
+      std::memcpy(to, &label, sizeof(label));
+    });
+  }
+}
+
 }  // namespace
 
 void convert(const FieldPlan& field, const FieldPlace& place, uint32_t position) {
@@ -124,7 +145,9 @@ void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample>
     const FieldPlan& field = plan.fields()[number];
     const FieldPlace& place = job.batch.place(number);
     if (field.is_vision()) continue;  // VisionRows makes them
-    if (field.form == FieldPlan::Form::kLabel) {
+    if (!field.steps.empty()) {
+      if (field.form != FieldPlan::Form::kPicture) copy_steps(field, job, place.at(job.position));
+    } else if (field.form == FieldPlan::Form::kLabel) {
       const int64_t label = label_of(job.home, job.record, field);
       std::memcpy(place.at(job.position), &label, sizeof(label));
     } else if (field.form == FieldPlan::Form::kFixed) {

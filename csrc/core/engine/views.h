@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "cache/bounded.h"
 #include "decode/decode.h"
 #include "engine/sources.h"
+#include "engine/tiles.h"
 #include "read_ahead/read_ahead.h"
 #include "sample/field_place.h"
 #include "sample/field_plan.h"
@@ -45,6 +47,19 @@ void check_column(const Column& column, const FieldPlan& field);
 
 // The same of the columns that lead a view's objects.
 void check_objects(const std::vector<Column*>& columns, const ObjectsPlan& objects);
+
+// What `produce` throws of another sample's frame says so; `step` is the first that it stands at.
+template <class Produce>
+void naming_frame(const Job& job, uint32_t partner, uint32_t step, const Produce& produce) {
+  try {
+    produce();
+  } catch (const Error& error) {
+    if (partner == 0) throw;
+    throw Error(error.kind(), "its frame of sample " +
+                                  std::to_string(job.batch.frame_id(job.position, partner)) +
+                                  " (step " + std::to_string(step) + "): " + error.what());
+  }
+}
 
 // Where the reading ahead finds a sample's record of a stream.
 inline ReadAhead::Origin origin_of(const Sources::Home& home, uint32_t stream) {

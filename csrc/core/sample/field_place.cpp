@@ -76,11 +76,11 @@ bool fits_pictures(const FieldPlace& place, const FieldPlan& field, size_t n) {
   if (place.room.height < 0 || place.room.width < 0) return false;
   if (height == 0 || width == 0) return true;
   const bool dense = place.row_bytes == field.pixel_bytes() * width;
-  if (!dense && !field.picture.store.channels_last)
+  if (!dense && (!field.picture.store.channels_last || !field.steps.empty()))
     return false;  // there are no rows of whole pixels
   return place.row_bytes / field.pixel_bytes() >= width &&
          place.memory.size() / place.row_bytes >= height &&
-         fits(n, place.stride, height * place.row_bytes, place.memory.size());
+         fits(n, place.stride, height * place.row_bytes * field.frames(), place.memory.size());
 }
 
 }  // namespace
@@ -92,11 +92,13 @@ void check_place(const FieldPlace& place, const FieldPlan& field, size_t n, size
                     : field.is_ragged()
                         ? fits_rows(place, field.width, n)
                         : place.offsets.empty() && place.sizes.empty() &&
-                              fits(n, place.stride, field.width, place.memory.size());
+                              fits(n, place.stride, field.width * field.frames(),
+                                   place.memory.size());
   if (good) return;
-  const size_t bytes = field.form == Form::kPicture
-                           ? place.row_bytes * static_cast<size_t>(std::max(place.room.height, 0))
-                           : field.width;
+  const size_t bytes =
+      field.frames() * (field.form == Form::kPicture
+                            ? place.row_bytes * static_cast<size_t>(std::max(place.room.height, 0))
+                            : field.width);
   throw Error(ErrorKind::kValue,
               "The slot does not fit field " + std::to_string(number) + " of " + std::to_string(n) +
                   " samples of " + std::to_string(bytes) + " bytes. Found: " +
@@ -117,10 +119,12 @@ void fill_blank(const FieldPlace& place, const FieldPlan& field, uint32_t positi
     if (!rows.empty()) std::memset(rows.data(), 0, rows.size());
   } else if (field.form == Form::kPicture) {
     const auto [height, width] = place.size_at(position);
-    fill_rows(place.at(position), place.row_bytes_at(position, field), height,
-              field.pixel_bytes() * static_cast<size_t>(width), field.blank);
+    for (uint32_t step = 0; step < field.frames(); ++step) {
+      fill_rows(place.frame_at(position, step), place.row_bytes_at(position, field), height,
+                field.pixel_bytes() * static_cast<size_t>(width), field.blank);
+    }
   } else {
-    fill(place.at(position), field.width, field.blank);
+    fill(place.at(position), field.width * field.frames(), field.blank);
   }
 }
 

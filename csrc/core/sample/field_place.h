@@ -35,6 +35,10 @@ struct FieldPlace {
     return memory.data() +
            (offsets.empty() ? position * stride : static_cast<size_t>(offsets[position]));
   }
+  // That of a sample's picture at a step; they lie one after the other.
+  [[nodiscard]] uint8_t* frame_at(uint32_t position, uint32_t step) const {
+    return at(position) + step * row_bytes * static_cast<size_t>(room.height);
+  }
   [[nodiscard]] PictureSize size_at(uint32_t position) const {
     return sizes.empty() ? room : sizes[position];
   }

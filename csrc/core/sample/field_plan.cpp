@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -87,6 +88,20 @@ void check(const FieldPlan& field, size_t number) {
   }
 }
 
+// Of forms that have one.
+void set_width(FieldPlan& field) {
+  if (field.form == FieldPlan::Form::kLabel) {
+    field.width = sizeof(int64_t);
+    if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
+  }
+  if (field.form == FieldPlan::Form::kId) {
+    field.width = sizeof(int64_t);
+    field.blank = bytes_of(int64_t{-1});
+  }
+  if (field.form == FieldPlan::Form::kView) field.width = FieldPlan::kViewBytes;
+  if (field.form == FieldPlan::Form::kPad) field.width = 1;
+}
+
 // What follows has rows, or is drawn, and there is something to follow.
 void check_objects(const FieldPlan& field, const ViewPlan& view, size_t number) {
   const bool rows = field.is_ragged() || field.form == FieldPlan::Form::kMasks;
@@ -135,15 +150,8 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
                                          std::to_string(views_.size()) +
                                          ". Found: " + std::to_string(field.view) + ".");
     }
-    if (field.form == FieldPlan::Form::kLabel) {
-      field.width = sizeof(int64_t);
-      if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
-    }
-    if (field.form == FieldPlan::Form::kId) {
-      field.width = sizeof(int64_t);
-      field.blank = bytes_of(int64_t{-1});
-    }
-    if (field.form == FieldPlan::Form::kView) field.width = FieldPlan::kViewBytes;
+    set_width(field);
+    check_steps(field, number);
     if (!field.picture.nearest || field.picture.format.ids) {
       field.picture.pixels = views_[field.view].pixels;
       field.picture.source = views_[field.view].source;
@@ -166,26 +174,76 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
                   field.follows;
     has_objects_ = has_objects_ || field.follows;
     has_vision_ = has_vision_ || field.is_vision();
+    has_windows_ = has_windows_ || !field.steps.empty();
+    for (const uint32_t partner : field.steps) partners_ = std::max(partners_, partner);
+  }
+  if (has_windows_ && has_vision_) {
+    throw Error(ErrorKind::kValue, "Pictures as rows of patches have no windows of frames.");
+  }
+}
+
+// Steps are of what has one size, and each step's view is there.
+void FieldsPlan::check_steps(const FieldPlan& field, uint32_t number) const {
+  using Form = FieldPlan::Form;
+  const bool picture = field.form == Form::kPicture;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kValue, "Field " + std::to_string(number) + " of a sample " + why);
+  };
+  if (field.steps.empty()) {
+    if (field.form == Form::kPad) refuse("says which steps are padding, and has no steps.");
+    if (field.each_step) refuse("has a view for each step, and no steps.");
+    return;
+  }
+  if (!picture && field.form != Form::kFixed && field.form != Form::kLabel &&
+      field.form != Form::kPad) {
+    refuse("has steps: that is for pictures, values of one size, labels and padding.");
+  }
+  const ViewPlan& view = views_[field.view];
+  if (picture && (view.out_width == 0 || view.out_height == 0)) {
+    refuse("has steps, and pictures that differ in size: a window's have one size.");
+  }
+  if (!field.each_step) return;
+  if (!picture) refuse("has a view for each step, and no pictures.");
+  for (size_t step = 0; step < field.steps.size(); ++step) {
+    if (field.view + step >= views_.size()) {
+      refuse("has a view for each of its " + std::to_string(field.steps.size()) +
+             " steps. Found: views up to " + std::to_string(views_.size() - 1) + ", the first is " +
+             std::to_string(field.view) + ".");
+    }
+    const ViewPlan& other = views_[field.view + step];
+    if (other.out_width != view.out_width || other.out_height != view.out_height) {
+      refuse("has pictures of one size at each of its steps. Found: view " +
+             std::to_string(field.view + step) + " has another one.");
+    }
   }
 }
 
 void FieldsPlan::add_picture(uint32_t number) {
   const FieldPlan& field = fields_[number];
   cuts_[number].emplace(field.picture);
-  const uint32_t stream = field.part;
-  const auto place =
-      std::lower_bound(streams_.begin(), streams_.end(), stream,
-                       [](const Stream& one, uint32_t wanted) { return one.number < wanted; });
-  if (place != streams_.end() && place->number == stream) {
-    const PixelFormat& format = fields_[place->fields.front()].picture.format;
+  for (uint32_t step = 0; step < field.frames(); ++step) add_frame(field, {number, step});
+}
+
+void FieldsPlan::add_frame(const FieldPlan& field, Frame frame) {
+  const std::pair key(field.part, field.partner_at(frame.step));
+  const auto place = std::lower_bound(
+      streams_.begin(), streams_.end(), key,
+      [](const Stream& one, const auto& wanted) {
+        return std::pair(one.number, one.partner) < wanted;
+      });
+  const auto same = [&](const Stream& one) { return one.number == field.part; };
+  if (const auto other = std::ranges::find_if(streams_, same); other != streams_.end()) {
+    const PixelFormat& format = fields_[other->frames.front().field].picture.format;
     if (!(format == field.picture.format)) {
       throw Error(ErrorKind::kValue, "All fields of a stream of records have one format. Found: " +
                                          format_text(format) + " and " +
                                          format_text(field.picture.format) + ".");
     }
-    place->fields.push_back(number);
+  }
+  if (place != streams_.end() && std::pair(place->number, place->partner) == key) {
+    place->frames.push_back(frame);
   } else {
-    streams_.insert(place, {stream, {number}});
+    streams_.insert(place, {field.part, {frame}, key.second});
   }
 }
 
@@ -195,7 +253,7 @@ size_t FieldsPlan::picture_bytes() const {
     if (field.form != FieldPlan::Form::kPicture) continue;
     const ViewPlan& view = views_[field.view];
     bytes += field.pixel_bytes() * static_cast<size_t>(view.out_width) *
-             static_cast<size_t>(view.out_height);
+             static_cast<size_t>(view.out_height) * field.frames();
   }
   return bytes;
 }

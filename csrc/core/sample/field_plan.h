@@ -1,6 +1,7 @@
 // What a loader's batches hold of each sample: views of it, and fields of these views.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,7 @@ struct FieldPlan {
     kView,    // kViewBytes of float64: width and height of the first picture as stored; scale and
               // shift from its pixels to the view's, across and down; whether that is mirrored
               // then, and quarter turns. Scales are 0 where it is no such map: motions, mosaics
+    kPad,     // a byte for each step: 1 where its frame stands for one that the run does not have
   };
   static constexpr uint32_t kViewBytes = 8 * sizeof(double);
   static constexpr uint32_t kVisionFactBytes = 6 * sizeof(int64_t);
@@ -70,6 +72,18 @@ struct FieldPlan {
 
   std::shared_ptr<const VisionPlan> vision = nullptr;  // of kVision and kVisionSizes
   std::string name = {};                               // likewise; for messages
+
+  // Of a window: whose frame stands at each step, one after the other in the batch: 0, the sample's
+  // own, or k, its k-th partner's. Empty: there is the sample's own alone. Of pictures of one size,
+  // kLabel, kFixed and kPad.
+  std::vector<uint32_t> steps = {};
+  // Of pictures: the one at step t is of view `view + t`, which differs in what is drawn alone;
+  // else all are of `view`.
+  bool each_step = false;
+
+  [[nodiscard]] size_t frames() const { return std::max<size_t>(1, steps.size()); }
+  [[nodiscard]] uint32_t partner_at(uint32_t step) const { return steps.empty() ? 0 : steps[step]; }
+  [[nodiscard]] uint32_t view_at(uint32_t step) const { return each_step ? view + step : view; }
 
   [[nodiscard]] bool is_ragged() const {
     return form == Form::kRagged || form == Form::kPoints || is_vision() ||
@@ -120,11 +134,17 @@ class FieldsPlan {
     return masks ? field.width == 0
                  : field.form == FieldPlan::Form::kPicture && views_[field.view].out_width == 0;
   }
-  // The streams of records that are read, ascending, each with its pictures' fields, which are all
-  // opened in one format.
+  // A picture in the batch: of a field, at a step of it.
+  struct Frame {
+    uint32_t field;
+    uint32_t step;  // 0 where it has none
+  };
+  // The streams of records that are read, ascending, each with its pictures, which are all opened
+  // in one format. Where there are windows a stream is there once for each partner.
   struct Stream {
     uint32_t number;
-    std::vector<uint32_t> fields;
+    std::vector<Frame> frames;
+    uint32_t partner = 0;  // whose record: 0, the sample's own, or k, its k-th partner's
   };
   [[nodiscard]] const std::vector<Stream>& streams() const { return streams_; }
   // Whether any field depends on its view.
@@ -133,13 +153,23 @@ class FieldsPlan {
   [[nodiscard]] bool has_points() const { return has_points_; }
   // Whether any field has pictures as rows.
   [[nodiscard]] bool has_vision() const { return has_vision_; }
+  // Whether any field has steps: partners are frames then.
+  [[nodiscard]] bool has_windows() const { return has_windows_; }
+  // How many partners a sample must have for them.
+  [[nodiscard]] uint32_t partners() const { return partners_; }
   // Whether any field's rows are those of a view's objects.
   [[nodiscard]] bool has_objects() const { return has_objects_; }
+  // Whether the views are drawn of a picture that is read: the sample's own of the first stream.
+  [[nodiscard]] bool draws_of_first() const {
+    return !streams_.empty() && streams_.front().number == 0 && streams_.front().partner == 0;
+  }
   // Bytes of a sample's pictures; 0 for those that differ.
   [[nodiscard]] size_t picture_bytes() const;
 
  private:
   void add_picture(uint32_t number);
+  void add_frame(const FieldPlan& field, Frame frame);
+  void check_steps(const FieldPlan& field, uint32_t number) const;
 
   std::vector<ViewPlan> views_;
   std::vector<FieldPlan> fields_;
@@ -149,6 +179,8 @@ class FieldsPlan {
   bool has_points_ = false;
   bool has_objects_ = false;
   bool has_vision_ = false;
+  bool has_windows_ = false;
+  uint32_t partners_ = 0;
 };
 
 }  // namespace fastload

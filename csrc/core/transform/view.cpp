@@ -43,6 +43,10 @@ bool GeometrySpec::needs_boxes() const {
   return std::ranges::any_of(steps_, [](const Step& s) { return s.operation->draw != nullptr; });
 }
 
+bool GeometrySpec::is_still() const {
+  return std::ranges::all_of(steps_, [](const Step& step) { return step.operation->still; });
+}
+
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng) {
   return draw_view(spec, DrawnOf{width, height}, rng);
 }

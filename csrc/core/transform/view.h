@@ -121,6 +121,8 @@ class GeometrySpec {
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
   // Whether a step draws from the sample's boxes.
   [[nodiscard]] bool needs_boxes() const;
+  // Whether no step draws anything.
+  [[nodiscard]] bool is_still() const;
 
   Filter filter = Filter::kBilinear;
   // What is where nothing of the picture is: numbers of the stored picture, one for each channel or

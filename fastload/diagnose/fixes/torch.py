@@ -247,6 +247,7 @@ def _decoding(files: list[Path], side: int) -> tuple[float, float, float] | None
 
 _LINES = (
     "decode",
+    "video",
     "lock",
     "processor",
     "reading",
@@ -265,6 +266,7 @@ _WORDS = {
     "sleep": "Without the wait at {}",
     "python": "{} done once, before training, or vectorised",
     "transform": "A faster transform at {}, or none",
+    "video": "Frames that are decoded once, when a set is packed, in place of {}",
     "decode": "Smaller or decoded copies, or a faster decoder, at {}",
     "collate": "A faster collate function at {}",
     "shared-memory": "Smaller tensors from the workers (uint8, crops)",
@@ -335,6 +337,31 @@ def by_vision(case: TorchExamination) -> Iterator[Fix]:
         f"pixels took it {1000 * theirs:.3g} ms of CPU time, and fastload {1000 * ours:.3g} ms, decoding "
         f"included.",
         "a second copy of the pictures on disk",
+        (low, high),
+    )
+
+
+def by_windows(case: TorchExamination) -> Iterator[Fix]:
+    """Compute what a packed copy would give in place of a LeRobotDataset that decodes video."""
+    e, dataset = case.evidence, case.subject.dataset
+    while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
+        dataset = dataset.dataset
+    place, info = e.place.get("video"), getattr(getattr(dataset, "meta", None), "info", None)
+    if e.share("video") < PART or place is None or "codebase_version" not in (info or ()):
+        return
+    fields = ""
+    if getattr(dataset, "delta_timestamps", None):
+        fields = ", fields=fastload.Fields(windows=dataset.delta_timestamps)"
+    taken = e.share("video", "reading", "python", "transform", "collate", "shared-memory")
+    low, high = (case.gain_of(case.lighter(less)) for less in (_MORE * e.share("video"), _most(taken)))
+    yield case.predicted(
+        "windows",
+        f'`fastload pack {getattr(dataset, "root", "SET")} OUT --as lerobot` and `fastload.DataLoader("OUT", '
+        f"batch_size={case.subject.batch_size}, shuffle=True{fields})` in place of {place}",
+        (low + high) / 2,
+        f"Computed: {e.share('video'):.0%} of the time that samples take is video, and {taken:.0%} is work "
+        f"that fastload's threads do or that is not needed then.",
+        "frames on disk, which are larger than the video",
         (low, high),
     )
 
@@ -495,6 +522,7 @@ def _samples(files: Files) -> Iterator[dict[str, Any]]:
 TORCH_REGISTRY: tuple[Callable[[TorchExamination], Iterator[Fix]], ...] = (
     faster_line,
     by_vision,
+    by_windows,
     less_in_step,
     longer_passes,
     smaller_pictures,

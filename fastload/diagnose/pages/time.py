@@ -30,6 +30,7 @@ class Look(NamedTuple):
 KINDS: Mapping[str, Look] = {
     "reading": Look("#0072b2"),
     "decode": Look("#e69f00"),
+    "video": Look("#e69f00", "////"),
     "python": Look("#d55e00"),
     "transform": Look("#009e73"),
     "processor": Look("#009e73", "////"),

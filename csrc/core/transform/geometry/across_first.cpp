@@ -9,6 +9,7 @@ void apply(std::span<const double>, const SampleRng&, View& view) { view.across_
 
 }  // namespace
 
-constinit const GeometryOperation kAcrossFirst{"across_first", {}, apply};
+constinit const GeometryOperation kAcrossFirst{
+    .name = "across_first", .parameters = {}, .apply = apply, .still = true};
 
 }  // namespace fastload

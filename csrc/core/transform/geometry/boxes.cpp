@@ -24,7 +24,9 @@ void judge(std::span<const double> numbers, const SampleRng&, View& view) {
 
 }  // namespace
 
-constinit const GeometryOperation kClampBoxes{"clamp_boxes", {}, clamp};
-constinit const GeometryOperation kJudgeBoxes{"judge_boxes", kSizes, judge};
+constinit const GeometryOperation kClampBoxes{
+    .name = "clamp_boxes", .parameters = {}, .apply = clamp, .still = true};
+constinit const GeometryOperation kJudgeBoxes{
+    .name = "judge_boxes", .parameters = kSizes, .apply = judge, .still = true};
 
 }  // namespace fastload

@@ -20,6 +20,7 @@ void apply(std::span<const double> numbers, const SampleRng&, View& view) {
 
 }  // namespace
 
-constinit const GeometryOperation kCenterCrop{"center_crop", kParameters, apply};
+constinit const GeometryOperation kCenterCrop{
+    .name = "center_crop", .parameters = kParameters, .apply = apply, .still = true};
 
 }  // namespace fastload

@@ -33,6 +33,7 @@ void apply(std::span<const double> numbers, const SampleRng&, View& view) {
 
 }  // namespace
 
-constinit const GeometryOperation kLetterbox{"letterbox", kParameters, apply};
+constinit const GeometryOperation kLetterbox{
+    .name = "letterbox", .parameters = kParameters, .apply = apply, .still = true};
 
 }  // namespace fastload

@@ -19,6 +19,7 @@ struct GeometryOperation {
   // In place of `apply`: draws from the sample's boxes, in pixels of the picture.
   void (*draw)(std::span<const double> numbers, const SampleRng& rng,
                std::span<const BoxXyxy> boxes, View& view) = nullptr;
+  bool still = false;  // it draws nothing: of pictures of one size the same for all samples
 };
 
 // Python's int(round(x)): halves to even.

@@ -47,10 +47,15 @@ void border_to(std::span<const double> numbers, const SampleRng&, View& view) {
 
 }  // namespace
 
-constinit const GeometryOperation kPad{"pad", kSides, by};
-constinit const GeometryOperation kPadTo{"pad_to", kSize, to};
-constinit const GeometryOperation kPadBelow{"pad_below", kSize, below};
-constinit const GeometryOperation kPadBorder{"pad_border", kBordered, border};
-constinit const GeometryOperation kPadBorderTo{"pad_border_to", kBorderedSize, border_to};
+constinit const GeometryOperation kPad{
+    .name = "pad", .parameters = kSides, .apply = by, .still = true};
+constinit const GeometryOperation kPadTo{
+    .name = "pad_to", .parameters = kSize, .apply = to, .still = true};
+constinit const GeometryOperation kPadBelow{
+    .name = "pad_below", .parameters = kSize, .apply = below, .still = true};
+constinit const GeometryOperation kPadBorder{
+    .name = "pad_border", .parameters = kBordered, .apply = border, .still = true};
+constinit const GeometryOperation kPadBorderTo{
+    .name = "pad_border_to", .parameters = kBorderedSize, .apply = border_to, .still = true};
 
 }  // namespace fastload

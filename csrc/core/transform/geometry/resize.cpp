@@ -45,7 +45,9 @@ void resize_shorter(View& view, double size, double max_size) {
             checked_side(width <= height ? new_long : new_short));
 }
 
-constinit const GeometryOperation kResizeExact{"resize_exact", kSize, exact};
-constinit const GeometryOperation kResizeShorter{"resize_shorter", kShorter, shorter};
+constinit const GeometryOperation kResizeExact{
+    .name = "resize_exact", .parameters = kSize, .apply = exact, .still = true};
+constinit const GeometryOperation kResizeShorter{
+    .name = "resize_shorter", .parameters = kShorter, .apply = shorter, .still = true};
 
 }  // namespace fastload

@@ -43,6 +43,7 @@ void apply(std::span<const double> numbers, const SampleRng&, View& view) {
 
 }  // namespace
 
-constinit const GeometryOperation kResizeToPatches{"resize_to_patches", kParameters, apply};
+constinit const GeometryOperation kResizeToPatches{
+    .name = "resize_to_patches", .parameters = kParameters, .apply = apply, .still = true};
 
 }  // namespace fastload

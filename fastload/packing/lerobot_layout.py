@@ -1,0 +1,366 @@
+"""What a LeRobot set of version 2.1 or 3.0 says of itself: its features, episodes, tasks and files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.machine.paths import exists, is_file
+from fastload.machine.sizes import counted
+from fastload.packing.files import walk
+
+META = "meta"
+INFO = f"{META}/info.json"
+#: What ``codebase_version`` may be, and the version's own name.
+VERSIONS = {"v2.1": "2.1", "v3.0": "3.0"}
+#: Columns whose numbers stand for texts: the texts' field, and the files of ``meta/`` that have them.
+_TEXTS = {
+    "task_index": ("task", ("tasks.jsonl", "tasks.parquet")),
+    "subtask_index": ("subtask", ("subtasks.parquet",)),
+}
+_AT_ONCE = 1 << 20  # bytes hashed at a time
+_SHOWN = 3  # episodes named in a message
+
+
+@dataclass(frozen=True)
+class CameraFiles:
+    """The video files of a camera, and where in them each episode is.
+
+    Args:
+        paths: the files, below the set's folder.
+        files: (episodes,) each episode's place in ``paths``.
+        begins: (episodes,) the time in the file at which it begins, in seconds.
+    """
+
+    paths: tuple[str, ...]
+    files: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A LeRobot set on this machine.
+
+    Args:
+        root: its folder.
+        version: "2.1" or "3.0".
+        fps: rows a second, as ``info.json`` says.
+        features: its features, by name.
+        numbers: (episodes,) ``episode_index``, in the order of their rows.
+        lengths: (episodes,) rows.
+        data: the Parquet files, below the folder, in the order of their rows.
+        data_of: (episodes,) each episode's place in ``data``.
+        cameras: features that are videos.
+        texts: by column of numbers the field of its texts, and those by number.
+    """
+
+    root: Path
+    version: str
+    fps: float
+    features: Mapping[str, Mapping[str, Any]]
+    numbers: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    data: tuple[str, ...]
+    data_of: npt.NDArray[np.int64]
+    cameras: Mapping[str, CameraFiles]
+    texts: Mapping[str, tuple[str, Mapping[int, str]]]
+
+    def check_rows(self, counts: Sequence[int]) -> None:
+        """Compare the rows of the Parquet files with what ``meta/`` says.
+
+        Args:
+            counts: rows of each of ``data``.
+
+        Raises:
+            PackError: they differ.
+        """
+        expected = np.bincount(self.data_of, self.lengths, len(self.data)).astype(np.int64)
+        for name, file, count, wanted in zip(self.data, range(len(counts)), counts, expected, strict=True):
+            if count != wanted:
+                episodes = self.numbers[self.data_of == file]
+                raise PackError(
+                    f"{self.root / name} has {counted(count, 'row')}, and {META}/ says that "
+                    f"{episodes_named(episodes)} in it {'has' if len(episodes) == 1 else 'have'} {wanted}. "
+                    "One of them is of another state of the set: download both again."
+                )
+
+    def digest(self) -> str:
+        """Return what tells the set from others: the contents of ``meta/``, names and sizes of the rest."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for name in files_below(self.root / META):
+            hashed.update(name.encode() + b"\0")
+            with open(self.root / META / name, "rb") as file:
+                while part := file.read(_AT_ONCE):
+                    hashed.update(part)
+        for name in self.files():
+            hashed.update(repr((name, self.status(name)[0])).encode())
+        return hashed.hexdigest()
+
+    def files(self) -> Iterator[str]:
+        """Yield the data files and the videos."""
+        yield from self.data
+        for camera in self.cameras.values():
+            yield from camera.paths
+
+    def status(self, name: str) -> tuple[int, int]:
+        """Return the size of a file and when it was modified; zeros if it is not there."""
+        try:
+            found = os.stat(self.root / name)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0, 0
+        return found.st_size, found.st_mtime_ns
+
+
+def episodes_named(numbers: Iterable[int]) -> str:
+    """Return episodes in words: ``episodes 0, 1, 2 and 7 more``."""
+    known = list(numbers)
+    shown, more = ", ".join(map(str, known[:_SHOWN])), len(known) - _SHOWN
+    return f"episode{'s' * (len(known) != 1)} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def files_below(folder: Path) -> list[str]:
+    """Return all files below a folder, by their paths below it, in order."""
+    found = ((Path(parent), name) for parent, _, names in walk(str(folder)) for name in names)
+    return sorted((parent / name).relative_to(folder).as_posix() for parent, name in found)
+
+
+def info_of(place: Path) -> dict[str, Any] | None:
+    """Return ``meta/info.json`` of a folder; None: it is no LeRobot set's.
+
+    Raises:
+        PackError: it cannot be read.
+    """
+    if not is_file(place / INFO):
+        return None
+    try:
+        info = json.loads((place / INFO).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PackError(f"{place / INFO} is no JSON: {error}.") from None
+    return info if isinstance(info, dict) and "codebase_version" in info else None
+
+
+def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
+    """Read what a set says of itself.
+
+    Args:
+        place: its folder.
+        info: what :func:`info_of` returned.
+
+    Raises:
+        PackError: another version, or something is missing, damaged or contradicts itself.
+    """
+    version = VERSIONS.get(str(info["codebase_version"]))
+    if version is None:
+        raise PackError(
+            f"{place / INFO} says version {info['codebase_version']!r} of LeRobot's layout, must be "
+            f"{' or '.join(VERSIONS)}. LeRobot's own converters make one of them."
+        )
+    try:
+        features = {str(name): dict(feature) for name, feature in info["features"].items()}
+        fps, chunk = float(info["fps"]), int(info.get("chunks_size") or 1000)
+        if not (0 < fps < float("inf")) or chunk < 1:
+            raise ValueError(f"fps is {info['fps']}, chunks_size {info.get('chunks_size')}")
+        cameras = [name for name, feature in features.items() if feature["dtype"] == "video"]
+        data_path, video_path = str(info["data_path"]), str(info.get("video_path"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PackError(f"{place / INFO} cannot be used ({type(error).__name__}: {error}).") from None
+    rows = list(_episodes_21(place, chunk) if version == "2.1" else _episodes_30(place, cameras))
+    if not rows:
+        raise PackError(f"{place} has no episodes: {META}/ lists none.")
+    _check_totals(place, info, rows)
+    try:
+        named = [(_inside(place, data_path.format(**row["data"])), row) for row in rows]
+        # The rows' order is that of the files, as LeRobot reads them, and in one file that of the episodes.
+        named.sort(key=lambda pair: (pair[0], pair[1]["begin"]))
+        rows = [row for _, row in named]
+        data, data_of = _numbered([name for name, _ in named])
+        found = {
+            camera: _camera_files(place, video_path, camera, [row["videos"][camera] for row in rows])
+            for camera in cameras
+        }
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise PackError(
+            f"{place / INFO}: data_path or video_path cannot be used ({type(error).__name__}: {error})."
+        ) from None
+    numbers, lengths = (np.array([row[name] for row in rows], np.int64) for name in ("number", "length"))
+    texts = {column: (field, _texts(place, names, column)) for column, (field, names) in _TEXTS.items()
+             if column in features}  # fmt: skip
+    return Layout(
+        place, version, fps, features, numbers, lengths, data, data_of, found,
+        {column: (field, known) for column, (field, known) in texts.items() if known is not None},
+    )  # fmt: skip
+
+
+def _check_totals(place: Path, info: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise PackError if ``info.json`` counts other episodes or rows than are listed, or one twice."""
+    numbers = [row["number"] for row in rows]
+    if len(set(numbers)) != len(numbers):
+        twice = next(number for number in numbers if numbers.count(number) > 1)
+        raise PackError(f"{place / META} lists episode {twice} twice.")
+    wrong = next((row for row in rows if row["length"] < 1), None)
+    if wrong is not None:
+        raise PackError(f"{place / META} says that episode {wrong['number']} has {wrong['length']} rows.")
+    for name, found in ("total_episodes", len(rows)), ("total_frames", sum(row["length"] for row in rows)):
+        if info.get(name, found) != found:
+            raise PackError(
+                f"{place / INFO} says {name} {info[name]}, and the episodes that {META}/ lists make {found}. "
+                "One of them is of another state of the set: download both again."
+            )
+
+
+def _episodes_21(place: Path, chunk: int) -> Iterator[dict[str, Any]]:
+    """Yield number and length of each episode, and what its files' names are made of."""
+    for line in _lines(place / META / "episodes.jsonl"):
+        try:
+            number, length = int(line["episode_index"]), int(line["length"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise PackError(
+                f"{place / META / 'episodes.jsonl'} cannot be used ({type(error).__name__}: {error})."
+            ) from None
+        names = {"episode_chunk": number // chunk, "episode_index": number}
+        yield {
+            "number": number,
+            "length": length,
+            "begin": number,
+            "data": names,
+            "videos": _Same((names, 0.0)),
+        }
+
+
+class _Same(dict[str, Any]):
+    """A dict that has the same for every key."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self._value = value
+
+    def __missing__(self, key: str) -> Any:
+        return self._value
+
+
+def _episodes_30(place: Path, cameras: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the same for version 3.0, whose files hold many episodes."""
+    folder = place / META / "episodes"
+    if not exists(folder):
+        raise PackError(f"{folder} is not there: it lists the episodes of a set of version 3.0.")
+    files = [name for name in files_below(folder) if name.endswith(".parquet")]
+    wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
+    parts = ("chunk_index", "file_index", "from_timestamp")
+    wanted += [f"videos/{camera}/{part}" for camera in cameras for part in parts]
+    for name in files:
+        for row in _table(folder / name, wanted, ["dataset_from_index"]):
+            videos = {
+                camera: (
+                    {part: row[f"videos/{camera}/{part}"] for part in parts[:2]},
+                    float(row[f"videos/{camera}/from_timestamp"]),
+                )
+                for camera in cameras
+            }
+            yield {
+                "number": row["episode_index"],
+                "length": row["length"],
+                "begin": row.get("dataset_from_index", row["episode_index"]),
+                "data": {"chunk_index": row["data/chunk_index"], "file_index": row["data/file_index"]},
+                "videos": videos,
+            }
+
+
+def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return columns of a Parquet file of ``meta/``, row by row.
+
+    Raises:
+        PackError: it cannot be read, or lacks a column or a value.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        names = parquet.read_schema(path).names
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(names)}.")
+        taken = [*wanted, *(name for name in optional if name in names)]
+        table = parquet.ParquetFile(path).read(taken, use_pandas_metadata=False)
+    except (pa.ArrowException, OSError) as error:
+        raise PackError(f"{path} cannot be read ({error}).") from None
+    empty = next((name for name in taken if table.column(name).null_count), None)
+    if empty is not None:
+        raise PackError(f"{path}: the column {empty!r} has rows without a value.")
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _camera_files(
+    place: Path, video_path: str, camera: str, rows: Sequence[tuple[Mapping[str, Any], float]]
+) -> CameraFiles:
+    names = [_inside(place, video_path.format(**parts, video_key=camera)) for parts, _ in rows]
+    paths, files = _numbered(names)
+    return CameraFiles(paths, files, np.array([begin for _, begin in rows], np.float64))
+
+
+def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """Return the names that differ, in order, and the place of each name among them."""
+    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return tuple(known), np.array([known[name] for name in names], np.int64)
+
+
+def _inside(place: Path, name: str) -> str:
+    """Return the path of a file below the set's folder.
+
+    Raises:
+        PackError: it leads out of the folder.
+    """
+    if os.path.isabs(name) or ".." in Path(name).parts:
+        raise PackError(f"{place / INFO} names the file {name!r}, which leads out of the set's folder.")
+    return name
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    """Yield the values of a JSONL file.
+
+    Raises:
+        PackError: it cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        yield json.loads(line)
+                    except ValueError as error:
+                        raise PackError(f"{path}, line {number}: {error}.") from None
+    except OSError as error:
+        raise PackError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _texts(place: Path, names: Sequence[str], column: str) -> dict[int, str] | None:
+    """Return the texts of a column's numbers; None: ``meta/`` has none.
+
+    Raises:
+        PackError: the file that has them cannot be used.
+    """
+    path = next((place / META / name for name in names if is_file(place / META / name)), None)
+    if path is None:
+        return None
+    text = column.removesuffix("_index")
+    if path.suffix == ".jsonl":
+        rows = [(line.get(column), line.get(text)) for line in _lines(path)]
+    else:
+        # pandas keeps its index, here the texts, as a column of that name.
+        from pyarrow import parquet
+
+        names = parquet.read_schema(path).names
+        index = text if text in names else "__index_level_0__"
+        rows = [(row[column], row[index]) for row in _table(path, [column, index])]
+    if not all(isinstance(number, int) and isinstance(words, str) for number, words in rows):
+        raise PackError(f"{path} must have {column}, an integer, and {text}, a text, in each row.")
+    return dict(rows)

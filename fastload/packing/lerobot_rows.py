@@ -1,0 +1,467 @@
+"""LeRobot sets as rows: the columns of their Parquet files, and a picture of each camera at each row."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastload.errors import LibraryMissing, PackError
+from fastload.machine.paths import exists, is_file
+from fastload.machine.sizes import counted, human_bytes
+from fastload.packing.annotations.find import schema_asked
+from fastload.packing.files import raise_if_transient
+from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, info_of, layout_of
+from fastload.packing.listing import Listing, Row, Totals
+from fastload.packing.options import PackOptions
+from fastload.packing.pictures import picture_of
+from fastload.packing.publish import KEPT_RUNS
+from fastload.packing.recoding import frame_picture, threads_for
+from fastload.packing.rows import CARRIED, FRAMES, Batch, Carried, FailedSample, Notes, Rows, StoredSample
+from fastload.packing.sample_rows import SampleRows
+from fastload.packing.stored import Source, StorePlace, TableFile
+from fastload.packing.table_columns import value_of
+from fastload.packing.videos import TOLERANCE, Decoder, Frame, Video, VideoError, chosen_decoder
+from fastload.sample.fields import Array, Bytes, Image, Json, Kind, Text
+from fastload.sample.schema import Field, Schema
+
+if TYPE_CHECKING:
+    from fastload.packing.arrow_rows import ArrowRows
+
+#: The order of the rows, as ``--runs`` says it: episodes, rows in them, and seconds.
+RUNS = "episode_index:frame_index:timestamp"
+ORIGINAL = "info.source.json"  # what ``meta/info.json`` is called if only some rows were packed
+_EPISODE, _FRAME, _TIME = "episode_index", "frame_index", "timestamp"
+_LOOKED_AT = 32  # rows whose pictures tell how many bytes all take
+_GUESSED = 10  # pixels' bytes to a picture's, where not one of those rows can be decoded
+
+# ---- Opening ----------------------------------------------------------------------------------------
+
+
+def open_lerobot(source: Source, options: PackOptions) -> Sequence[tuple[str, Rows]]:
+    """Return the rows of a LeRobot set; nothing for anything else.
+
+    Raises:
+        PackError: the set is damaged, of another version or in a store, or options do not fit it.
+        LibraryMissing: it has videos, and no decoder is installed.
+    """
+    if options.layout not in (None, "lerobot"):
+        return []
+    if isinstance(source, StorePlace):
+        _refuse_store(source, options)
+        return []
+    place = Path(source).absolute()
+    info = info_of(place)
+    if info is None:
+        if options.layout == "lerobot":
+            what = f"has no {INFO} with a codebase_version" if exists(place) else "does not exist"
+            raise PackError(f"{place} {what}, as a LeRobot set has.")
+        return []
+    if options.layout is None and (options.says_what or options.root is not None):
+        return []
+    layout = layout_of(place, info)
+    step = _step(layout.fps, options.fps)
+    reader = _reader(layout)
+    layout.check_rows(reader.counts())
+    schema = schema_asked(_schema(layout, reader), options)
+    _refuse_depth(layout, schema)
+    decoder = chosen_decoder() if any(name in layout.cameras for name in schema.names) else None
+    return [("", LeRobotRows(layout, reader, schema, step, decoder, options))]
+
+
+def _refuse_store(place: StorePlace, options: PackOptions) -> None:
+    """Raise PackError for a set in a store, whose videos cannot be decoded there."""
+    lists = place.location.scheme not in ("http", "https")  # a web server does not list what it has
+    is_one = options.layout == "lerobot"
+    if not is_one and options.layout is None and place.kind == "folder" and lists:
+        names = {name for name, _ in place.names}
+        is_one = INFO in names and any(name.startswith(f"{META}/episodes") for name in names)
+    if is_one:
+        raise PackError(
+            f"{place} is a LeRobot set in a store. Videos are decoded from files: copy the set to this "
+            "machine (hf download, aws s3 sync), and pack the copy. The output may be in a store."
+        )
+
+
+def _step(fps: float, wanted: float | None) -> int:
+    """Return which rows are packed: 1 for all, k for every k-th of an episode.
+
+    Raises:
+        PackError: the wanted rate does not divide the set's.
+    """
+    if wanted is None:
+        return 1
+    step = round(fps / wanted)
+    if step < 1 or abs(step * wanted - fps) > 1e-6 * fps:
+        legal = ", ".join(f"{fps / k:g}" for k in range(1, int(fps) + 1) if (fps / k).is_integer())
+        raise PackError(
+            f"fps is {wanted:g}, and the set has {fps:g} rows a second, of which every k-th is packed: fps "
+            f"must be {fps:g} divided by a whole number" + (f", as {legal}." if legal else ".")
+        )
+    return step
+
+
+def _reader(layout: Layout) -> ArrowRows:
+    """Open the Parquet files."""
+    from fastload.packing.arrow_rows import ArrowRows
+
+    files = []
+    for name in layout.data:
+        path = layout.root / name
+        if not is_file(path):
+            number = layout.numbers[layout.data_of == layout.data.index(name)][0]
+            raise PackError(f"{path} is not there. {META}/ says that it has the rows of episode {number}.")
+        size, mtime_ns = layout.status(name)
+        files.append(TableFile(str(path), size, str(path), mtime_ns=mtime_ns))
+    return ArrowRows(files, str(layout.root), os.fsencode(layout.root))
+
+
+def _schema(layout: Layout, reader: ArrowRows) -> Schema:
+    """Return the fields: the features in their order, other columns, and texts beside their numbers.
+
+    Raises:
+        PackError: a feature has no column, or a column's type fits no field.
+    """
+    types, pictures = reader.types(()), set(reader.pictures())
+    missing = [name for name in layout.features if name not in types and name not in layout.cameras]
+    if missing:
+        raise PackError(
+            f"{layout.root / INFO} has the feature {missing[0]!r}, and the Parquet files do not: their "
+            f"columns are {', '.join(types)}."
+        )
+    lost = next((name for name in (_EPISODE, _FRAME, _TIME) if name not in types), None)
+    if lost is not None:
+        raise PackError(f"{reader.files[0].path} has no column {lost!r}, which every LeRobot set has.")
+    fields: list[tuple[str, Kind]] = []
+    for name in dict.fromkeys([*layout.features, *types]):
+        feature = layout.features.get(name, {})
+        if name in layout.cameras or name in pictures:
+            fields.append((name, Image()))
+        else:
+            fields.append((name, _kind(types[name], feature.get("shape"))))
+        text = layout.texts.get(name)
+        if text is not None and text[0] not in types:
+            fields.append((text[0], Text()))
+    try:
+        return Schema(tuple(Field(name, kind) for name, kind in fields))
+    except ValueError as error:
+        raise PackError(f"{layout.root}: {error}") from None
+
+
+def _kind(typed: Any, shape: Any) -> Kind:
+    """Return the kind of a column: a list has the feature's shape, if it says one."""
+    if typed.kind is not None:
+        kind: Kind = typed.kind
+        return kind
+    if typed.dtype:
+        known = shape is not None and all(isinstance(side, int) for side in shape)
+        return Array(typed.dtype, tuple(shape)) if known else Json()
+    if "string" in typed.name and "<" not in typed.name:
+        return Text()
+    return Bytes() if "binary" in typed.name and "<" not in typed.name else Json()
+
+
+def _refuse_depth(layout: Layout, schema: Schema) -> None:
+    """Raise PackError for cameras whose videos are depth maps."""
+    for name in layout.cameras:
+        feature = layout.features[name]
+        facts = {**(feature.get("video_info") or {}), **(feature.get("info") or {})}
+        if name in schema.names and facts.get("video.is_depth_map"):
+            raise PackError(
+                f"{name!r} is a video of depth maps, whose depths RGB of 8 bits would spoil. Leave it out: "
+                f"--field {name}=none (in Python fields={{{name!r}: 'none'}})."
+            )
+
+
+# ---- Rows -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Camera:
+    """The open video of a camera; one at a time."""
+
+    rows: LeRobotRows
+    name: str
+    threads: int
+    _path: str = ""
+    _video: Video | VideoError | None = field(default=None)
+
+    def frame_at(self, episode: int, seconds: float) -> Frame:
+        """Return the frame of an episode at a time of its rows.
+
+        Raises:
+            VideoError: there is none; the message names file and times.
+        """
+        files = self.rows.layout.cameras[self.name]
+        path, begin = files.paths[int(files.files[episode])], float(files.begins[episode])
+        at = begin + seconds
+        # A row's time has float32's digits, which after half an hour are further apart than the tolerance.
+        tolerance = max(TOLERANCE, float(np.spacing(np.float32(abs(seconds)))))
+        try:
+            return self._opened(path).frame_at(at, tolerance)
+        except VideoError as error:
+            raise VideoError(
+                f"{self.name}: {path} has no picture for the row's time stamp {seconds:.6f} s, which is "
+                f"{at:.6f} s of the file: {error}"
+            ) from None
+
+    def _opened(self, path: str) -> Video:
+        if path != self._path:
+            self.close()
+            self._path = path
+            self._video = self._open(path)
+        if isinstance(self._video, VideoError):
+            raise self._video
+        assert self._video is not None
+        return self._video
+
+    def _open(self, path: str) -> Video | VideoError:
+        whole, decoder = self.rows.layout.root / path, self.rows.decoder
+        assert decoder is not None
+        try:
+            open(whole, "rb").close()
+        except OSError as error:
+            raise_if_transient(whole, error)
+            return VideoError(f"{error.strerror}")
+        try:
+            return decoder.opened(whole, self.threads)
+        except VideoError as error:
+            return error
+
+    def close(self) -> None:
+        """Close the video."""
+        if isinstance(self._video, Video):
+            self._video.close()
+        self._path, self._video = "", None
+
+
+class LeRobotRows(SampleRows):
+    """The rows of a LeRobot set, or every k-th row of each episode.
+
+    How many bytes a picture will take is not known before it is made, so the plan's cuts follow the average
+    of some rows, spread over the set.
+
+    Args:
+        layout: what the set says of itself.
+        reader: its Parquet files.
+        schema: the fields.
+        step: k.
+        decoder: of the videos; None: there are none.
+        options: those of the pack.
+    """
+
+    process_bytes = 8 << 20  # videos are decoded
+    walks = False
+    unit = "row"
+
+    def __init__(
+        self, layout: Layout, reader: ArrowRows, schema: Schema, step: int, decoder: Decoder | None,
+        options: PackOptions,
+    ) -> None:  # fmt: skip
+        super().__init__(os.fsencode(layout.root), schema)
+        self.layout, self.reader, self.step, self.decoder = layout, reader, step, decoder
+        self._options = options
+        kept = -(-layout.lengths // step)
+        self._starts = np.concatenate([[0], np.cumsum(kept)])  # of episodes among the rows packed
+        self._sources = np.concatenate([[0], np.cumsum(layout.lengths)])  # and among all
+        self.containers = tuple(path for name in layout.files() if exists(path := layout.root / name))
+        self._columns = [name for name in reader.names() if self._is_read(name)]
+        if decoder is not None:
+            why = f" ({decoder.why})" if decoder.why else ""
+            self.notes = (f"videos decoded by {decoder}{why}",)
+
+    def _is_read(self, column: str) -> bool:
+        return column in self.schema.names or column in (_EPISODE, _FRAME, _TIME, *self.layout.texts)
+
+    @property
+    def cameras(self) -> list[str]:
+        """The fields that come from videos."""
+        return [name for name in self.schema.names if name in self.layout.cameras]
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def show(self, options: PackOptions) -> LeRobotRows:
+        super().show(options)
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        return {"lerobot": self.layout.digest()}
+
+    def identity(self, options: PackOptions, totals: Totals | None) -> dict[str, Any] | None:
+        layout = self.layout
+        facts: dict[str, Any] = {
+            "version": layout.version,
+            "episodes": len(layout.numbers),
+            "fps": layout.fps,
+            "packed_fps": layout.fps / self.step,
+            "quality": None if options.raw else options.quality,
+            "decoder": None if self.decoder is None else str(self.decoder),
+        }
+        # Bytes are guessed, so the totals do not tell sets apart.
+        given = {"samples": None if totals is None else totals.files, **self.settings()}
+        carried = {name: len(read()) for name, read in self.carried.files.items()}
+        return {
+            "given": given,
+            "schema": json.loads(self.schema.to_json()),
+            FRAMES: facts,
+            KEPT_RUNS: RUNS,
+            CARRIED: {META: carried},
+        }
+
+    @functools.cached_property
+    def carried(self) -> Carried:  # type: ignore[override]
+        """``meta/``; of every k-th row with an ``info.json`` that says so, and the original beside it."""
+        folder = self.layout.root / META
+        files: dict[str, Any] = {
+            name: functools.partial(Path.read_bytes, folder / name) for name in files_below(folder)
+        }
+        if self.step > 1:
+            files[ORIGINAL] = files[Path(INFO).name]
+            files[Path(INFO).name] = functools.partial(self._changed_info, folder / Path(INFO).name)
+        return Carried(META, files)
+
+    def _changed_info(self, path: Path) -> bytes:
+        info = json.loads(path.read_bytes())
+        fps = self.layout.fps / self.step
+        info |= {"fps": int(fps) if fps.is_integer() else fps, "total_frames": len(self)}
+        return json.dumps(info, indent=4, ensure_ascii=False).encode()
+
+    # What the rows take
+
+    def listed(self, notes: Notes) -> Iterator[Row]:
+        """Yield each row with about the bytes that it will take, and when its newest file was modified."""
+        size = max(1, round(sum(self._bytes.values())))
+        times = {name: self.layout.status(name)[1] for name in self.layout.files()}
+        for episode in range(len(self.layout.numbers)):
+            files = [self.layout.data[int(self.layout.data_of[episode])]]
+            for camera in map(self.layout.cameras.__getitem__, self.cameras):
+                files.append(camera.paths[int(camera.files[episode])])
+            row = Row(b"", size, max(times[name] for name in files))
+            for _ in range(int(self._starts[episode]), int(self._starts[episode + 1])):
+                yield row
+
+    @functools.cached_property
+    def _bytes(self) -> dict[str, float]:
+        """About the bytes that a row takes in each field."""
+        positions = sorted({int(at) for at in np.linspace(0, len(self) - 1, min(_LOOKED_AT, len(self)))})
+        found: dict[str, list[int]] = {name: [] for name in self.schema.names}
+        for position in positions:
+            for batch in self.batches(position, position + 1, self._options, None):
+                for name, chunk in zip(self.schema.names, batch.fields, strict=True):
+                    found[name] += chunk.lengths.tolist()
+        return {name: float(np.mean(some)) if some else self._guess(name) for name, some in found.items()}
+
+    def _guess(self, name: str) -> float:
+        """Return the bytes of a field where not one of the rows looked at can be packed."""
+        if name not in self.cameras:
+            return 0.0
+        sides = [side for side in self.layout.features[name].get("shape") or () if isinstance(side, int)]
+        return float(np.prod(sides)) / _GUESSED
+
+    def announced(self) -> list[str]:
+        if not self.cameras:
+            return []
+        layout, options = self.layout, self._options
+        count = min(len(self), options.limit or len(self))
+        stored = sum(self._bytes[name] for name in self.cameras) * count
+        paths = {path for name in self.cameras for path in layout.cameras[name].paths}
+        videos = sum(layout.status(path)[0] for path in paths)
+        what = f"JPEG of quality {options.quality}"
+        what = f"coefficient records ({options.coefficients}) of {what}" if options.coefficients else what
+        what = "raw pixels" if options.raw else what
+        rows = (
+            "" if count == int(self._sources[-1]) else f" for {counted(count, 'row')} of {self._sources[-1]}"
+        )
+        times = f" ({stored / videos:.1f} times)" if videos else ""
+        return [f"videos {human_bytes(videos)}; as {what} about {human_bytes(stored)}{rows}{times}"]
+
+    # Samples
+
+    def batches(
+        self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
+    ) -> Iterator[Batch]:
+        threads = threads_for(options)
+        with ExitStack() as stack:
+            cameras = {name: _Camera(self, name, threads) for name in self.cameras}
+            for camera in cameras.values():
+                stack.callback(camera.close)
+            yield from self.encoder(options).encode(start, self._made(start, stop, cameras, options))
+
+    def _made(
+        self, start: int, stop: int | None, cameras: Mapping[str, _Camera], options: PackOptions
+    ) -> Iterator[StoredSample | FailedSample]:
+        stop = len(self) if stop is None else min(stop, len(self))
+        episode = int(np.searchsorted(self._starts, start, "right")) - 1
+        place = (
+            start - int(self._starts[episode])
+        ) * self.step  # in the episode, of the next row that is read
+        rows = self.reader.walk(int(self._sources[episode]) + place, self._columns)
+        for row in rows:
+            if start >= stop:
+                return
+            if place % self.step == 0:
+                yield self._sample(episode, place, row, cameras, options)
+                start += 1
+            place += 1
+            if place == self.layout.lengths[episode]:
+                episode, place = episode + 1, 0
+
+    def _sample(
+        self, episode: int, place: int, row: Mapping[str, Any], cameras: Mapping[str, _Camera],
+        options: PackOptions,
+    ) -> StoredSample | FailedSample:  # fmt: skip
+        number = int(self.layout.numbers[episode])
+        frame = row[_FRAME] if isinstance(row[_FRAME], int) else place
+        path = f"episode_{number:06d}/{frame:06d}".encode()
+        try:
+            self._check(number, place, row)
+            values = []
+            for each in self.schema:
+                try:
+                    values.append(self._value(each, episode, row, cameras, options))
+                except (VideoError, LibraryMissing):
+                    raise
+                except Exception as error:  # Pillow raises anything
+                    raise ValueError(f"field {each.name!r}: {error}") from error
+        except LibraryMissing:
+            raise
+        except Exception as error:
+            return FailedSample(ValueError(f"episode {number}, frame {frame}: {error}"), path)
+        return StoredSample(path, values)
+
+    def _check(self, number: int, place: int, row: Mapping[str, Any]) -> None:
+        """Raise ValueError if a row is not the one that ``meta/`` says it is."""
+        if row[_EPISODE] != number:
+            raise ValueError(f"the row says {_EPISODE} {row[_EPISODE]}, and {META}/ that it is of {number}")
+        if self.step > 1 and row[_FRAME] != place:
+            raise ValueError(
+                f"{_FRAME} is {row[_FRAME]} at row {place} of the episode, so that every {self.step}th is "
+                "not every such time: fps needs episodes without gaps"
+            )
+        if self.cameras and not np.isfinite(row[_TIME] if row[_TIME] is not None else np.nan):
+            raise ValueError(f"{_TIME} is {row[_TIME]}")
+
+    def _value(
+        self, named: Field, episode: int, row: Mapping[str, Any], cameras: Mapping[str, _Camera],
+        options: PackOptions,
+    ) -> Any:  # fmt: skip
+        if named.name in cameras:
+            assert isinstance(named.kind, Image)
+            frame = cameras[named.name].frame_at(episode, float(row[_TIME]))
+            return frame_picture(named.kind, frame.pixels, frame.sampling, options)
+        if isinstance(named.kind, Image):
+            return picture_of(named.kind, row[named.name], self.root)
+        for column, (field_name, texts) in self.layout.texts.items():
+            if field_name == named.name and field_name not in row:
+                if row[column] not in texts:
+                    raise ValueError(f"{column} is {row[column]}, which {META}/ has no text for")
+                return named.encode(texts[row[column]])
+        return named.encode(value_of(named.kind, row[named.name], False, True))

@@ -1,0 +1,318 @@
+"""Frames of video files by their time stamps, decoded forward by torchcodec or PyAV."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.extras import need
+
+WHAT = "packing videos"
+#: Seconds by which a frame's time may differ from a row's: as LeRobot's loader, so that what it would refuse
+#: is refused, and a set whose time stamps are shifted is not packed with other frames.
+TOLERANCE = 1e-4
+#: Seconds ahead from which seeking is cheaper than decoding on.
+_FAR = 5.0
+_DEEP = re.compile(r"gray(9|1\d|f)|ya16|y1\d")
+
+Pixels = npt.NDArray[np.uint8]
+
+
+class VideoError(ValueError):
+    """A video has no frame for a time stamp, or cannot be decoded; the message says why."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame of a video.
+
+    Args:
+        pixels: (height, width, 3) RGB.
+        sampling: how finely the video has its colours, as JPEG's: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0.
+    """
+
+    pixels: Pixels
+    sampling: int
+
+
+class _Seen(Protocol):
+    """A frame that was met, its time known, and maybe not its pixels."""
+
+    @property
+    def seconds(self) -> float:
+        """Its time."""
+
+
+class Video:
+    """An open video.
+
+    Subclasses find the frames near a time, forward if the times grow.
+    """
+
+    def frame_at(self, seconds: float, tolerance: float) -> Frame:
+        """Return the one frame whose time is ``seconds``.
+
+        Args:
+            seconds: the time in the file.
+            tolerance: by which its time may differ.
+
+        Raises:
+            VideoError: there is none or more than one, or it cannot be decoded.
+        """
+        near = self.near(seconds, tolerance)
+        if not near:
+            raise VideoError("it has no frames")
+        fitting = [seen for seen in near if abs(seen.seconds - seconds) <= tolerance]
+        if len(fitting) == 1:
+            return self.frame_of(fitting[0])
+        if fitting:
+            times = " and ".join(f"{seen.seconds:.6f} s" for seen in fitting)
+            raise VideoError(f"several frames have it: {times}")
+        nearest = min((seen.seconds for seen in near), key=lambda time: abs(time - seconds))
+        raise VideoError(f"no frame has it, the nearest is at {nearest:.6f} s")
+
+    def near(self, seconds: float, tolerance: float) -> Sequence[Any]:
+        """Return the frames around a time: those within the tolerance, and their neighbours."""
+        raise NotImplementedError
+
+    def frame_of(self, seen: Any) -> Frame:
+        """Return one of the frames that :meth:`near` returned."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+def sampling_of(pixel_format: str) -> int:
+    """Return how finely colours are sampled, as JPEG's number, by FFmpeg's name of a pixel format.
+
+    Raises:
+        VideoError: gray of more than 8 bits, as of depth maps, which RGB of 8 bits would spoil.
+    """
+    if _DEEP.match(pixel_format):
+        raise VideoError(
+            f"its pixels are {pixel_format}, as of depth maps: as RGB of 8 bits they would mean nothing. "
+            "Leave the camera out, with --field NAME=none"
+        )
+    if "444" in pixel_format or "rgb" in pixel_format or "gbr" in pixel_format or "bgr" in pixel_format:
+        return 0
+    return 1 if "422" in pixel_format else 2
+
+
+# ---- PyAV -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    seconds: float
+    frame: Any
+
+
+class _PyAv(Video):
+    """A video decoded by PyAV, from a key frame on."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        need("av", WHAT)
+        import av
+
+        self._path, self._threads = path, threads
+        self._error: type[Exception] = av.FFmpegError
+        self._container: Any = None
+        self._frames: Iterator[_Decoded] | None = None
+        self._seen: deque[_Decoded] = deque(maxlen=3)  # the last ones, of which the newest is past the time
+        self._open()
+
+    def _open(self) -> None:
+        """Open the file anew: a decoder that has met damage may spoil sound frames behind it."""
+        import av
+
+        self.close()
+        try:
+            self._container = av.open(str(self._path))
+        except self._error as error:
+            raise VideoError(f"it cannot be opened ({error.__class__.__name__}: {_reason(error)})") from None
+        if not self._container.streams.video:
+            raise VideoError("it has no video stream")
+        self._stream = self._container.streams.video[0]
+        self._stream.codec_context.thread_count = self._threads
+        self._stream.thread_type = "SLICE"  # frames in several threads hide damage from those that follow
+
+    def near(self, seconds: float, tolerance: float) -> Sequence[_Decoded]:
+        try:
+            return self._guarded(seconds, tolerance, seconds - tolerance)
+        except VideoError:
+            # What is damaged may lie before the key frame that has this time.
+            return self._guarded(seconds, tolerance, seconds + tolerance)
+
+    def _guarded(self, seconds: float, tolerance: float, begin: float) -> Sequence[_Decoded]:
+        try:
+            return self._near(seconds, tolerance, begin)
+        except (self._error, VideoError) as error:
+            if self._seen and abs(self._seen[-1].seconds - seconds) <= tolerance:
+                found = list(self._seen)  # only what follows is damaged
+                self._open()
+                return found
+            self._open()
+            if isinstance(error, VideoError):
+                raise
+            raise VideoError(f"it cannot be decoded ({error.__class__.__name__}: {_reason(error)})") from None
+
+    def _near(self, seconds: float, tolerance: float, begin: float) -> Sequence[_Decoded]:
+        seen = self._seen
+        if self._frames is None or not seen or not self._is_ahead(seconds, tolerance):
+            self._seek(begin)
+            if not seen or seen[0].seconds > seconds + tolerance:  # no key frame before it was found
+                self._seek(-math.inf)
+        assert self._frames is not None
+        while seen and seen[-1].seconds <= seconds + tolerance:
+            following = next(self._frames, None)
+            if following is None:
+                break
+            seen.append(following)
+        return list(seen)
+
+    def _is_ahead(self, seconds: float, tolerance: float) -> bool:
+        return self._seen[0].seconds - tolerance <= seconds <= self._seen[-1].seconds + _FAR
+
+    def _seek(self, seconds: float) -> None:
+        """Begin anew with the key frame before a time."""
+        start = self._stream.start_time or 0
+        at = start if seconds == -math.inf else max(int(seconds / self._stream.time_base), start)
+        self._seen.clear()
+        self._container.seek(at, stream=self._stream, backward=True)
+        self._frames = self._decoded()
+        first = next(self._frames, None)
+        if first is not None:
+            self._seen.append(first)
+
+    def _decoded(self) -> Iterator[_Decoded]:
+        for frame in self._container.decode(self._stream):
+            if frame.pts is None:
+                raise VideoError("a frame has no time")
+            seconds = float(frame.pts * frame.time_base)
+            if frame.is_corrupt:
+                raise VideoError(f"the frame at {seconds:.6f} s is damaged")
+            yield _Decoded(seconds, frame)
+
+    def frame_of(self, seen: _Decoded) -> Frame:
+        sampling = sampling_of(seen.frame.format.name)
+        return Frame(seen.frame.to_ndarray(format="rgb24"), sampling)
+
+    def close(self) -> None:
+        self._frames = None
+        self._seen.clear()
+        if self._container is not None:
+            self._container.close()
+
+
+def _reason(error: BaseException) -> str:
+    """Return what FFmpeg says, without the path, which the message has already."""
+    words = getattr(error, "strerror", None) or str(error)
+    return str(words)
+
+
+# ---- torchcodec -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Played:
+    seconds: float
+    data: Any
+
+
+class _TorchCodec(Video):
+    """A video decoded by torchcodec."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        need("torchcodec.decoders", WHAT)
+        from torchcodec.decoders import VideoDecoder
+
+        try:
+            self._decoder: Any = VideoDecoder(str(path), dimension_order="NHWC", num_ffmpeg_threads=threads)
+        except (RuntimeError, ValueError, OSError) as error:
+            raise VideoError(f"it cannot be opened ({error})") from None
+        self._sampling = sampling_of(str(getattr(self._decoder.metadata, "pixel_format", None) or ""))
+
+    def near(self, seconds: float, tolerance: float) -> Sequence[_Played]:
+        begin = self._decoder.metadata.begin_stream_seconds
+        end = math.nextafter(self._decoder.metadata.end_stream_seconds, begin)
+        try:
+            # The frame that is shown a little later is the one whose own time is this one or the last before.
+            shown = self._decoder.get_frame_played_at(min(max(seconds + tolerance, begin), end))
+            next_one = shown.pts_seconds + shown.duration_seconds
+            found = [_Played(shown.pts_seconds, shown.data)]
+            if abs(shown.pts_seconds - seconds) > tolerance and next_one <= end:
+                following = self._decoder.get_frame_played_at(next_one)
+                found.append(_Played(following.pts_seconds, following.data))
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise VideoError(f"it cannot be decoded ({error})") from None
+        return found
+
+    def frame_of(self, seen: _Played) -> Frame:
+        pixels: Pixels = seen.data.numpy()
+        return Frame(pixels, self._sampling)
+
+
+# ---- Which of them ----------------------------------------------------------------------------------
+
+#: By name: what opens a file with a number of threads.
+DECODERS: dict[str, Callable[[Path, int], Video]] = {"torchcodec": _TorchCodec, "PyAV": _PyAv}
+_MODULES = {"torchcodec": "torchcodec", "PyAV": "av"}
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The decoder of all videos of a pack.
+
+    Args:
+        name: one of :data:`DECODERS`.
+        version: its library's.
+        why: why it is not the other one; "": it is the first choice.
+    """
+
+    name: str
+    version: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+    def opened(self, path: Path, threads: int) -> Video:
+        """Open a video.
+
+        Raises:
+            VideoError: it cannot be opened.
+            LibraryMissing: the decoder is not installed here.
+        """
+        return DECODERS[self.name](path, threads)
+
+
+def chosen_decoder() -> Decoder:
+    """Return torchcodec if it is installed and works, as LeRobot does, else PyAV.
+
+    Raises:
+        LibraryMissing: neither is installed.
+    """
+    try:
+        import_module("torchcodec.decoders")
+    except ImportError:
+        why = "torchcodec is not installed"
+    except Exception as error:  # what loading FFmpeg's libraries raises
+        why = f"torchcodec cannot be used: {str(error).strip().splitlines()[0]}"
+    else:
+        return Decoder("torchcodec", _version("torchcodec"))
+    need("av", WHAT)
+    return Decoder("PyAV", _version("PyAV"), why)
+
+
+def _version(name: str) -> str:
+    return str(getattr(import_module(_MODULES[name]), "__version__", "?"))

@@ -1,0 +1,685 @@
+"""LeRobot sets of both layouts, packed: each row's values and pictures, its options, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tracemalloc
+import types
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+import torch
+from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of
+from pack_trees import encoded, environment, snapshot
+from PIL import Image
+
+import fastload
+from fastload import PackedDataset
+from fastload.cli import main as command
+from fastload.errors import LibraryMissing, PackError
+from fastload.packing import videos
+from fastload.packing.lerobot_rows import LeRobotRows, open_lerobot
+from fastload.packing.options import PackOptions
+from fastload.packing.unpack import unpack
+from fastload.shard.codecs import COEFFICIENTS
+
+VERSIONS = ("v2.1", "v3.0")
+KINDS = {
+    "action": "array(float32, (3,))", "observation.state": "array(float64, (2,))",
+    "grid": "array(int16, (2, 2))", "next.done": "scalar(bool)", "note": "text", TOP: "image", WRIST: "image",
+    "timestamp": "scalar(float32)", "frame_index": "scalar(int64)", "episode_index": "scalar(int64)",
+    "index": "scalar(int64)", "task_index": "scalar(int64)", "task": "text",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def made(request: pytest.FixtureRequest) -> Made:
+    return Made(version=request.param)
+
+
+@pytest.fixture(scope="module")
+def root(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of each version; tests do not change it."""
+    return make_set(tmp_path_factory.mktemp("lerobot") / made.version, made)
+
+
+def packed(root: Path, output: Path, **options: Any) -> PackedDataset:
+    fastload.pack(root, output, **options)
+    return PackedDataset(output)
+
+
+def changed(tmp_path: Path, **made: Any) -> Path:
+    """A small set with one camera."""
+    sizes = {TOP: SIZES[TOP]}
+    return make_set(tmp_path / "set", Made(**{"sizes": sizes, "lengths": (4, 6), **made}))
+
+
+def jpeg(
+    pixels: npt.NDArray[np.uint8], size: tuple[int, int] | None = None, quality: int = 90, chroma: int = 2
+) -> bytes:
+    """The JPEG that Pillow makes of a frame."""
+    picture, out = Image.fromarray(pixels), io.BytesIO()
+    picture = picture if size in (None, picture.size) else picture.resize(size, Image.Resampling.BICUBIC)
+    picture.save(out, "JPEG", quality=quality, subsampling=chroma)
+    return out.getvalue()
+
+
+def decoded(data: bytes) -> npt.NDArray[np.int64]:
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(np.int64)
+
+
+def skipped(output: Path) -> dict[str, str]:
+    lines = (output / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
+    return {entry["path"]: entry["reason"] for entry in map(json.loads, lines)}
+
+
+def same_value(found: Any, wanted: Any) -> bool:
+    return bool(np.array_equal(np.asarray(found), np.asarray(wanted, np.asarray(found).dtype)))
+
+
+# ---- Rows -------------------------------------------------------------------------------------------
+
+
+def test_each_row_has_its_values_and_the_frames_of_its_time(root: Path, made: Made, tmp_path: Path) -> None:
+    """A picture is Pillow's JPEG of PyAV's frame, byte for byte."""
+    dataset, rows = packed(root, tmp_path / "set"), rows_of(root, made)
+    assert {field.name: str(field).partition("=")[2] for field in dataset.schema} == KINDS
+    assert len(rows) == len(dataset) == sum(LENGTHS)
+    for i, row in enumerate(rows):
+        assert dataset.key(i) == row.key
+        assert row.values.keys() | row.pictures.keys() == set(KINDS)
+        for name, value in row.values.items():
+            assert same_value(dataset.value(name, i), value), (name, i)
+        for camera, pixels in row.pictures.items():
+            assert dataset.value_bytes(camera, i) == jpeg(pixels), (camera, i)
+
+
+def test_the_loss_is_that_of_jpeg(root: Path, made: Made, tmp_path: Path) -> None:
+    """At quality 90 and 4:2:0, a channel differs by 8 levels on average at most, at 100 and 4:4:4 by 1."""
+    for pixels, chroma, quality, bound in (("yuv420p", 2, 90, 8.0), ("yuv444p", 0, 100, 1.0)):
+        source = Made(version=made.version, lengths=(3,), pixels=pixels)
+        set_ = make_set(tmp_path / pixels, source)
+        dataset = packed(set_, tmp_path / f"packed {pixels}", quality=quality)
+        for i, row in enumerate(rows_of(set_, source)):
+            for camera, frame in row.pictures.items():
+                data = dataset.value_bytes(camera, i)
+                assert data == jpeg(frame, quality=quality, chroma=chroma)
+                assert np.abs(decoded(data) - frame).mean() <= bound
+
+
+def test_meta_is_kept_and_given_back(root: Path, made: Made, tmp_path: Path) -> None:
+    fastload.pack(root, tmp_path / "set")
+    before = snapshot(root / "meta")
+    assert len(before) >= 4
+    assert snapshot(tmp_path / "set" / "meta") == before
+    assert unpack(tmp_path / "set", tmp_path / "files") == sum(LENGTHS)
+    assert snapshot(tmp_path / "files" / "meta") == before
+    assert (tmp_path / "files" / "episode_000001" / "000003.jpg").exists()
+    fastload.pack(tmp_path / "set", tmp_path / "again", coefficients="fast")
+    assert snapshot(tmp_path / "again" / "meta") == before
+    fastload.pack(root, tmp_path / "set", restart=True)
+    assert snapshot(tmp_path / "set" / "meta") == before
+
+
+def test_info_says_what_it_was(
+    root: Path, made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fastload.pack(root, tmp_path / "set")
+    capsys.readouterr()
+    assert command(["info", str(tmp_path / "set")]) == 0
+    assert f"LeRobot {made.version[1:]}, 3 episodes, 10 fps" in capsys.readouterr().out
+
+
+def test_the_sizes_are_said_before_it_begins(root: Path, tmp_path: Path) -> None:
+    class Heard(fastload.packing.Observer):
+        def __init__(self) -> None:
+            self.heard: list[str] = []
+
+        def started(self, work: Any) -> None:
+            self.heard.append(work.doing)
+
+        def said(self, place: Any, text: str) -> None:
+            self.heard.append(text)
+
+    heard = Heard()
+    dataset = packed(root, tmp_path / "set", quality=70, observer=heard)
+    said, doing = heard.heard[:2]
+    assert doing == "packing"
+    assert said.startswith("videos ")
+    assert " as JPEG of quality 70 about " in said
+    assert said.endswith(" times)")
+    # All rows are looked at here, so that nothing is left to guess.
+    stored = sum(len(dataset.value_bytes(camera, i)) for camera in SIZES for i in range(len(dataset)))
+    assert f"about {fastload.machine.sizes.human_bytes(stored)} " in said
+    assert dataset.manifest.options["lerobot"]["decoder"].startswith("PyAV ")
+
+
+def test_the_rows_of_an_episode_are_a_run(root: Path, tmp_path: Path) -> None:
+    runs = packed(root, tmp_path / "set").runs
+    assert runs is not None
+    assert str(runs.spec) == "episode_index:frame_index:timestamp@s"
+    assert runs.begins.tolist() == [0, *np.cumsum(LENGTHS)]
+    times = runs.times_at(np.arange(sum(LENGTHS)))
+    assert times is not None
+    wanted = [np.float32(row / FPS) for length in LENGTHS for row in range(length)]
+    assert times.tolist() == [float(one) for one in wanted]
+    with pytest.raises(PackError, match="leave out none of their fields"):
+        fastload.pack(root, tmp_path / "out", fields={"timestamp": "none"})
+    dataset = packed(root, tmp_path / "out", fields={"timestamp": "none"}, runs="none")
+    assert (dataset.runs, len(dataset)) == (None, sum(LENGTHS))
+
+
+def test_cameras_and_columns_may_be_left_out(root: Path, tmp_path: Path) -> None:
+    dataset = packed(root, tmp_path / "set", fields={WRIST: "none", "grid": "none", "task": "none"})
+    assert set(dataset.schema.names) == set(KINDS) - {WRIST, "grid", "task"}
+    assert len(dataset) == sum(LENGTHS)
+
+
+def test_pictures_in_the_parquet_files_are_kept(tmp_path: Path) -> None:
+    root = changed(tmp_path, sizes={})
+    info = json.loads((root / "meta" / "info.json").read_text())
+    info["features"][TOP] = {"dtype": "image", "shape": [3, 30, 40], "names": ["c", "h", "w"]}
+    (root / "meta" / "info.json").write_text(json.dumps(info))
+    [path] = (root / "data").glob("*/*.parquet")
+    table = parquet.read_table(path)
+    files = [encoded(i, "PNG" if i % 2 else "JPEG", 40, 30) for i in range(10)]
+    cells = pa.array([{"bytes": data, "path": None} for data in files])
+    parquet.write_table(table.append_column(TOP, cells), path)
+    dataset = packed(root, tmp_path / "out")
+    assert [dataset.value_bytes(TOP, i) for i in range(10)] == files
+    assert dataset.manifest.options["lerobot"]["decoder"] is None
+    smaller = packed(root, tmp_path / "small", size=(20, 10))
+    assert {decoded(smaller.value_bytes(TOP, i)).shape for i in range(10)} == {(10, 20, 3)}
+
+
+# ---- Options ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fps", [5, 2.5, 2, 1])
+def test_every_kth_row(root: Path, made: Made, tmp_path: Path, fps: float) -> None:
+    step = round(FPS / fps)
+    dataset = packed(root, tmp_path / "set", fps=fps)
+    rows = [row for row in rows_of(root, made) if row.values["frame_index"] % step == 0]
+    assert [dataset.key(i) for i in range(len(dataset))] == [row.key for row in rows]
+    for i, row in enumerate(rows):
+        assert dataset.value("timestamp", i) == np.float32(row.values["timestamp"])
+        assert dataset.value_bytes(WRIST, i) == jpeg(row.pictures[WRIST])
+    info = json.loads((tmp_path / "set" / "meta" / "info.json").read_text())
+    assert (info["fps"], info["total_frames"]) == (fps, len(rows))
+    original = (tmp_path / "set" / "meta" / "info.source.json").read_bytes()
+    assert original == (root / "meta" / "info.json").read_bytes()
+    assert info["features"] == json.loads(original)["features"]
+    assert dataset.manifest.options["lerobot"]["packed_fps"] == fps
+
+
+@pytest.mark.parametrize("fps", [3, 20, 7.5])
+def test_another_rate_must_divide_the_sets(root: Path, tmp_path: Path, fps: float) -> None:
+    with pytest.raises(PackError, match=rf"fps is {fps:g}, .* 10 rows a second.* as 10, 5, 2, 1\."):
+        fastload.pack(root, tmp_path / "set", fps=fps)
+
+
+def test_another_rate_needs_rows_without_gaps(tmp_path: Path) -> None:
+    root = changed(tmp_path)
+    [path] = (root / "data").glob("*/*.parquet")
+    table = parquet.read_table(path)
+    at = table.schema.get_field_index("frame_index")
+    parquet.write_table(table.set_column(at, "frame_index", pa.array([0, 1, 2, 4, 0, 1, 2, 3, 4, 5])), path)
+    fastload.pack(root, tmp_path / "all")
+    with pytest.raises(PackError, match=r"episode 0, frame 4: frame_index is 4 at row 3 of the episode"):
+        fastload.pack(root, tmp_path / "some", fps=10 / 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "size_of"),
+    [
+        ({"size": (32, 40)}, lambda width, height: (32, 40)),
+        ({"max_side": 50}, lambda width, height: (50, 38) if width == 64 else (width, height)),
+    ],
+)
+def test_sizes(
+    root: Path, made: Made, tmp_path: Path, options: Mapping[str, Any],
+    size_of: Callable[[int, int], tuple[int, int]],
+) -> None:  # fmt: skip
+    dataset = packed(root, tmp_path / "set", quality=95, **options)
+    raw = packed(root, tmp_path / "raw", raw=True, **options)
+    for i, row in enumerate(rows_of(root, made)):
+        for camera, pixels in row.pictures.items():
+            width, height = size_of(*SIZES[camera])
+            assert dataset.value_bytes(camera, i) == jpeg(pixels, (width, height), 95)
+            stored = np.frombuffer(raw.value_bytes(camera, i), np.uint8).reshape(height, width, 3)
+            scaled = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR))
+            if (width, height) == SIZES[camera]:
+                assert (stored == pixels).all()
+            else:
+                assert np.abs(stored.astype(int) - scaled).mean() < 8  # as the engine resizes
+
+
+@pytest.mark.parametrize("form", ["fast", "small"])
+def test_coefficient_records_are_of_the_same_jpegs(root: Path, tmp_path: Path, form: str) -> None:
+    plain = packed(root, tmp_path / "plain")
+    dataset = packed(root, tmp_path / "set", coefficients=form)
+    assert dataset.manifest.codecs == {"coefficients": len(dataset)}
+    for i in range(len(dataset)):
+        for camera in SIZES:
+            record = dataset.field_records(camera)[i] if camera == WRIST else dataset.record(i)
+            assert int(record["codec"]) == COEFFICIENTS
+            assert dataset.value_bytes(camera, i) == plain.value_bytes(camera, i)
+
+
+def test_size_and_fps_are_for_these_sets(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.jpg").write_bytes(encoded(0, "JPEG", 40, 30))
+    with pytest.raises(PackError, match=r"size needs raw, unless the source is a LeRobot set\."):
+        fastload.pack(tmp_path / "images", tmp_path / "out", size=(9, 9))
+    with pytest.raises(PackError, match=r"fps is of LeRobot sets, and the source is none\. Found: 5\."):
+        fastload.pack(tmp_path / "images", tmp_path / "out", fps=5)
+    with pytest.raises(PackError, match=r"fps is of LeRobot sets"):
+        fastload.pack([{"image": encoded(0, "JPEG", 40, 30)}], tmp_path / "out", {"image": "image"}, fps=5)
+
+
+# ---- Time stamps ------------------------------------------------------------------------------------
+
+UNEVEN = (0.0, 0.07, 0.3, 0.31, 0.9, 1.0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_variable_rate_is_no_matter(tmp_path: Path, version: str) -> None:
+    made = Made(version=version, lengths=(4, 6, 3), times={1: UNEVEN}, gop=2)
+    root = make_set(tmp_path / "set", made)
+    dataset, rows = packed(root, tmp_path / "out"), rows_of(root, made)
+    assert len(dataset) == len(rows) == 13
+    for i, row in enumerate(rows):
+        assert dataset.value_bytes(TOP, i) == jpeg(row.pictures[TOP])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("times", "lost", "words"),
+    [
+        ([i / 10 + 0.03 for i in range(6)], [*range(6)], r"no frame has it, the nearest is at \d\.\d30000 s"),
+        ([0.0, 0.1, 0.2, 0.4, 0.5], [3], r"no frame has it, the nearest is at \d\.\d00000 s"),
+        ([0.0, 0.1, 0.2, 0.3], [4, 5], r"no frame has it, the nearest is at \d\.\d00000 s"),
+        ([0.0, 0.1, 0.2, 0.2 + 5 / 90000, 0.3, 0.4, 0.5], [2], r"several frames have it: .* and "),
+    ],
+    ids=["shifted", "missing", "short", "twice"],
+)
+def test_rows_without_a_frame_of_their_own(
+    tmp_path: Path, version: str, times: list[float], lost: list[int], words: str
+) -> None:
+    """The other rows are packed if bad ones are to be skipped; otherwise the message names the first."""
+    root = changed(tmp_path, version=version, lengths=(4, 6), per_file=1, shown={(TOP, 1): times})
+    seconds = lost[0] / 10
+    text = (
+        rf"episode 1, frame {lost[0]}: observation\.images\.top: videos/\S+\.mp4 has no picture for the "
+        rf"row's time stamp {seconds:.6f} s, which is {seconds:.6f} s of the file: {words}"
+    )
+    with pytest.raises(PackError, match=text):
+        fastload.pack(root, tmp_path / "out")
+    fastload.pack(root, tmp_path / "out", on_error="skip", restart=True)
+    assert list(skipped(tmp_path / "out")) == [f"episode_000001/{row:06d}" for row in lost]
+    assert len(PackedDataset(tmp_path / "out")) == 10 - len(lost)
+
+
+def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
+    near, far = ([0.0, *(i / 10 + ticks / 90000 for i in range(1, 4))] for ticks in (8, 10))
+    assert near[1] < 0.1 + videos.TOLERANCE < far[1]
+    assert len(packed(changed(tmp_path, lengths=(4,), shown={(TOP, 0): near}), tmp_path / "near")) == 4
+    with pytest.raises(PackError, match="3 rows cannot be packed"):
+        fastload.pack(changed(tmp_path, lengths=(4,), shown={(TOP, 0): far}), tmp_path / "far")
+
+
+# ---- Damage -----------------------------------------------------------------------------------------
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def foreign(path: Path) -> None:
+    path.write_bytes(b"no video" * 999)
+
+
+def cut_in_the_middle(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 3 // 4])
+
+
+def scribbled(path: Path) -> None:
+    """Damage that H.264 notices. MP4 has no checksums: other bytes are other pixels."""
+    data = bytearray(path.read_bytes())
+    at = data.index(b"mdat") + (len(data) - data.index(b"mdat")) * 4 // 10
+    data[at : at + 20] = b"\xff" * 20
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [gone, emptied, foreign, cut_in_the_middle, scribbled])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damaged_videos(tmp_path: Path, version: str, damage: Callable[[Path], None]) -> None:
+    """Rows of other episodes, and those whose frames decode, are packed as of a whole set."""
+    root = changed(tmp_path, version=version, lengths=(4, 12, 3), per_file=1, gop=4)
+    whole = packed(root, tmp_path / "whole")
+    pictures = {whole.key(i): whole.value_bytes(TOP, i) for i in range(len(whole))}
+    damage(sorted((root / "videos").rglob("*.mp4"))[1])
+    with pytest.raises(PackError, match=r"episode 1, frame \d+: observation\.images\.top: videos/\S+ has no"):
+        fastload.pack(root, tmp_path / "out")
+    dataset = packed(root, tmp_path / "out", on_error="skip", restart=True)
+    lost = set(skipped(tmp_path / "out"))
+    assert {key.split("/")[0] for key in lost} == {"episode_000001"}
+    assert {dataset.key(i) for i in range(len(dataset))} == pictures.keys() - lost
+    for i in range(len(dataset)):
+        assert dataset.value_bytes(TOP, i) == pictures[dataset.key(i)]
+    if damage in (cut_in_the_middle, scribbled):
+        assert len(lost) < 12
+
+
+def test_a_set_that_contradicts_itself(tmp_path: Path) -> None:
+    def refused(words: str, version: str = "v3.0", **info: Any) -> None:
+        root = changed(tmp_path, version=version)
+        path = root / "meta" / "info.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **info}))
+        with pytest.raises(PackError, match=words):
+            fastload.pack(root, tmp_path / "out")
+
+    refused(r"says total_episodes 3, and the episodes that meta/ lists make 2\.", total_episodes=3)
+    refused(r"says total_frames 11, and the episodes that meta/ lists make 10\.", "v2.1", total_frames=11)
+    refused(r"says version 'v1\.6' of LeRobot's layout, must be v2\.1 or v3\.0\.", codebase_version="v1.6")
+    refused(r"names the file '\.\./x\.mp4', which leads out of the set's folder", video_path="../x.mp4")
+    refused(r"data_path or video_path cannot be used \(KeyError: 'chunk'\)", data_path="data/{chunk}.parquet")
+    refused(r"info\.json cannot be used \(ValueError: fps is 0", fps=0)
+    refused(r"has the feature 'lost', and the Parquet files do not: their columns are action, ", features={
+        "lost": {"dtype": "float32", "shape": [1]}})  # fmt: skip
+
+
+def test_wrong_counts(tmp_path: Path) -> None:
+    root = changed(tmp_path, version="v2.1")
+    episodes = root / "meta" / "episodes.jsonl"
+    episodes.write_text(episodes.read_text().replace('"length": 4', '"length": 5').replace(": 6", ": 5"))
+    with pytest.raises(
+        PackError, match=r"episode_000000\.parquet has 4 rows, and meta/ says that episode 0 in it has 5"
+    ):
+        fastload.pack(root, tmp_path / "out")
+    root = changed(tmp_path)
+    [path] = (root / "meta" / "episodes").rglob("*.parquet")
+    table = parquet.read_table(path)
+    wrong = table.set_column(table.schema.get_field_index("length"), "length", pa.array([5, 5]))
+    parquet.write_table(wrong, path)
+    with pytest.raises(
+        PackError, match=r"episode 0, frame 0: the row says episode_index 1, and meta/ that it is of 0"
+    ):
+        fastload.pack(root, tmp_path / "out")
+
+
+def test_a_task_without_a_text(tmp_path: Path) -> None:
+    root = changed(tmp_path, version="v2.1")
+    tasks = root / "meta" / "tasks.jsonl"
+    tasks.write_text(tasks.read_text().splitlines()[0] + "\n")
+    with pytest.raises(
+        PackError, match=r"episode 1, frame 0: field 'task': task_index is 1, which meta/ has no text"
+    ):
+        fastload.pack(root, tmp_path / "out")
+    assert TASKS[1] not in tasks.read_text()
+
+
+def test_depth_maps_are_refused(tmp_path: Path) -> None:
+    root = make_set(tmp_path / "set", Made(lengths=(3,)))
+    path = root / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    info["features"][WRIST]["info"]["video.is_depth_map"] = True
+    path.write_text(json.dumps(info))
+    with pytest.raises(PackError, match=rf"'{WRIST}' is a video of depth maps, .*--field {WRIST}=none"):
+        fastload.pack(root, tmp_path / "out")
+    assert WRIST not in packed(root, tmp_path / "out", fields={WRIST: "none"}).schema.names
+
+
+def test_deep_gray_is_refused_and_plain_gray_is_gray(tmp_path: Path) -> None:
+    deep = changed(tmp_path, lengths=(3,), codec="ffv1", pixels="gray16le")
+    with pytest.raises(PackError, match=r"its pixels are gray16le, as of depth maps"):
+        fastload.pack(deep, tmp_path / "deep")
+    dataset = packed(changed(tmp_path, lengths=(3,), codec="ffv1", pixels="gray"), tmp_path / "gray")
+    for i in range(3):
+        pixels = decoded(dataset.value_bytes(TOP, i))
+        assert (pixels.max(2) - pixels.min(2)).max() <= 1
+
+
+# ---- Where from and where to ------------------------------------------------------------------------
+
+
+def test_detection(root: Path, tmp_path: Path) -> None:
+    assert packed(root, tmp_path / "found").id == packed(root, tmp_path / "said", as_="lerobot").id
+    (tmp_path / "other").mkdir()
+    with pytest.raises(
+        PackError, match=r"has no meta/info\.json with a codebase_version, as a LeRobot set has"
+    ):
+        fastload.pack(tmp_path / "other", tmp_path / "out", as_="lerobot")
+    with pytest.raises(PackError, match=r"does not exist, as a LeRobot set has|does not exist"):
+        fastload.pack(tmp_path / "nowhere", tmp_path / "out", as_="lerobot")
+
+
+def test_into_a_store(root: Path, made: Made, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    url = f"file://{tmp_path}/store/set"
+    fastload.pack(root, url)
+    assert snapshot(tmp_path / "store" / "set" / "meta") == snapshot(root / "meta")
+    unpack(url, tmp_path / "files")
+    assert snapshot(tmp_path / "files" / "meta") == snapshot(root / "meta")
+    assert len(PackedDataset(url)) == sum(LENGTHS)
+    fastload.pack(root, url, restart=True, fps=5)
+    assert (tmp_path / "store" / "set" / "meta" / "info.source.json").exists()
+
+
+@pytest.mark.parametrize("how", [None, "lerobot"])
+def test_a_set_in_a_store_is_refused(root: Path, tmp_path: Path, how: str | None) -> None:
+    with pytest.raises(PackError, match=r"is a LeRobot set in a store\. .*copy the set to this machine"):
+        fastload.pack(f"file://{root}", tmp_path / "out", as_=how)
+
+
+def test_nothing_is_appended(root: Path, tmp_path: Path) -> None:
+    fastload.pack(root, tmp_path / "set")
+    with pytest.raises(PackError, match=r"is a LeRobot set, whose meta/ counts its episodes and rows"):
+        fastload.pack(root, tmp_path / "set", append=True)
+    rows = [{"image": encoded(0, "JPEG", 40, 30)}]
+    fastload.pack(rows, tmp_path / "other", {"image": "image"})
+    with pytest.raises(PackError, match="is a LeRobot set"):
+        fastload.pack(root, tmp_path / "other", append=True)
+
+
+def test_a_dry_run_says_what_it_would_be(root: Path, tmp_path: Path) -> None:
+    [run] = fastload.pack(root, tmp_path / "set", dry_run=True)
+    assert run.records == sum(LENGTHS)
+    assert any(note.startswith("videos ") for note in run.notes)
+    assert not (tmp_path / "set").exists()
+
+
+# ---- Going on ---------------------------------------------------------------------------------------
+
+
+def test_processes_and_shares_give_the_same_bytes(root: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"shard_size": 8000}
+    fastload.pack(root, tmp_path / "one" / "set", **options)
+    expected = snapshot(tmp_path / "one" / "set")
+    assert sum(name.endswith(".arrow") for name in expected) >= 4
+    fastload.pack(root, tmp_path / "two" / "set", num_proc=2, **options)
+    assert snapshot(tmp_path / "two" / "set") == expected
+    output = tmp_path / "shared" / "set"
+    plan = fastload.pack(root, output, plan_only=True, **options)
+    assert plan.files == sum(LENGTHS)
+    for share in ("1/2", "0/2"):
+        fastload.pack(root, output, shards=share, **options)
+    fastload.pack(root, output, publish=True, **options)
+    assert snapshot(output) == expected
+
+
+def stopped_after(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next packs fail after some shards."""
+    made = LeRobotRows.batches
+    count = 0
+
+    def batches(self: LeRobotRows, start: int, stop: int | None, *more: Any) -> Any:
+        nonlocal count
+        if stop is not None and more[-1] is not None:  # not of the rows that are looked at before
+            count += 1
+            if count > shards:
+                raise PackError("stopped")
+        return made(self, start, stop, *more)
+
+    monkeypatch.setattr(LeRobotRows, "batches", batches)
+
+
+def test_a_pack_goes_on_only_as_it_began(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"shard_size": 8000}
+    whole = packed(root, tmp_path / "whole" / "set", **options)
+    output = tmp_path / "out" / "set"
+    with monkeypatch.context() as patch:
+        stopped_after(2, patch)
+        with pytest.raises(PackError, match="stopped"):
+            fastload.pack(root, output, **options)
+    assert not (output / "dataset.json").exists()
+    with pytest.raises(PackError, match=r"other options or another decoder: quality was 90, now 80\."):
+        fastload.pack(root, output, quality=80, **options)
+    with monkeypatch.context() as patch:
+        patch.setattr("fastload.packing.lerobot_rows.chosen_decoder", lambda: videos.Decoder("PyAV", "1.0"))
+        with pytest.raises(PackError, match=r"another decoder: decoder was PyAV \S+, now PyAV 1\.0\."):
+            fastload.pack(root, output, **options)
+    fastload.pack(root, output, **options)
+    assert snapshot(output) == snapshot(Path(whole.where))
+    with monkeypatch.context() as patch:  # of a complete set another decoder is no matter, another rate is
+        patch.setattr("fastload.packing.lerobot_rows.chosen_decoder", lambda: videos.Decoder("PyAV", "1.0"))
+        [result] = fastload.pack(root, output, **options)
+        assert result.was_complete
+    with pytest.raises(PackError, match=r"packed_fps was 10\.0, now 5\.0"):
+        fastload.pack(root, output, fps=5, **options)
+
+
+def test_killed_around_every_change_on_disk(tmp_path: Path) -> None:
+    """Each time the same pack goes on, and gives the same bytes, with ``meta/``."""
+    root = make_set(tmp_path / "set", Made(sizes={TOP: (160, 120)}, lengths=(3, 5)))
+    driver = Path(__file__).with_name("kill_driver.py")
+    done = subprocess.run(
+        [sys.executable, driver, root, tmp_path, "arrow"],
+        env=environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    result = json.loads(done.stdout)
+    assert result["points"] > 30
+    assert (result["early"], result["failures"]) == (0, [])
+
+
+def test_memory_does_not_grow_with_the_set(tmp_path: Path) -> None:
+    """What is in memory at a time is a batch, of 16 MB at most, and a few frames."""
+
+    def peak(length: int) -> int:
+        size = {TOP: (320, 240)}
+        root = make_set(tmp_path / "set", Made(sizes=size, lengths=(length,), version="v2.1"))
+        [(_, rows)] = open_lerobot(root, PackOptions(raw=True))
+        tracemalloc.start()
+        try:
+            count = sum(len(batch.keys) for batch in rows.batches(0, None, PackOptions(raw=True), None))
+            assert count == length
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most = peak(320)
+    assert 320 * 320 * 240 * 3 > 70_000_000  # all rows
+    assert most < 3 * 16_000_000 + 8_000_000  # the values, their chunk, and the next one
+
+
+# ---- Decoders ---------------------------------------------------------------------------------------
+
+
+class LikeTorchCodec:
+    """torchcodec's ``VideoDecoder`` as far as it is used, made of PyAV."""
+
+    def __init__(self, path: str, *, dimension_order: str, num_ffmpeg_threads: int) -> None:
+        assert dimension_order == "NHWC"
+        with av.open(path) as container:
+            frames = [
+                (float(f.pts * f.time_base), f.to_ndarray(format="rgb24")) for f in container.decode(video=0)
+            ]
+        self._frames = frames
+        self._ends = [*(seconds for seconds, _ in frames[1:]), frames[-1][0] + 0.1]
+        self.metadata = types.SimpleNamespace(
+            begin_stream_seconds=frames[0][0], end_stream_seconds=self._ends[-1], pixel_format="yuv420p"
+        )
+
+    def get_frame_played_at(self, seconds: float) -> Any:
+        if not self.metadata.begin_stream_seconds <= seconds < self.metadata.end_stream_seconds:
+            raise IndexError(f"Invalid pts in seconds: {seconds}")
+        for (begin, pixels), end in zip(self._frames, self._ends, strict=True):
+            if begin <= seconds < end:
+                return types.SimpleNamespace(
+                    pts_seconds=begin, duration_seconds=end - begin, data=torch.from_numpy(pixels)
+                )
+        raise AssertionError(seconds)
+
+
+@pytest.fixture
+def torchcodec(monkeypatch: pytest.MonkeyPatch) -> None:
+    package, decoders = types.ModuleType("torchcodec"), types.ModuleType("torchcodec.decoders")
+    package.__version__ = "9.0"  # type: ignore[attr-defined]
+    package.decoders = decoders  # type: ignore[attr-defined]
+    decoders.VideoDecoder = LikeTorchCodec  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torchcodec", package)
+    monkeypatch.setitem(sys.modules, "torchcodec.decoders", decoders)
+
+
+@pytest.mark.usefixtures("torchcodec")
+def test_torchcodec_comes_first(tmp_path: Path) -> None:
+    made = Made(lengths=(4, 6, 3), times={1: UNEVEN}, gop=2)
+    root = make_set(tmp_path / "set", made)
+    dataset, rows = packed(root, tmp_path / "out"), rows_of(root, made)
+    assert dataset.manifest.options["lerobot"]["decoder"] == "torchcodec 9.0"
+    assert len(dataset) == len(rows) == 13
+    for i, row in enumerate(rows):
+        assert dataset.value_bytes(TOP, i) == jpeg(row.pictures[TOP])
+
+
+@pytest.mark.usefixtures("torchcodec")
+@pytest.mark.parametrize(
+    ("times", "lost"), [([i / 10 + 0.03 for i in range(6)], [*range(6)]), ([0.0, 0.1, 0.2, 0.4, 0.5], [3])]
+)
+def test_torchcodec_finds_no_other_frames(tmp_path: Path, times: list[float], lost: list[int]) -> None:
+    root = changed(tmp_path, lengths=(4, 6), per_file=1, shown={(TOP, 1): times})
+    fastload.pack(root, tmp_path / "out", on_error="skip")
+    found = skipped(tmp_path / "out")
+    assert list(found) == [f"episode_000001/{row:06d}" for row in lost]
+    assert all("no frame has it, the nearest is at " in reason for reason in found.values())
+
+
+def test_a_torchcodec_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert videos.chosen_decoder().why == "torchcodec is not installed"
+
+    def loaded(name: str) -> Any:
+        if name == "torchcodec.decoders":
+            raise RuntimeError("Could not load libtorchcodec.\nFFmpeg is not installed")
+        return import_module(name)
+
+    monkeypatch.setattr(videos, "import_module", loaded)
+    decoder = videos.chosen_decoder()
+    assert decoder.name == "PyAV"
+    assert decoder.why == "torchcodec cannot be used: Could not load libtorchcodec."
+
+
+def test_a_decoder_that_is_gone_stops_the_pack(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where bad rows are to be skipped: they are not bad."""
+    monkeypatch.setattr(
+        "fastload.packing.lerobot_rows.chosen_decoder", lambda: videos.Decoder("torchcodec", "1.0")
+    )
+    with pytest.raises(LibraryMissing, match="packing videos needs torchcodec, which cannot be imported"):
+        fastload.pack(root, tmp_path / "out", on_error="skip")
