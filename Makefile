@@ -71,7 +71,7 @@ tsan:  ## the C++ tests of what has threads under ThreadSanitizer (after "make s
 	  -DFASTLOAD_SANITIZE=thread > build/tsan.log 2>&1 || { cat build/tsan.log; exit 1; }
 	@. tools/compiler_cache.sh; $(BIN)/cmake --build build/tsan --target fastload_tests
 	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine test_read_ahead \
-	  test_kept_pictures test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded test_remote
+	  test_kept_pictures test_windows test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded test_remote
 
 test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run under qemu; installs what it needs
 	@PATH="$(BIN):$$PATH" tools/test_arm.sh

@@ -140,6 +140,7 @@ CORE_ROOMS: dict[str, CoreRoom] = {
             "prefetch",
             "record_feed",
             "shared_picture",
+            "windows",
         ),
         ("prefetch", "_native"),
     ),

@@ -97,8 +97,8 @@ void add_counts(nb::class_<PyEngine>& engine) {
            "Counts of records (resident, ahead, late, waits), requests and bytes to storage, bytes "
            "of buffers now and at most, threads.")
       .def("kept", &kept_counts,
-           "Pictures of mosaics that were kept and used again, and bytes of those kept now; used_again "
-           "has those of windows that several frames of a batch share, too.")
+           "Pictures of mosaics that were kept and used again, and bytes of those kept now; "
+           "used_again has those of windows that several frames of a batch share, too.")
       .def("transcoding", &transcoding_counts,
            "Records that wait to become coefficients (their bytes, too), that became them, or were "
            "stored as they are, by threads without other work, and by those that had decoded them.");

@@ -140,9 +140,9 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   return list;
 }
 
-constexpr std::array<const char*, 11> kForms{"picture", "label",  "fixed",        "ragged",
-                                             "points",  "masks",  "id",           "vision",
-                                             "vision_sizes", "view", "pad"};
+constexpr std::array<const char*, 11> kForms{"picture",      "label", "fixed", "ragged",
+                                             "points",       "masks", "id",    "vision",
+                                             "vision_sizes", "view",  "pad"};
 
 enum class Share : uint8_t { kAuto, kNever };
 constexpr std::array<const char*, 2> kShares{"auto", "never"};
@@ -206,9 +206,9 @@ void register_plans(nb::module_& m) {
            "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
            "follows: its rows are those of the view's objects. becomes: the format of boxes in the "
            "batch, where it is another one. vision: a VisionRule, of vision and vision_sizes, whose "
-           "part is a list of pictures; dtype: of its rows; name: of its field, for messages. steps: of "
-           "pictures of one size, labels, fixed and pad: whose frame stands at each step, one after "
-           "the other: 0 is the sample itself, k is partners[position, k - 1]; each_step: the "
+           "part is a list of pictures; dtype: of its rows; name: of its field, for messages. "
+           "steps: of pictures of one size, labels, fixed and pad: whose frame stands at each "
+           "step, one after the other: 0 is the sample itself, k is partners[position, k - 1]; each_step: the "
            "picture at step t is of view + t, else all are of view. pad: a byte for each step, 1 "
            "where the partner's id has PAD_BIT.");
   m.attr("INDEX") = FieldPlan::kIndex;
@@ -269,7 +269,8 @@ void add_fields(nb::class_<PyEngine>& engine) {
            "lists (offset, offsets (n,), (n, 3) counts, heights, widths); offsets, strides in bytes. "
            "ids (n,) int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
            "announce() returned for them. partners (n, k) int64: what each is put together with, -1 "
-           "for none, or None; of an engine with steps the frames' sample ids, with PAD_BIT for padding. "
+           "for none, or None; of an engine with steps the frames' sample ids, with PAD_BIT for "
+           "padding. "
            "Returns its ticket.");
 }
 

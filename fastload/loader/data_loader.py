@@ -171,7 +171,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
         cache: "auto", "off", a size, "64GB", a share of the memory, "50%", a folder; or
             :class:`fastload.Cache`.
         backend: what decodes: "native", "dali"; or :class:`fastload.Dali`.
-        fields: names of the fields to read, None: all; or :class:`fastload.Fields`. Batches become dicts.
+        fields: names of the fields to read, None: all; or :class:`fastload.Fields`, which also has windows
+            of rows. Batches become dicts.
         collate: the form of batches. "stack": pictures of one size. "pad", "ragged": of different sizes, in
             one padded tensor (:class:`fastload.Pad`) or a list; batches are dicts. "list", "detr", "yolo":
             for these detection trainers (:class:`fastload.Detection`). :class:`fastload.Patches`: rows of

@@ -166,6 +166,9 @@ def _of_packed(
     drawn = sampler.order.is_drawn
     order = "your sampler's, read only as batches need it" if drawn else "computed from seed and epoch"
     yield Explained("order", order, "Python, once per batch")
+    if options.fields.windows is not None:
+        why = "which rows stand around each sample; records that several share are decoded once"
+        yield Explained("windows", repr(options.fields.windows), "Python, once per batch", why)
     count = f"{threads.threads} thread{'s' if threads.threads > 1 else ''}"
     workers = python_workers(plan, options, threads)
     python = (
@@ -208,6 +211,8 @@ def _of_packed(
 def _fields(fields: Sequence[Field], plan: Plan) -> Iterator[Explained]:
     names = ", ".join(name for name, _ in plan.views)
     view = f"each of the sample's views: {names}" if names else "the sample's view"
+    if plan.each != "sample":
+        view = f"a view of its own, drawn for each {plan.each}"
     for field in fields:
         if field.storage == "record":
             where, what = _CORE, f"decoded, under {view}"

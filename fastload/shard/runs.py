@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -310,6 +310,11 @@ class Runs:
         """Return the sample ids at places, int64."""
         return places if self.ids is None else self.ids[places]
 
+    def ids_in(self, runs: Iterable[int]) -> Ids:
+        """Return the sample ids of some runs, by their numbers: run by run, in order."""
+        places = [np.arange(self.begins[run], self.begins[run + 1], dtype=np.int64) for run in runs]
+        return self.ids_at(np.concatenate(places)) if places else np.empty(0, np.int64)
+
     def runs_at(self, places: Ids) -> Ids:
         """Return the number of the run of each place, int64 from 0."""
         return np.searchsorted(self.begins, places, "right").astype(np.int64) - 1
@@ -410,14 +415,44 @@ def table_of(files: Tables, spec: RunsSpec) -> tuple[Ids, Ids | None]:
     same = same_run & np.all([each[seen[1:]] == each[seen[:-1]] for each in orders], axis=0)
     if same.any():
         a, b = _pair(seen, same)
+        what = "one number in their file names" if spec.order == KEY else _order_name(files, spec, a)
         raise ValueError(
-            f"runs {str(spec)!r}: two samples of {_run_name(files, spec, a)} have "
-            f"{_order_name(files, spec, a)}: {_sample(files, a)} and {_sample(files, b)}. Each sample of a "
-            "run has its own: name other fields, or leave one of the two out."
+            f"runs {str(spec)!r}: two samples of {_run_name(files, spec, a)} have {what}: "
+            f"{_sample(files, a)} and {_sample(files, b)}. Each sample of a run has its own: name other "
+            "fields, or leave one of the two out."
         )
+    if spec.order == KEY:
+        _check_names(files, spec, seen, same_run)
     if spec.time is not None:
         _check_times(files, spec, seen, same_run)
     return begins, None if (ids[1:] > ids[:-1]).all() else ids
+
+
+def gaps_in(runs: Runs, files: Tables) -> str:
+    """Return where samples are missing, by integers that order them, though a rate tells their time; "":
+    nowhere that anybody could know."""
+    spec = runs.spec
+    if spec.fps is None:
+        return ""
+    numbers, *rest = _order_values(files, spec.order)
+    if numbers.dtype.kind not in "iu" or any(each.any() for each in rest):
+        return ""
+    values = numbers[runs.ids_at(np.arange(runs.begins[-1]))]
+    of = np.repeat(np.arange(len(runs)), np.diff(runs.begins))
+    at = np.flatnonzero(of[1:] == of[:-1])
+    steps, of = values[at + 1] - values[at], of[at]
+    least = np.full(len(runs), np.iinfo(steps.dtype).max, steps.dtype)
+    np.minimum.at(least, of, steps)
+    even = np.bincount(of, steps % least[of] != 0, len(runs)) == 0  # others are no counts
+    gaps = np.flatnonzero((steps > least[of]) & even[of])
+    if not len(gaps):
+        return ""
+    first, count = int(at[gaps[0]]), len(np.unique(of[gaps]))
+    return (
+        f"{count} of {len(runs)} runs have gaps: in {runs.name_of(int(of[gaps[0]]))}, {runs.order_of(first)} "
+        f"is followed by {runs.order_of(first + 1)}. A rate ({spec.fps:.15g}fps) counts the samples that are "
+        "there, so those behind a gap come too early. Where that matters, give TIME as a field."
+    )
 
 
 def _check_times(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray[np.bool_]) -> None:
@@ -433,6 +468,24 @@ def _check_times(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray
             f"{times[b]} at {_order_name(files, spec, b)} ({_sample(files, b)}), which comes next. Mend the "
             "times, or leave TIME out."
         )
+
+
+def _check_names(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray[np.bool_]) -> None:
+    """Refuse names whose other numbers say another order than the last ones do, as dates and times may."""
+    last = b""
+    for at, sample in enumerate(seen.tolist()):
+        stem = _SUFFIX.sub(b"", bytes(files.index.key(sample)).rpartition(b"/")[2])
+        found = _NUMBER.search(stem)
+        head = b"" if found is None else stem[: found.start()]
+        if at and head != last and same_run[at - 1]:
+            a, b = (re.split(rb"(\d+)", one) for one in (last, head))
+            if a[::2] == b[::2] and [*map(int, a[1::2])] > [*map(int, b[1::2])]:
+                raise ValueError(
+                    f"runs {str(spec)!r}: {_sample(files, int(seen[at - 1]))} comes before "
+                    f"{_sample(files, sample)} by the last number in its file name, and behind it by those "
+                    "before that one. Name a field as ORDER, or rename the files."
+                )
+        last = head
 
 
 def _pair(seen: Ids, where: npt.NDArray[np.bool_]) -> tuple[int, int]:
@@ -511,6 +564,7 @@ def _name_values(files: Tables, alive: npt.NDArray[np.bool_] | None) -> list[npt
             "as a count: name a field as ORDER."
         )
     if plain:
+        fractions[:] = -1  # so that nobody takes the ranks for numbers
         ranks = {name: rank for rank, name in enumerate(sorted(set(plain.values())))}
         numbers[[*plain]] = [ranks[name] for name in plain.values()]
     return [numbers, fractions]

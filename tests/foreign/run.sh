@@ -7,7 +7,7 @@
 # pytest, and what the requirements say; what "make setup" has put into .venv is seen from there and not
 # installed again, unless the requirements want another torch. fastload is this checkout's (the extension is
 # built into fastload/ if it is not there), with FASTLOAD_TEST_INSTALLED=1 the one installed in .venv. Then pytest runs tests/foreign/NAME, or tests/foreign/NAME/suite.sh where there is one;
-# arguments are handed on.
+# arguments are handed on. tests/foreign/NAME/environment.sh, where there is one, sets variables before.
 #   PYTHON                 the interpreter (default: that of .venv, else python3)
 #   TORCH_VERSION          default: .venv's, else 2.13.0; a line "torch==..." in the requirements goes first
 #   FASTLOAD_FOREIGN_ENVS  where environments are made (default: build/foreign)

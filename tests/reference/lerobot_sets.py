@@ -13,6 +13,7 @@ from typing import Any
 import av
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
@@ -138,6 +139,8 @@ def make_set(root: Path, made: Made | None = None) -> Path:
         "video_path": "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4" if is_21
         else "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
     }  # fmt: skip
+    if is_21:
+        info |= {"total_chunks": 1, "total_videos": len(made.lengths) * len(made.sizes)}
     (root / "meta" / "info.json").write_text(json.dumps(info, indent=4))
     (_write_21 if is_21 else _write_30)(root, made)
     return root
@@ -177,8 +180,8 @@ def _write_21(root: Path, made: Made) -> None:
 def _write_30(root: Path, made: Made) -> None:
     meta, first, numbers = root / "meta", 0, range(len(made.lengths))
     (meta / "stats.json").write_text(json.dumps({"action": {"mean": [0.0, 1.0, 2.0]}}))
-    tasks = pa.table({"task_index": [*range(len(TASKS))], "__index_level_0__": [*TASKS]})
-    parquet.write_table(tasks, meta / "tasks.parquet")
+    tasks = pd.DataFrame({"task_index": [*range(len(TASKS))]}, index=[*TASKS])  # the index says the words
+    tasks.to_parquet(meta / "tasks.parquet")
     rows: list[dict[str, Any]] = []
     for file, begin in enumerate(range(0, len(made.lengths), made.per_file)):
         held = [*numbers[begin : begin + made.per_file]]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,11 @@ import pytest
 from field_cuts import cut, view_of
 from field_jobs import Job, Wanted
 from field_sets import RICH, rich_samples, write_field_set
-from geometry_uses import center, crop, exact, flip, given
+from geometry_uses import center, crop, exact, flip, given, shorter
+from pictures import encoded, picture
 
 from fastload._native import _C
+from fastload.dataset.decoding import decode_with_pil
 from fastload.sample.values import decode
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
@@ -21,6 +26,7 @@ from fastload.shard.index import RECORD
 COUNT = 24
 SEED = 5
 STILL = given(exact(30, 33), center(16, 20))
+SHORT = given(shorter(24), center(16, 20))  # depends on the sides of what it is drawn of
 CROP = given(crop(16, 20), flip(0.5))
 IDS = {"format": (1, 8, True), "nearest": True, "fill": 255}
 COLUMNS = ("pose", "attribute", "boxes")
@@ -66,8 +72,7 @@ def job_of(
 ) -> Job:
     readers = [_C.Reader(files.reader, files.columns[name]) for name in ("mask", "second")]
     columns = [files.columns[name] for name in COLUMNS]
-    more = {"threads": 2, **more}
-    threads = more.pop("threads")
+    threads = more.pop("threads", 2)
     return Job(files.sources, [(readers, columns)], [(spec, 20, 16)] * views, fields, SEED, threads, more)
 
 
@@ -125,7 +130,7 @@ def drawn_windows(seed: int, count: int, partners: int = 3) -> tuple[list[int], 
 
 
 @pytest.mark.parametrize("threads", [1, 8])
-@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+@pytest.mark.parametrize("spec", [STILL, SHORT, CROP], ids=["still", "short", "drawn"])
 def test_each_frame_is_its_samples_under_the_anchors_view(
     files: PackedFiles, spec: dict[str, Any], threads: int
 ) -> None:
@@ -239,3 +244,139 @@ def test_what_is_no_window_is_refused(files: PackedFiles) -> None:
         job.batch([1, 2], partners=[[1, 1], [2, -1]])
     with pytest.raises(ValueError, match="of 2 partners of each sample. Found: 0"):
         job.batch([1, 2])
+
+
+def decodes(job: Job) -> int:
+    return sum(sum(thread["decoded"].values()) for thread in job.engine.stats())
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+def test_a_record_of_several_frames_is_read_and_decoded_once(
+    files: PackedFiles, spec: dict[str, Any], threads: int
+) -> None:
+    fields = {"image": image([1, 0, 2]), "second": image([3, 1], part=2)}
+    ids, partners = drawn_windows(5, 16)
+    frames = [
+        (wanted.plan.get("part", 0), frame_of(ids, partners, position, step))
+        for wanted in fields.values()
+        for step in wanted.plan["steps"]
+        for position in range(len(ids))
+    ]
+    bytes_of = {
+        (part, sample): len(files.value_bytes("second" if part else "image", sample))
+        for part, sample in frames
+    }
+    found = {}
+    for share in ("auto", "never"):
+        job = job_of(files, fields, spec, threads=threads, share=share)
+        found[share], faults = job.batch(ids, partners=partners)
+        assert faults == []
+        once = share == "auto"
+        assert decodes(job) == len(set(frames) if once else frames)
+        assert job.engine.kept()["used_again"] == (len(frames) - len(bytes_of) if once else 0)
+        read = sum(thread["bytes"] for thread in job.engine.stats())
+        assert read == sum(bytes_of[frame] for frame in (bytes_of if once else frames))
+    for name in fields:
+        assert np.array_equal(found["auto"][name], found["never"][name])
+
+
+@pytest.mark.parametrize("side", [0, 30, _C.UNBOUNDED])
+@pytest.mark.parametrize("spec", [STILL, SHORT, CROP], ids=["still", "short", "drawn"])
+def test_sharing_makes_no_difference_to_pixels(
+    files: PackedFiles, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], side: int
+) -> None:
+    """With operations that draw, erasing, and pictures of several sizes, of which crops are cut."""
+    made = _C.ViewPlan
+    blur = _C.PixelSpec([("gaussian_blur", 0.5, [5.0, 5.0, ("uniform", [0.1, 2.0])])])
+    erase = (0.5, (0.02, 0.33), (0.3, 3.3), (1, 1), "noise", (0.0, 0.0, 0.0))
+    for operations, erased in ((_C.PixelSpec([]), None), (blur, None), (blur, erase)):
+        monkeypatch.setattr(_C, "ViewPlan", partial(made, operations=operations))
+        store = _C.StoreSpec(dtype="float32", erase=erased)
+        fields = {
+            "image": Wanted({"form": "picture", "steps": [2, 0, 1], "store": store}, np.float32, (3,)),
+            "more": Wanted({"form": "picture", "steps": [1], "store": store}, np.float32, (3,)),
+        }
+        ids, partners = drawn_windows(side % 7, 20)
+        batches = {}
+        for share, threads in (("never", 1), ("auto", 1), ("auto", 8)):
+            job = job_of(files, fields, spec, threads=threads, share=share, decoded_side=side)
+            batches[share, threads], faults = job.batch(ids, partners=partners)
+            assert faults == []
+            assert (job.engine.kept()["used_again"] > 20) == (share == "auto")
+        for name in fields:
+            wanted = batches["never", 1][name].tobytes()
+            assert batches["auto", 1][name].tobytes() == wanted
+            assert batches["auto", 8][name].tobytes() == wanted
+
+
+def test_records_of_windows_are_read_ahead_once(files: PackedFiles) -> None:
+    job = job_of(files, {"image": image([0, 1]), "mask": mask([1])}, read_ahead=1 << 20)
+    ids, partners = np.array([1, -1, 8, 1]), np.array([[2], [-1], [1], [8 | _C.PAD_BIT]])
+    job.engine.announce(ids, None, 0, partners)
+    wanted = 3 + 3  # images 1, 2, 8; masks 2, 1, 8
+    deadline = time.monotonic() + 60
+    while (counts := job.engine.read_ahead())["resident"] + counts["ahead"] < wanted:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert counts["resident"] + counts["ahead"] == wanted
+
+
+def test_a_sample_that_there_is_not_is_a_fault_of_its_anchor(files: PackedFiles) -> None:
+    """Also where its number is that of another stream's record."""
+    fields = {"image": image([0, 1]), "mask": mask([0])}
+    ids, partners = [3, 1, 4, 3], [[2], [3], [COUNT + 3], [COUNT + 1]]
+    batch, faults = job_of(files, fields, CROP).batch(ids, partners=partners)
+    assert [fault[:2] for fault in faults] == [(2, 4), (3, 3)]
+    assert re.match(rf"its frame of sample {COUNT + 3} \(step 1\): .*below {COUNT}", faults[0][3])
+    some = {name: found[:2] for name, found in batch.items()}
+    check(files, fields, some, ids[:2], partners[:2], CROP)
+
+
+@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+def test_who_shares_a_record_waits_for_it(tmp_path: Path, spec: dict[str, Any]) -> None:
+    """A slow decoder is asked once, whichever thread comes second."""
+    samples = rich_samples(COUNT)
+    samples[3]["image"] = encoded(picture(seed=3, width=43, height=39), "GIF")
+    files = PackedFiles(write_field_set(tmp_path / "set", RICH, samples))
+    asked = []
+
+    def slow(*given: Any) -> Any:
+        asked.append(given)
+        time.sleep(0.2)
+        return decode_with_pil(*given, max_pixels=10**8)
+
+    job = job_of(files, {"image": image([1])}, spec, threads=4, fallback=slow)
+    batch, faults = job.batch([1, 10, 1, 19], partners=[[3]] * 4)
+    assert faults == []
+    assert len(asked) == 1
+    assert job.engine.kept()["used_again"] == 3
+    assert np.array_equal(batch["image"][0], batch["image"][2])
+
+
+@pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
+def test_frames_of_a_shard_that_was_cut(tmp_path: Path, spec: dict[str, Any]) -> None:
+    """Pages that are lost: what was made of them is made again, or is a fault of each that has it."""
+    folder = write_field_set(tmp_path / "set", RICH, rich_samples(COUNT))
+    fields = {"image": image([1, 0, 2])}
+    ids, partners = drawn_windows(3, 40, 2)
+    batch, faults = job_of(PackedFiles(folder), fields, spec).batch(ids, partners=partners)
+    assert faults == []
+    files = PackedFiles(folder)
+    job = job_of(files, fields, spec, threads=8)
+    job.batch(list(range(COUNT)), partners=[[0, 0]] * COUNT)  # checked, and mapped
+    ends = files.records["offset"] + files.records["length"]
+    left = int(ends[COUNT // 2]) // 4096 * 4096
+    os.truncate(folder / "records.bin", left)
+    lost = {int(number) for number in np.flatnonzero(ends > left)}
+    found, faults = job.batch(ids, partners=partners)
+    bad = {
+        position
+        for position in range(len(ids))
+        if any(frame_of(ids, partners, position, step) in lost for step in range(3))
+    }
+    assert 0 < len(bad) < len(ids)
+    assert {fault[0] for fault in faults} == bad
+    for position in range(len(ids)):
+        expected = 0 if position in bad else batch["image"][position]
+        assert (found["image"][position] == expected).all()

@@ -166,8 +166,7 @@ bool Pictures::open(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, O
   }
   const ReadAhead::Origin origin = origin_of(open.home, stream.number);
   std::optional<LoadedBytes> loaded;
-  open.bytes =
-      ahead_.read(ahead, request, origin, scratch_, open.held, first ? &loaded : nullptr);
+  open.bytes = ahead_.read(ahead, request, origin, scratch_, open.held, first ? &loaded : nullptr);
   job.start = count_read(job.start, open.bytes.size());
   if (loaded) {
     if (produce_parts(job, stream, open.bytes, *loaded)) return false;
@@ -386,10 +385,10 @@ void Pictures::cut(const Job& job, FieldsPlan::Frame frame, Extent size, const D
   const View view = scaled(tile.view, tile.drawn, size);
   check_room(view, place, job.position, plan_.fields.is_measured(plan));
   const bool dense = !plan.picture.store.channels_last;
-  cutter_.begin(view, plan_.fields.cut(field),
-                {place.frame_at(job.position, step),
-                 dense ? 0 : place.row_bytes_at(job.position, plan)},
-                job.rng(number), whole_size(size, tile.drawn));
+  cutter_.begin(
+      view, plan_.fields.cut(field),
+      {place.frame_at(job.position, step), dense ? 0 : place.row_bytes_at(job.position, plan)},
+      job.rng(number), whole_size(size, tile.drawn));
   TimedSink sink(cutter_);
   decode(cutter_.source(), sink);
   resize_ns_ += sink.spent();

@@ -41,9 +41,9 @@ class Producer {
   ThreadStats& stats_;
   Pictures pictures_;
   VisionRows vision_;
-  std::vector<Sample> samples_;  // the views of the sample in work
+  std::vector<Sample> samples_;       // the views of the sample in work
   std::vector<Sources::Home> homes_;  // its own and its partners', of a plan with windows
-  uint64_t losses_ = 0;          // loss_count() before it was begun
+  uint64_t losses_ = 0;               // loss_count() before it was begun
   uint64_t epoch_ = ~uint64_t{0};
   PhiloxKey key_;
 };

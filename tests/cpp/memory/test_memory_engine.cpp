@@ -31,12 +31,13 @@ struct Work {
   int side = 2;                      // of the pictures
   std::vector<uint8_t> wanted = {};  // what a run gives that has memory
   bool partners = false;
+  size_t frames = 1;  // of a window of partners; their pictures lie one after the other
 };
 
 // What a run delivered.
 struct Delivered {
-  explicit Delivered(int side)
-      : bytes(static_cast<size_t>(side) * static_cast<size_t>(side) * 3),
+  explicit Delivered(const Work& work)
+      : bytes(static_cast<size_t>(work.side) * static_cast<size_t>(work.side) * 3 * work.frames),
         images(kSamples * bytes, 77),
         labels(kSamples, 77) {}
   size_t bytes;  // of a picture
@@ -56,7 +57,12 @@ void run(const Work& work, Delivered& to) {
     for (size_t i = 0; i < kBatch; ++i) request.ids.push_back(static_cast<int64_t>(b * kBatch + i));
     if (engine->plan().fields.has_vision()) request.places[0].offsets = {0, 1, 2, 3, 4};  // rows
     if (work.partners) {
-      for (size_t i = 0; i < 3 * kBatch; ++i) request.partners.push_back(static_cast<int64_t>(i));
+      // Those of windows are there several times.
+      const size_t others = work.frames > 1 ? 5 : kSamples;
+      for (size_t i = 0; i < 3 * kBatch; ++i) {
+        request.partners.push_back(static_cast<int64_t>(i % others));
+      }
+      request.places[0].stride = to.bytes;
     }
     if (b == 1) request.ahead = engine->announce(request.ids, {}, 0, request.partners);
     tickets.push_back(engine->submit(std::move(request)));
@@ -89,7 +95,7 @@ void check_delivered(const Work& work, const Delivered& found) {
 void fail_engine(
     const char* what, Work work, const std::function<void()>& before = [] {}) {
   before();
-  Delivered plenty(work.side);
+  Delivered plenty(work);
   run(work, plenty);
   for (const bool whole : plenty.whole) CHECK(whole);
   for (const bool starved : plenty.starved) CHECK(!starved);
@@ -99,7 +105,7 @@ void fail_engine(
   for (int round = 0; round == 0 || (starved == 0 && round < 50); ++round) {
     fail_in_turn(what, [&](int64_t successes, bool for_good) {
       before();
-      Delivered found(work.side);
+      Delivered found(work);
       try {
         const Failing failing(successes, for_good);
         run(work, found);
@@ -219,6 +225,31 @@ TEST(an_engine_of_mosaics_without_memory_says_so) {
   Work work{[&] { return Sources({{&set.reader(), nullptr, {}, 0}}); }, plan, 32};
   work.partners = true;
   fail_engine("engine of mosaics", work, [&] { set.open(); });
+}
+
+// One of windows that share their frames, cut and copied.
+TEST(an_engine_of_windows_without_memory_says_so) {
+  MadeSet set(mixed_records());
+  for (const bool drawn : {false, true}) {
+    ViewPlan view;
+    view.out_width = view.out_height = 16;
+    if (drawn) {
+      view.geometry.add("random_resized_crop", {16, 16, 0.08, 1.0, 3.0 / 4, 4.0 / 3});
+    } else {
+      view.geometry.add("resize_exact", {16, 16});
+    }
+    FieldPlan image, label;
+    image.form = FieldPlan::Form::kPicture;
+    image.steps = {1, 0, 3, 2};
+    label.form = FieldPlan::Form::kLabel;
+    label.part = FieldPlan::kIndex;
+    Work work{[&] { return Sources({{&set.reader(), nullptr, {}, 0}}); },
+              {FieldsPlan({view}, {image, label})},
+              16};
+    work.partners = true;
+    work.frames = 4;
+    fail_engine("engine of windows", work, [&] { set.open(); });
+  }
 }
 
 }  // namespace

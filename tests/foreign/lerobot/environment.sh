@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # torchcodec needs FFmpeg's libraries, which PyAV's wheel brings under other names: links with theirs.
 av=$(echo "$venv"/lib/python3*/site-packages/av.libs)
 mkdir -p "$venv/ffmpeg"

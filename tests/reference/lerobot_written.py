@@ -1,0 +1,59 @@
+"""A LeRobot set as LeRobot's own writer makes it, in which no row, camera or column is like another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+FPS = 10
+LENGTHS = (9, 4, 2, 7)
+TOP, WRIST, STILL = "observation.images.top", "observation.images.wrist", "observation.images.still"
+CAMERAS = {TOP: (48, 64), WRIST: (32, 40), STILL: (24, 32)}  # height, width; the last one has no video
+_VECTOR = {"dtype": "float32", "shape": (6,), "names": None}
+_FEATURES: dict[str, Any] = {
+    **{name: {"dtype": "image" if name == STILL else "video", "shape": (*size, 3),
+              "names": ["height", "width", "channels"]} for name, size in CAMERAS.items()},
+    "observation.state": _VECTOR,
+    "action": _VECTOR,
+    "observation.grid": {"dtype": "float32", "shape": (2, 3), "names": None},
+    "next.reward": {"dtype": "float32", "shape": (1,), "names": None},
+    "next.done": {"dtype": "bool", "shape": (1,), "names": None},
+    "count": {"dtype": "int32", "shape": (1,), "names": None},
+    "fine": {"dtype": "float64", "shape": (2,), "names": None},
+    "flags": {"dtype": "bool", "shape": (3,), "names": None},
+    "note": {"dtype": "string", "shape": (1,), "names": None},
+}  # fmt: skip
+
+
+def picture(camera: str, episode: int, row: int) -> npt.NDArray[np.uint8]:
+    """(height, width, 3): slopes whose brightness says which row it is."""
+    height, width = CAMERAS[camera]
+    turn = 17 * episode + 11 * row + 31 * list(CAMERAS).index(camera)
+    y, x = np.mgrid[:height, :width]
+    layers = [(y + turn) % 200, (x + 2 * turn) % 200, np.full_like(x, 5 * turn % 200)]
+    return (30 + np.stack(layers, -1)).astype(np.uint8)
+
+
+def write_set(root: Path) -> Path:
+    """Write the set into a new folder, and return that."""
+    made = LeRobotDataset.create("me/made", FPS, _FEATURES, root=root, use_videos=True, vcodec="h264")
+    random = np.random.default_rng(0)
+    for episode, length in enumerate(LENGTHS):
+        for row in range(length):
+            frame: dict[str, Any] = {name: picture(name, episode, row) for name in CAMERAS}
+            for name in ("observation.state", "action"):
+                frame[name] = random.random(6, np.float32)
+            frame["observation.grid"] = random.random((2, 3), np.float32)
+            frame["next.reward"] = np.array([row / 7], np.float32)
+            frame["next.done"] = np.array([row == length - 1])
+            frame["count"] = np.array([100 * episode + row], np.int32)
+            frame["fine"] = random.random(2)
+            frame["flags"] = random.random(3) < 0.5
+            made.add_frame(frame | {"note": f"{episode} é {row}", "task": ("pick", "place it")[episode % 2]})
+        made.save_episode()
+    made.finalize()
+    return root
