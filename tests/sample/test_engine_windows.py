@@ -264,7 +264,8 @@ def test_a_record_of_several_frames_is_read_and_decoded_once(
         for position in range(len(ids))
     ]
     bytes_of = {
-        (part, sample): len(files.value_bytes("second" if part else "image", sample)) for part, sample in frames
+        (part, sample): len(files.value_bytes("second" if part else "image", sample))
+        for part, sample in frames
     }
     found = {}
     for share in ("auto", "never"):
