@@ -151,10 +151,7 @@ def add(verbs: Any) -> None:
         "--shard-size", default="256MB", metavar="SIZE", help="bytes per shard (default: %(default)s)"
     )
     parser.add_argument(
-        "--num-proc",
-        type=int,
-        metavar="N",
-        help="processes (default: one per CPU, fewer for small sets)",
+        "--num-proc", type=int, metavar="N", help="processes (default: one per CPU, fewer for small sets)"
     )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",

@@ -9,6 +9,7 @@ from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.output import print_json, print_lines
 from fastload.machine.sizes import counted
 from fastload.packing.unpack import LAYOUTS, TABLES, unpack
+from fastload.packing.verify import manifest_at
 
 
 def add(verbs: Any) -> None:
@@ -36,15 +37,19 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Unpack, and print how many files were written."""
+    options = options_for(arguments, arguments.folder)
     count = unpack(
         arguments.folder,
         arguments.output,
         table=arguments.table,
         as_=arguments.as_,
-        storage_options=options_for(arguments, arguments.folder),
+        storage_options=options,
     )
+    runs = manifest_at(arguments.folder, options).runs
     if arguments.json:
-        print_json({"files": count, "output": str(arguments.output)})
+        words = {} if runs is None else {"runs": str(runs.spec)}
+        print_json({"files": count, "output": str(arguments.output), **words})
     else:
-        print_lines([f"{counted(count, 'file')} in {arguments.output}"])
+        again = [] if runs is None else [f"The set has runs, which --runs {runs.spec} makes of them again."]
+        print_lines([f"{counted(count, 'file')} in {arguments.output}", *again])
     return 0

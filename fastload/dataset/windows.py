@@ -71,7 +71,7 @@ class _PartWindows:
         rows = []
         for one in self._offsets:
             row = round(one / period) if isinstance(one, float) else one
-            if isinstance(one, float) and abs(row * period - one) > self._windows.tolerance:
+            if isinstance(one, float) and abs(row * period - one) > self._tolerance:
                 below = int(np.floor(one / period))
                 raise ValueError(
                     f"Windows: no row of {self._files.where} lies {one} s from another. Found: rows every "
@@ -85,7 +85,7 @@ class _PartWindows:
     def _period(self) -> float | None:
         """Return the seconds from one row to the next, if they are the same everywhere."""
         runs = self.runs
-        if runs.spec.fps is not None:
+        if runs.spec.fps is not None and not len(self._files.dropped):
             return 1.0 / runs.spec.fps
         times = self._times
         lengths = np.diff(runs.begins)
@@ -96,7 +96,7 @@ class _PartWindows:
         period = float(times[last] - times[first]) / (last - first)
         steps = np.diff(times)
         steps[runs.begins[1:-1] - 1] = period  # from one run to the next
-        is_steady = bool(np.abs(steps - period).max() <= self._windows.tolerance)
+        is_steady = bool(np.abs(steps - period).max() <= self._tolerance)
         return period if is_steady else None
 
     @cached_property
@@ -113,6 +113,17 @@ class _PartWindows:
                 'Windows(..., runs="BY:ORDER:TIME"), TIME such as timestamp, stamp@us or 30fps.'
             )
         return times
+
+    @cached_property
+    def _tolerance(self) -> float:
+        """Seconds between two times that are the same: those of float32 are far apart after an hour."""
+        spec, tolerance = self.runs.spec, float(self._windows.tolerance)
+        if spec.fps is not None or spec.time is None or not len(self._times):
+            return tolerance
+        dtype = self._files.schema[spec.time].item_dtype
+        if dtype.kind != "f":
+            return tolerance
+        return tolerance + float(np.spacing(np.abs(self._times).max().astype(dtype)))
 
     # ---- Rows of windows -----------------------------------------------------------------------------
 
@@ -136,7 +147,7 @@ class _PartWindows:
         return clamped, clamped != wanted, np.zeros(wanted.shape, np.bool_)
 
     def _found_by_time(self, places: Ids, first: Ids, last: Ids) -> tuple[Ids, Flags, Flags]:
-        times, tolerance = self._times, self._windows.tolerance
+        times, tolerance = self._times, self._tolerance
         is_time = np.array([isinstance(one, float) for one in self._offsets])
         seconds = np.array([one if timed else 0.0 for one, timed in zip(self._offsets, is_time, strict=True)])
         rows = np.array([0 if timed else one for one, timed in zip(self._offsets, is_time, strict=True)])

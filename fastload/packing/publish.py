@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload._version import __version__
 from fastload.errors import FastloadError, PackError
+from fastload.machine.messages import say
 from fastload.packing.coefficients import FACTS, NOTE, RecodeCounts
 from fastload.packing.facts import EntryFacts, Summary
 from fastload.packing.files import failed_writes_reported, publishing, remove, sync_folder
@@ -39,7 +40,7 @@ from fastload.shard.manifest import (
     entries_of,
     fields_digest,
 )
-from fastload.shard.runs import NO_RUNS, RunsSpec, runs_name, table_of, write_runs
+from fastload.shard.runs import NO_RUNS, Runs, RunsSpec, gaps_in, runs_name, table_of, write_runs
 
 # ---- From finished shards to a packed dataset: columns, index, then manifest ------------------------
 
@@ -285,8 +286,9 @@ def with_runs(
     """
     if spec is None:
         return replace(manifest, runs=None)
+    files = WrittenTables(folder, manifest)
     try:
-        table = table_of(WrittenTables(folder, manifest), spec)
+        table = table_of(files, spec)
     except ValueError as error:
         if isinstance(error, FastloadError):
             raise
@@ -295,6 +297,9 @@ def with_runs(
     with failed_writes_reported(path, sum(each.nbytes for each in table if each is not None)):
         runs = write_runs(path, spec, *table)
         sync_folder(folder)
+    gaps = gaps_in(Runs.seen(spec, *table, files), files)
+    if gaps:
+        say(f"{folder}: {gaps}")
     return replace(manifest, runs=runs)
 
 

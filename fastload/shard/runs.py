@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -310,6 +310,11 @@ class Runs:
         """Return the sample ids at places, int64."""
         return places if self.ids is None else self.ids[places]
 
+    def ids_in(self, runs: Iterable[int]) -> Ids:
+        """Return the sample ids of some runs, by their numbers: run by run, in order."""
+        places = [np.arange(self.begins[run], self.begins[run + 1], dtype=np.int64) for run in runs]
+        return self.ids_at(np.concatenate(places)) if places else np.empty(0, np.int64)
+
     def runs_at(self, places: Ids) -> Ids:
         """Return the number of the run of each place, int64 from 0."""
         return np.searchsorted(self.begins, places, "right").astype(np.int64) - 1
@@ -423,6 +428,33 @@ def table_of(files: Tables, spec: RunsSpec) -> tuple[Ids, Ids | None]:
     return begins, None if (ids[1:] > ids[:-1]).all() else ids
 
 
+def gaps_in(runs: Runs, files: Tables) -> str:
+    """Return where samples are missing, by integers that order them, though a rate tells their time; "":
+    nowhere that anybody could know."""
+    spec = runs.spec
+    if spec.fps is None:
+        return ""
+    numbers, *rest = _order_values(files, spec.order)
+    if numbers.dtype.kind not in "iu" or any(each.any() for each in rest):
+        return ""
+    values = numbers[runs.ids_at(np.arange(runs.begins[-1]))]
+    of = np.repeat(np.arange(len(runs)), np.diff(runs.begins))
+    at = np.flatnonzero(of[1:] == of[:-1])
+    steps, of = values[at + 1] - values[at], of[at]
+    least = np.full(len(runs), np.iinfo(steps.dtype).max, steps.dtype)
+    np.minimum.at(least, of, steps)
+    even = np.bincount(of, steps % least[of] != 0, len(runs)) == 0  # others are no counts
+    gaps = np.flatnonzero((steps > least[of]) & even[of])
+    if not len(gaps):
+        return ""
+    first, count = int(at[gaps[0]]), len(np.unique(of[gaps]))
+    return (
+        f"{count} of {len(runs)} runs have gaps: in {runs.name_of(int(of[gaps[0]]))}, {runs.order_of(first)} "
+        f"is followed by {runs.order_of(first + 1)}. A rate ({spec.fps:.15g}fps) counts the samples that are "
+        "there, so those behind a gap come too early. Where that matters, give TIME as a field."
+    )
+
+
 def _check_times(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray[np.bool_]) -> None:
     assert spec.time is not None
     times = _numbers(files, spec.time, np.arange(files.num_ids))
@@ -532,6 +564,7 @@ def _name_values(files: Tables, alive: npt.NDArray[np.bool_] | None) -> list[npt
             "as a count: name a field as ORDER."
         )
     if plain:
+        fractions[:] = -1  # so that nobody takes the ranks for numbers
         ranks = {name: rank for rank, name in enumerate(sorted(set(plain.values())))}
         numbers[[*plain]] = [ranks[name] for name in plain.values()]
     return [numbers, fractions]

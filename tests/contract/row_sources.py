@@ -331,6 +331,32 @@ def _mds(folder: Path, images: Pictures) -> Path:
     return write_mds(folder / "mds", {"image": "jpeg", "caption": "str"}, samples, each=4)
 
 
+def _lerobot(folder: Path, images: Pictures) -> Path:
+    """Two episodes of version 3.0, with the pictures in the Parquet file: videos would change them."""
+    features: dict[str, Any] = {"observation.image": {"dtype": "image", "shape": [3, HEIGHT, WIDTH]}}
+    lengths, dtypes = (
+        (5, COUNT - 5),
+        {"timestamp": "float32", "episode_index": "int64", "frame_index": "int64"},
+    )
+    features |= {name: {"dtype": dtype, "shape": [1]} for name, dtype in dtypes.items()}
+    info = {"codebase_version": "v3.0", "fps": 10, "features": features,
+            "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"}  # fmt: skip
+    places = [(e, i) for e, length in enumerate(lengths) for i in range(length)]
+    rows = pa.table({
+        "observation.image": pa.array([{"bytes": data, "path": None} for data in images], _PICTURE),
+        "timestamp": pa.array([i / 10 for _, i in places], pa.float32()),
+        "episode_index": [e for e, _ in places], "frame_index": [i for _, i in places],
+    })  # fmt: skip
+    zeros = [0] * len(lengths)
+    episodes = pa.table({"episode_index": [*range(len(lengths))], "length": [*lengths],
+                         "data/chunk_index": zeros, "data/file_index": zeros})  # fmt: skip
+    return _write(folder, {
+        "meta/info.json": json.dumps(info).encode(),
+        "data/chunk-000/file-000.parquet": parquet_bytes(rows, 2),
+        "meta/episodes/chunk-000/file-000.parquet": parquet_bytes(episodes, 2),
+    })  # fmt: skip
+
+
 # ---- The table ---------------------------------------------------------------------------------------
 
 
@@ -399,6 +425,7 @@ SOURCES = {
     "obelics": Source("Parquet of images and texts between them, as OBELICS", _obelics),
     "onevision": Source("Parquet of an image and turns, as LLaVA-OneVision", _onevision),
     "llava": Source("JSON of paths or lists of them, as LLaVA", _llava, {"fields": {"image": "images"}}),
+    "lerobot": Source("LeRobot 2.1 and 3.0", _lerobot),
     "list tars": Source("WebDataset tars of KEY.n.jpg", _list_tars, _ALL),
     "packed": Source("a packed set", _packed(_classes)),
     "packed raw": Source("a packed set of raw pixels", _packed(_classes, raw=True), is_raw=True),

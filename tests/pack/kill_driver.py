@@ -28,8 +28,12 @@ SHARES = "shares" in sys.argv
 CALLS = ("replace", "fsync", "unlink", "rmdir", "mkdir", "ftruncate")
 
 
+def options_for(format_name: str) -> PackOptions:
+    return PackOptions(format=format_name, shard_size=16384, num_proc=1, runs="/")
+
+
 def run_pack(source: Path, output: Path, format_name: str) -> None:
-    options = PackOptions(format=format_name, shard_size=16384, num_proc=1)
+    options = options_for(format_name)
     if not SHARES:
         pack(source, output, options)
         return
@@ -57,7 +61,7 @@ def killed(source: Path, output: Path, format_name: str, at: int) -> bool:
 def main(source: Path, folder: Path, format_name: str) -> None:
     format_of(format_name)  # its library is imported before the first fork
     os.fsync = lambda descriptor: None  # type: ignore[assignment]
-    pack(source, folder / "whole" / "set", PackOptions(format=format_name, shard_size=16384, num_proc=1))
+    pack(source, folder / "whole" / "set", options_for(format_name))
     expected = snapshot(folder / "whole" / "set")
     gc.freeze()  # else each child writes to, and so copies, all objects' pages when it collects garbage
     at, early, failures = 0, 0, []

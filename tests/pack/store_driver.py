@@ -21,7 +21,7 @@ from fastload.packing.cut import WORK_NAME
 from fastload.remote.local import LocalStore
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME
 
-OPTIONS = PackOptions(shard_size=8192, num_proc=1)
+OPTIONS = PackOptions(shard_size=8192, num_proc=1, runs="/")
 
 
 def packed(source: Path, output: Path, at: int) -> bool:

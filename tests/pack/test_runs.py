@@ -22,7 +22,7 @@ from run_reference import FIELDS, KEYED, SOURCES, Row, check_runs, pack_rows, py
 import fastload
 from fastload import PackedDataset
 from fastload.cli import main
-from fastload.errors import ChecksumError, FormatError, PackError
+from fastload.errors import ChecksumError, FormatError, PackError, StateError
 from fastload.packing.drop import drop
 from fastload.packing.recode import recode
 from fastload.packing.verify import verify
@@ -36,16 +36,16 @@ WORDS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("case", range(how_many(2, 40)))
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_source_of_fields(tmp_path: Path, source: str, shuffled: bool) -> None:
-    for case in range(how_many(2, 40)):
-        draw = random.Random(f"{SEED} {case} {source} {shuffled}")
-        rows = rows_of(draw, [draw.randrange(1, 9) for _ in range(3)], shuffled)
-        words = draw.choice([w for w in WORDS if "/" not in w] if source.startswith(("py", "it")) else WORDS)
-        files = pack_rows(source, rows, tmp_path / f"rows{case}", tmp_path / f"set{case}", words)
-        check_runs(files, rows, words)
-        assert verify(files.folder) == ([], len(rows)), as_drawn((case, words))
+def test_every_source_of_fields(tmp_path: Path, source: str, shuffled: bool, case: int) -> None:
+    draw = random.Random(f"{SEED} {case} {source} {shuffled}")
+    rows = rows_of(draw, [draw.randrange(1, 9) for _ in range(3)], shuffled)
+    words = draw.choice([w for w in WORDS if "/" not in w] if source.startswith(("py", "it")) else WORDS)
+    files = pack_rows(source, rows, tmp_path / "rows", tmp_path / "set", words)
+    check_runs(files, rows, words)
+    assert verify(files.folder) == ([], len(rows)), as_drawn((case, words))
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -155,6 +155,30 @@ def test_an_unfinished_pack_of_files_goes_on_with_other_runs(tmp_path: Path) -> 
     assert {path: path.stat().st_ino for path in (tmp_path / "set").glob("*.arrow")} == written
     with pytest.raises(PackError, match="holds a pack with other options: runs was none, now /:/"):
         fastload.pack(source, tmp_path / "set", runs="/", **given)  # type: ignore[arg-type]
+
+
+def test_gaps_under_a_rate_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A rate counts rows. Even steps of any length are no gaps, and times or names are no counts."""
+    for number, (frames, words, told) in enumerate(
+        (
+            ([0, 1, 3, 4], "episode:frame:5fps", True), ([0, 5, 10], "episode:frame:5fps", False),
+            ([0, 5, 15], "/:frame:5fps", True), ([100, 131, 165], "episode:frame:5fps", False),
+            ([0, 1, 3], "episode:frame", False), ([0, 1, 3], "episode:stamp:5fps", False),
+            ([7], "label:frame:5fps", False),
+        )
+    ):  # fmt: skip
+        rows = [Row(0, 1, "s", frame, frame / 10, frame) for frame in frames]
+        packed(rows, tmp_path / str(number), words)
+        said = capfd.readouterr().err
+        assert ("1 of 1 runs have gaps: in " in said) == told, words
+        assert told == (
+            "frame 1 is followed by frame 3. A rate (5fps)" in said or "frame 5 is followed" in said
+        )
+    drop(tmp_path / "1", [1])
+    assert PackedFiles(tmp_path / "1").runs.times_at(np.arange(2)).tolist() == [0, 0.4]  # type: ignore[union-attr]
+    source = make_tree(tmp_path / "f", {f"a/{i}.png": encoded(i, "PNG") for i in (1, 2, 4)})
+    fastload.pack(source, tmp_path / "b", runs="/::2fps")
+    assert "in folder 'a', file '2.png' is followed by file '4.png'" in capfd.readouterr().err
 
 
 def test_numbers_with_a_point(tmp_path: Path) -> None:
@@ -369,6 +393,19 @@ def test_a_manifest_whose_runs_break_a_rule_is_refused(tmp_path: Path) -> None:
         Manifest.read(folder)
 
 
+def test_a_state_does_not_fit_other_runs(tmp_path: Path) -> None:
+    """Batches with windows would differ."""
+    rows = rows_of(random.Random(16))
+    sets = [packed(rows, tmp_path / str(i), w).folder for i, w in enumerate(("episode:frame", "label:frame"))]
+    with fastload.DataLoader(sets[0], batch_size=2) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with fastload.DataLoader(sets[0], batch_size=2) as loader:
+        loader.load_state_dict(state)
+    with fastload.DataLoader(sets[1], batch_size=2) as loader, pytest.raises(StateError, match="dataset"):
+        loader.load_state_dict(state)
+
+
 def test_sets_by_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node keeps the runs; those of another pack of the same samples are not taken for them."""
     monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
@@ -455,6 +492,21 @@ def killed(run: Callable[[], None], at: int) -> bool:
 
 
 # ---- The command line ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["jsonl", "csv", "parquet"])
+def test_an_unpacked_set_gets_its_runs_again(
+    tmp_path: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(random.Random(15), shuffled=True)
+    packed(rows, tmp_path / "set", "scene:nanos:nanos@ns")
+    assert main(["unpack", str(tmp_path / "set"), str(tmp_path / "files"), "--table", table]) == 0
+    words = re.search(r"--runs (\S+) makes", capsys.readouterr().out)
+    assert words is not None
+    fastload.pack(tmp_path / "files" / f"samples.{table}", tmp_path / "again", raw=True, runs=words[1])
+    check_runs(PackedFiles(tmp_path / "again"), rows, words[1])
+    assert main(["unpack", str(tmp_path / "set"), str(tmp_path / "json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == words[1]
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

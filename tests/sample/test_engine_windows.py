@@ -356,7 +356,7 @@ def test_who_shares_a_record_waits_for_it(tmp_path: Path, spec: dict[str, Any]) 
 
 @pytest.mark.parametrize("spec", [STILL, CROP], ids=["still", "drawn"])
 def test_frames_of_a_shard_that_was_cut(tmp_path: Path, spec: dict[str, Any]) -> None:
-    """Pages that are lost meanwhile: what was made of them is made again, or is a fault, with whoever has it."""
+    """Pages that are lost: what was made of them is made again, or is a fault of each that has it."""
     folder = write_field_set(tmp_path / "set", RICH, rich_samples(COUNT))
     fields = {"image": image([1, 0, 2])}
     ids, partners = drawn_windows(3, 40, 2)

@@ -204,3 +204,38 @@ def test_the_arguments_pickle(tmp_path: Path) -> None:
 
 def actions_only(loader: fastload.DataLoader) -> list[list[int]]:
     return [window for batch in loader for window in batch["action"][..., 0].tolist()]
+
+
+def test_times_of_float32_are_steady_for_hours(tmp_path: Path) -> None:
+    """float32 has steps of a quarter of a millisecond after an hour, more than the tolerance."""
+    start = 2 * 3600 * 30
+    stamps = (np.arange(start, start + 40) / 30).astype(np.float32)
+    made = [{"value": float(at), "episode": 0, "time": float(time)} for at, time in enumerate(stamps)]
+    schema = {"value": "float32", "episode": "int64", "time": "float32"}
+    assert np.abs(np.diff(stamps.astype(np.float64)) - 1 / 30).max() > 1e-4
+    fastload.pack(made, tmp_path / "set", schema=schema, runs="episode:time:time")
+    fields = Fields(windows={"value": [-1 / 30, 0.0, 2 / 30]})
+    (batch,) = list(fastload.DataLoader(tmp_path / "set", 40, fields=fields))
+    rows = np.arange(40)[:, None] + [-1, 0, 2]
+    assert batch["value"].tolist() == rows.clip(0, 39).tolist()
+
+
+def test_a_rate_keeps_the_times_of_rows_that_remain(tmp_path: Path) -> None:
+    made = [{"value": float(at), "episode": 0, "frame": at} for at in range(8)]
+    schema = {"value": "float32", "episode": "int64", "frame": "int64"}
+    fastload.pack(made, tmp_path / "set", schema=schema, runs="episode:frame:10fps")
+    drop(tmp_path / "set", [3])
+    windows = Windows({"value": [-0.2, 0.0, 0.2]}, drop_short=True)
+    (batch,) = list(fastload.DataLoader(tmp_path / "set", 8, fields=Fields(windows=windows)))
+    assert batch["value"].tolist() == [[0, 2, 4], [2, 4, 6]]
+
+
+def test_ids_of_some_runs(tmp_path: Path) -> None:
+    fastload.pack(rows([3, 2, 4]), tmp_path / "set", schema=SCHEMA, runs=RUNS)
+    dataset = fastload.PackedDataset(tmp_path / "set")
+    assert dataset.runs is not None
+    some = dataset.runs.ids_in([2, 0])
+    assert some.tolist() == [5, 6, 7, 8, 0, 1, 2]
+    assert dataset.runs.ids_in([]).tolist() == []
+    found = actions(loader_of(torch.utils.data.Subset(dataset, some.tolist())))
+    assert sorted(found) == [0, 1, 2, 40, 41, 42, 43]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from long_forms import SEED, as_drawn, how_many
 
 import fastload
 from fastload import Array, Image, Label, PackedDataset, Scalar, Text
+from fastload.errors import FormatError
 from fastload.packing.drop import drop
 from fastload.sample.schema import Schema
-from fastload.shard.runs import RunsSpec, runs_of
+from fastload.shard.runs import RunsSpec, read_runs, runs_of, write_runs
 
 # ---- Words --------------------------------------------------------------------------------------------
 
@@ -215,3 +217,38 @@ def test_missing_texts_of_dropped_samples_do_not_matter(tmp_path: Path) -> None:
     assert runs.ids_at(np.arange(2)).tolist() == [0, 2]
     assert (len(runs), runs.name_of(0), runs.order_of(1)) == (1, "word 'a'", "n 2")
     assert PackedDataset(tmp_path / "set").runs is None
+
+
+# ---- The file -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("begins", "ids", "said"),
+    [
+        ([0, 2, 5], None, ""),
+        ([0, 2, 5], [4, 3, 2, 1, 0], ""),
+        ([1, 2, 5], None, "must begin in ascending places"),
+        ([0, 2, 4], None, "ascending places"),
+        ([0, 2, 6], None, "ascending places"),
+        ([0, 5, 2, 5], None, "ascending places"),
+        ([0, 2, 2, 5], None, "ascending places"),
+        ([0, 2, 5], [5, 3, 2, 1, 0], "ids below 5"),
+        ([0, 2, 5], [-1, 3, 2, 1, 0], "ids below 5"),
+        ([0, 2, 5], [1, 0], "it has 5 numbers .* the manifest says 3 or 8"),
+    ],
+)
+def test_a_file_that_a_stranger_wrote(
+    tmp_path: Path, begins: list[int], ids: list[int] | None, said: str
+) -> None:
+    path = tmp_path / "runs.fli"
+    file = write_runs(path, RunsSpec("/"), np.array(begins), None if ids is None else np.array(ids))
+    assert not [*tmp_path.glob(".tmp*")]
+    if said:
+        with pytest.raises(FormatError, match=said):
+            read_runs(path, file, 5)
+    else:
+        found = read_runs(path, file, 5)
+        assert found[0].tolist() == begins
+        assert (None if found[1] is None else found[1].tolist()) == ids
+    with pytest.raises(FormatError, match="does not belong to this manifest"):
+        read_runs(path, replace(file, digest=file.digest ^ 1), 5)

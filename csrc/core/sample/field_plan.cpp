@@ -88,6 +88,20 @@ void check(const FieldPlan& field, size_t number) {
   }
 }
 
+// Of forms that have one.
+void set_width(FieldPlan& field) {
+  if (field.form == FieldPlan::Form::kLabel) {
+    field.width = sizeof(int64_t);
+    if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
+  }
+  if (field.form == FieldPlan::Form::kId) {
+    field.width = sizeof(int64_t);
+    field.blank = bytes_of(int64_t{-1});
+  }
+  if (field.form == FieldPlan::Form::kView) field.width = FieldPlan::kViewBytes;
+  if (field.form == FieldPlan::Form::kPad) field.width = 1;
+}
+
 // What follows has rows, or is drawn, and there is something to follow.
 void check_objects(const FieldPlan& field, const ViewPlan& view, size_t number) {
   const bool rows = field.is_ragged() || field.form == FieldPlan::Form::kMasks;
@@ -136,16 +150,7 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
                                          std::to_string(views_.size()) +
                                          ". Found: " + std::to_string(field.view) + ".");
     }
-    if (field.form == FieldPlan::Form::kLabel) {
-      field.width = sizeof(int64_t);
-      if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
-    }
-    if (field.form == FieldPlan::Form::kId) {
-      field.width = sizeof(int64_t);
-      field.blank = bytes_of(int64_t{-1});
-    }
-    if (field.form == FieldPlan::Form::kView) field.width = FieldPlan::kViewBytes;
-    if (field.form == FieldPlan::Form::kPad) field.width = 1;
+    set_width(field);
     check_steps(field, number);
     if (!field.picture.nearest || field.picture.format.ids) {
       field.picture.pixels = views_[field.view].pixels;

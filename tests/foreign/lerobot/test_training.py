@@ -1,4 +1,4 @@
-"""LeRobot's training script with its loader replaced: the same batches, losses that are as near as pictures."""
+"""LeRobot's training script with its loader replaced: the same batches, and losses as near as pictures are."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ pytestmark = [
 PROGRAM = Path(__file__).with_name("train_program.py")
 SMALL = {
     "act": (
-        *("--policy.chunk_size=4", "--policy.n_action_steps=4", "--policy.dim_model=32", "--policy.n_heads=2"),
+        *("--policy.chunk_size=4", "--policy.n_action_steps=4", "--policy.dim_model=32"),
+        "--policy.n_heads=2",
         *("--policy.dim_feedforward=64", "--policy.n_encoder_layers=1", "--policy.use_vae=false"),
         *("--policy.dropout=0", "--policy.pretrained_backbone_weights=null"),
     ),
     "diffusion": (
         *("--policy.horizon=8", "--policy.n_action_steps=4", "--policy.drop_n_last_frames=1"),
-        *("--policy.down_dims=[16,32]", "--policy.crop_shape=[40,56]", "--policy.spatial_softmax_num_keypoints=4"),
-        "--policy.diffusion_step_embed_dim=16",
+        *("--policy.down_dims=[16,32]", "--policy.crop_shape=[40,56]"),
+        *("--policy.spatial_softmax_num_keypoints=4", "--policy.diffusion_step_embed_dim=16"),
     ),
 }  # fmt: skip
 BATCH = 3
@@ -96,7 +97,7 @@ def test_act_trains_on_the_same_batches_to_the_same_losses(sets: tuple[Path, Pat
 def test_a_shuffled_epoch_has_each_row_once_and_training_goes_on(
     policy: str, sets: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """As the script does it: shuffled, diffusion without each episode's last rows; then again from a checkpoint."""
+    """As the script does it: diffusion without each episode's last row; then again from a checkpoint."""
     starts = [sum(LENGTHS[:number]) for number in range(len(LENGTHS))]
     dropped = 1 if policy == "diffusion" else 0
     anchors = [

@@ -28,14 +28,14 @@ WINDOWS: dict[str, dict[str, list[float]] | None] = {
     "none": None,
     "as ACT": {"action": [step / FPS for step in range(5)]},
     "as diffusion": {
-        **dict.fromkeys((*CAMERAS, "observation.state", "observation.grid"), [-0.1, 0.0]),
+        **{name: [-0.1, 0.0] for name in (*CAMERAS, "observation.state", "observation.grid")},
         "action": [step / FPS for step in range(-1, 7)],
     },
-    "as SmolVLA": {**dict.fromkeys((*CAMERAS, "observation.state"), [0.0]), "action": [0.0, 0.1]},
+    "as SmolVLA": {**{name: [0.0] for name in (*CAMERAS, "observation.state")}, "action": [0.0, 0.1]},
     "anything": {
         TOP: [0.3, -0.2, 0.0, 0.0], STILL: [-2.0, 5.0], "next.reward": [0.1, 0.0], "next.done": [0.0, 0.1],
         "flags": [-0.1, 0.2], "fine": [0.1], "count": [-0.3, 0.3], "frame_index": [-0.1, 0.0, 0.1],
-        "episode_index": [-0.4, 0.4], "index": [-0.1, 0.1], "timestamp": [0.0], "observation.grid": [0.0, 0.5],
+        "episode_index": [-0.4, 0.4], "index": [-0.1, 0.1], "timestamp": [0.0], "observation.grid": [0, 0.5],
     },
 }  # fmt: skip
 
@@ -70,7 +70,7 @@ def ours_of(folder: Path, windows: Any) -> list[dict[str, Any]]:
 
 
 def check(ours: dict[str, Any], theirs: dict[str, Any], videos: list[str]) -> None:
-    """Everything of theirs is there, and equal; ``videos`` have one axis less there, if a window has one step."""
+    """Everything of theirs is there, and equal; ``videos`` have no axis there for a window of one step."""
     assert set(ours) - set(theirs) == {"valid"}
     assert set(theirs) <= set(ours)
     for name, wanted in theirs.items():

@@ -22,7 +22,7 @@ from lerobot.scripts import lerobot_train
 #: What stands in place of the script's own loader.
 THREE_LINES = """\
     from fastload import DataLoader, Fields
-    order = {"shuffle": shuffle, "sampler": sampler, "seed": cfg.seed, "fields": Fields(windows=dataset.delta_timestamps)}
+    order = {"shuffle": shuffle, "sampler": sampler, "fields": Fields(windows=dataset.delta_timestamps)}
     dataloader = DataLoader(PACKED, cfg.batch_size, transform=FLOATS, **order)
 """
 BEGIN, END = "    dataloader = torch.utils.data.DataLoader(", "\n    # Prepare everything"
