@@ -1,4 +1,4 @@
-"""LeRobot's training script with its loader replaced: the same batches, and losses as near as pictures are."""
+"""LeRobot's training script with its loader replaced: the same batches, losses as near as pictures are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = {
     ),
 }  # fmt: skip
 BATCH = 3
-CLOSE = 0.02  # of a loss: what pictures that differ by JPEG change it by, measured 0.004
+CLOSE = 0.005  # of a loss: what pictures that differ by JPEG change it by, measured 0.0012
 
 
 @pytest.fixture(scope="module")
