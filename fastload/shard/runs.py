@@ -686,8 +686,8 @@ def write_runs(path: Path, spec: RunsSpec, begins: Ids, ids: Ids | None) -> Runs
     return RunsFile(path.name, path.stat().st_size, digest, len(begins) - 1, spec)
 
 
-def read_runs(path: Path, file: RunsFile, records: int) -> tuple[Ids, Ids | None]:
-    """Read begins and ids (see :class:`Runs`) of all ``records`` samples, checked.
+def open_runs(path: Path, file: RunsFile, records: int) -> Any:
+    """Open the file as a ``_C.Column``.
 
     Raises:
         FormatError, ChecksumError, ShardError: the file is damaged, another set's, or cannot be read.
@@ -700,8 +700,18 @@ def read_runs(path: Path, file: RunsFile, records: int) -> tuple[Ids, Ids | None
             f"{column.digest:#010x}, the manifest says {counts[0]} or {counts[1]}, and {file.digest:#010x}. "
             "Restore both files from the same pack."
         )
+    return column
+
+
+def read_runs(path: Path, file: RunsFile, records: int) -> tuple[Ids, Ids | None]:
+    """Read begins and ids (see :class:`Runs`) of all ``records`` samples, checked.
+
+    Raises:
+        As :func:`open_runs`.
+    """
+    column = open_runs(path, file, records)
     numbers = column.gather(np.arange(len(column)))[0].view("<i8")
-    begins, ids = numbers[: counts[0]], numbers[counts[0] :]
+    begins, ids = numbers[: file.count + 1], numbers[file.count + 1 :]
     wrong = begins[0] != 0 or begins[-1] != records or (begins[1:] <= begins[:-1]).any()
     if wrong or (len(ids) and not 0 <= ids.min() <= ids.max() < records):
         raise FormatError(f"{path}: runs must begin in ascending places, and have ids below {records}.")
