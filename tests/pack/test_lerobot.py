@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -27,11 +28,12 @@ from PIL import Image
 import fastload
 from fastload import PackedDataset
 from fastload.cli import main as command
-from fastload.errors import LibraryMissing, PackError
+from fastload.errors import FormatError, LibraryMissing, PackError
 from fastload.packing import videos
 from fastload.packing.lerobot_rows import LeRobotRows, open_lerobot
 from fastload.packing.options import PackOptions
 from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 from fastload.shard.codecs import COEFFICIENTS
 
 VERSIONS = ("v2.1", "v3.0")
@@ -130,6 +132,29 @@ def test_meta_is_kept_and_given_back(root: Path, made: Made, tmp_path: Path) -> 
     assert snapshot(tmp_path / "again" / "meta") == before
     fastload.pack(root, tmp_path / "set", restart=True)
     assert snapshot(tmp_path / "set" / "meta") == before
+
+
+def test_verify_misses_files_of_meta(root: Path, tmp_path: Path) -> None:
+    fastload.pack(root, tmp_path / "set")
+    assert verify(tmp_path / "set") == ([], sum(LENGTHS))
+    (tmp_path / "set" / "meta" / "info.json").write_bytes(b"{}")
+    next((tmp_path / "set" / "meta").glob("*tasks*")).unlink()
+    reasons = [problem.reason for problem in verify(tmp_path / "set")[0]]
+    assert len(reasons) == 2
+    assert any(re.fullmatch(r"meta/info\.json has 2 bytes, not \d+", reason) for reason in reasons)
+    assert any(re.fullmatch(r"meta/tasks\.\w+ is not there", reason) for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", ""])
+def test_a_manifest_that_names_files_elsewhere(root: Path, tmp_path: Path, name: str) -> None:
+    fastload.pack(root, tmp_path / "set")
+    path = tmp_path / "set" / "dataset.json"
+    body = json.loads(path.read_text())
+    body["options"]["carried"] = {"meta": {name: 3}}
+    path.write_text(json.dumps(body))
+    with pytest.raises(FormatError, match="which is no file below it"):
+        unpack(tmp_path / "set", tmp_path / "files")
+    assert not (tmp_path / "files").exists()
 
 
 def test_info_says_what_it_was(
