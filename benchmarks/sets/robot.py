@@ -58,7 +58,8 @@ def _info(episodes: int, length: int) -> dict[str, Any]:
     joints = {"dtype": "float32", "shape": [JOINTS], "names": None}
     picture = {
         "dtype": "video", "shape": [HEIGHT, WIDTH, 3], "names": ["height", "width", "channels"],
-        "info": {"video.fps": FPS, "video.codec": "av1", "video.pix_fmt": "yuv420p", "video.is_depth_map": False},
+        "info": {"video.fps": FPS, "video.codec": "av1", "video.pix_fmt": "yuv420p",
+                 "video.is_depth_map": False},
     }  # fmt: skip
     whole = {"dtype": "int64", "shape": [1], "names": None}
     features = {
@@ -86,11 +87,13 @@ def _episode(
     columns = {
         "observation.state": values, "action": values,
         "timestamp": pa.array((numbers / FPS).astype(np.float32)), "frame_index": pa.array(numbers),
-        "episode_index": pa.array(np.full(length, number)), "task_index": pa.array(np.zeros(length, np.int64)),
+        "episode_index": pa.array(np.full(length, number)),
+        "task_index": pa.array(np.zeros(length, np.int64)),
     }  # fmt: skip
     row = {
         "episode_index": number, "tasks": ["put it into the box"], "length": length, "data/chunk_index": 0,
-        "data/file_index": 0, "dataset_from_index": number * length, "dataset_to_index": (number + 1) * length,
+        "data/file_index": 0, "dataset_from_index": number * length,
+        "dataset_to_index": (number + 1) * length,
     }  # fmt: skip
     scene, thing = _scene(photos, random)
     for camera in CAMERAS:

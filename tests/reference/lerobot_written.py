@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import bare_torchvision  # noqa: F401
 import numpy as np
 import numpy.typing as npt
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
@@ -12,11 +13,12 @@ from lerobot.datasets.lerobot_dataset import LeRobotDataset
 FPS = 10
 LENGTHS = (9, 4, 2, 7)
 TOP, WRIST, STILL = "observation.images.top", "observation.images.wrist", "observation.images.still"
-CAMERAS = {TOP: (48, 64), WRIST: (32, 40), STILL: (24, 32)}  # height, width; the last one has no video
+CAMERAS = (TOP, WRIST, STILL)  # the last one has no video
+HEIGHT, WIDTH = 48, 64
 _VECTOR = {"dtype": "float32", "shape": (6,), "names": None}
 _FEATURES: dict[str, Any] = {
-    **{name: {"dtype": "image" if name == STILL else "video", "shape": (*size, 3),
-              "names": ["height", "width", "channels"]} for name, size in CAMERAS.items()},
+    **{name: {"dtype": "image" if name == STILL else "video", "shape": (HEIGHT, WIDTH, 3),
+              "names": ["height", "width", "channels"]} for name in CAMERAS},
     "observation.state": _VECTOR,
     "action": _VECTOR,
     "observation.grid": {"dtype": "float32", "shape": (2, 3), "names": None},
@@ -30,12 +32,11 @@ _FEATURES: dict[str, Any] = {
 
 
 def picture(camera: str, episode: int, row: int) -> npt.NDArray[np.uint8]:
-    """(height, width, 3): slopes whose brightness says which row it is."""
-    height, width = CAMERAS[camera]
-    turn = 17 * episode + 11 * row + 31 * list(CAMERAS).index(camera)
-    y, x = np.mgrid[:height, :width]
-    layers = [(y + turn) % 200, (x + 2 * turn) % 200, np.full_like(x, 5 * turn % 200)]
-    return (30 + np.stack(layers, -1)).astype(np.uint8)
+    """(HEIGHT, WIDTH, 3): slopes up and down, without edges, whose brightness says which row it is."""
+    turn = 17 * episode + 11 * row + 31 * CAMERAS.index(camera)
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    layers = [y + turn, x + 2 * turn, np.full_like(x, 5 * turn)]
+    return (30 + np.abs(np.stack(layers, -1) % 380 - 190)).astype(np.uint8)
 
 
 def write_set(root: Path) -> Path:
