@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of
+from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
 
@@ -362,6 +364,58 @@ def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
     assert len(packed(changed(tmp_path, lengths=(4,), shown={(TOP, 0): near}), tmp_path / "near")) == 4
     with pytest.raises(PackError, match="3 rows cannot be packed"):
         fastload.pack(changed(tmp_path, lengths=(4,), shown={(TOP, 0): far}), tmp_path / "far")
+
+
+def drawn(rng: random.Random) -> Made:
+    """A set with episodes, files, rates and key frames of any length, whose frames often do not fit its rows."""
+    lengths = [rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
+    cameras = rng.sample([*SIZES], rng.randint(1, 2))
+    made = Made(
+        version=rng.choice(VERSIONS), lengths=lengths, fps=rng.choice((4, 10, 30)), gop=rng.randint(1, 6),
+        per_file=rng.randint(1, 3), sizes={name: SIZES[name] for name in cameras}, bare=rng.random() < 0.5,
+    )  # fmt: skip
+    for episode, length in enumerate(lengths):
+        if rng.random() < 0.3:
+            made.times[episode] = sorted(rng.sample(range(100), length))  # type: ignore[index]
+        for camera in cameras:
+            if rng.random() < 0.5:
+                times = [
+                    max(0.0, at + rng.choice((0, 0, 0, 5e-5, -5e-5, 0.004))) for at in made.seconds(episode)
+                ]
+                times = [at for at in times if rng.random() < 0.9] or [0.0]
+                times += [at + 5 / 90000 for at in times if rng.random() < 0.1]
+                ticks = sorted({round(at * 90000) for at in times})
+                made.shown[camera, episode] = [at / 90000 for at in ticks]  # type: ignore[index]
+    return made
+
+
+def test_any_set_is_packed_as_the_slow_way_finds_its_frames(tmp_path: Path) -> None:
+    """The slow way decodes every video whole, and compares each row's time with all of its frames."""
+    rng = random.Random(SEED)
+    lost = kept = 0
+    for case in range(how_many(12, 1500)):
+        made = drawn(rng)
+        root, output = make_set(tmp_path / "set", made), tmp_path / f"packed {case}"
+        step = rng.choice((1, 2))
+        rows = [row for row in rows_of(root, made) if row.values["frame_index"] % step == 0]
+        good = [row for row in rows if all(pixels is not None for pixels in row.pictures.values())]
+        bad = {row.key for row in rows} - {row.key for row in good}
+        lost, kept = lost + len(bad), kept + len(good)
+        options: dict[str, Any] = {"shard_size": rng.randint(4096, 20000), "fps": made.fps / step}
+        words = as_drawn((case, made, step))
+        if not good:
+            with pytest.raises(PackError, match=f"none of {len(bad)} samples can be packed"):
+                fastload.pack(root, output, on_error="skip", **options)
+            continue
+        dataset = packed(root, output, on_error="skip", **options)
+        assert [dataset.key(i) for i in range(len(dataset))] == [row.key for row in good], words
+        assert set(skipped(output) if bad else ()) == bad, words
+        for i, row in enumerate(good):
+            for camera, pixels in row.pictures.items():
+                assert pixels is not None
+                assert dataset.value_bytes(camera, i) == jpeg(pixels), words
+    assert lost > 0
+    assert kept > lost
 
 
 # ---- Damage -----------------------------------------------------------------------------------------
