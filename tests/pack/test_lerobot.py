@@ -213,6 +213,15 @@ def test_cameras_and_columns_may_be_left_out(root: Path, tmp_path: Path) -> None
     assert len(dataset) == sum(LENGTHS)
 
 
+def test_a_set_without_cameras(tmp_path: Path) -> None:
+    root, made = changed(tmp_path, sizes={}), Made(sizes={}, lengths=(4, 6))
+    dataset, rows = packed(root, tmp_path / "out"), rows_of(root, made)
+    assert len(dataset) == len(rows) == 10
+    for i, row in enumerate(rows):
+        assert all(same_value(dataset.value(name, i), value) for name, value in row.values.items())
+    assert dataset.runs is not None
+
+
 def test_pictures_in_the_parquet_files_are_kept(tmp_path: Path) -> None:
     root = changed(tmp_path, sizes={})
     info = json.loads((root / "meta" / "info.json").read_text())
@@ -367,7 +376,7 @@ def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
 
 
 def drawn(rng: random.Random) -> Made:
-    """A set with episodes, files, rates and key frames of any length, whose frames often do not fit its rows."""
+    """A set of episodes, files, rates and key frames of any length; often its frames do not fit its rows."""
     lengths = [rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
     cameras = rng.sample([*SIZES], rng.randint(1, 2))
     made = Made(
@@ -529,6 +538,10 @@ def test_deep_gray_is_refused_and_plain_gray_is_gray(tmp_path: Path) -> None:
     deep = changed(tmp_path, lengths=(3,), codec="ffv1", pixels="gray16le")
     with pytest.raises(PackError, match=r"its pixels are gray16le, as of depth maps"):
         fastload.pack(deep, tmp_path / "deep")
+    info = deep / "meta" / "info.json"
+    info.write_text(info.read_text().replace("gray16le", "yuv420p"))
+    with pytest.raises(PackError, match=r"episode 0, frame 0: .*: its pixels are gray16le, as of depth maps"):
+        fastload.pack(deep, tmp_path / "deep")
     dataset = packed(changed(tmp_path, lengths=(3,), codec="ffv1", pixels="gray"), tmp_path / "gray")
     for i in range(3):
         pixels = decoded(dataset.value_bytes(TOP, i))
@@ -545,7 +558,7 @@ def test_detection(root: Path, tmp_path: Path) -> None:
         PackError, match=r"has no meta/info\.json with a codebase_version, as a LeRobot set has"
     ):
         fastload.pack(tmp_path / "other", tmp_path / "out", as_="lerobot")
-    with pytest.raises(PackError, match=r"does not exist, as a LeRobot set has|does not exist"):
+    with pytest.raises(PackError, match=r"nowhere does not exist\."):
         fastload.pack(tmp_path / "nowhere", tmp_path / "out", as_="lerobot")
 
 
