@@ -85,8 +85,8 @@ def main() -> None:
     for _ in range(2 * max(options.workers, 1) + 1):
         batch = next(given)
     for camera in CAMERAS:
-        assert batch[camera].shape == (options.batch_size, 3, 3, SIDE, SIDE), batch[camera].shape
-    assert batch["action"].shape[:2] == (options.batch_size, ACTIONS)
+        assert batch[camera].shape[1:] == (3, 3, SIDE, SIDE), batch[camera].shape
+    assert batch["action"].shape[1] == ACTIONS
     began, count = time.perf_counter(), 0
     while time.perf_counter() - began < options.seconds:
         count += len(next(given)["action"])
