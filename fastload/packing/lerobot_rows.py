@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +70,8 @@ def open_lerobot(source: Source, options: PackOptions) -> Sequence[tuple[str, Ro
     step = _step(layout.fps, options.fps)
     reader = _reader(layout)
     layout.check_rows(reader.counts())
-    schema = schema_asked(_schema(layout, reader), options)
+    left_out = {name for name, kind in options.fields if kind.strip() == "none"}
+    schema = schema_asked(_schema(layout, reader, left_out), options)
     _refuse_depth(layout, schema)
     decoder = chosen_decoder() if any(name in layout.cameras for name in schema.names) else None
     return [("", LeRobotRows(layout, reader, schema, step, decoder, options))]
@@ -123,31 +124,38 @@ def _reader(layout: Layout) -> ArrowRows:
     return ArrowRows(files, str(layout.root), os.fsencode(layout.root))
 
 
-def _schema(layout: Layout, reader: ArrowRows) -> Schema:
+def _schema(layout: Layout, reader: ArrowRows, left_out: Set[str]) -> Schema:
     """Return the fields: the features in their order, other columns, and texts beside their numbers.
+
+    Args:
+        layout: the set.
+        reader: its Parquet files.
+        left_out: columns that the user leaves out, whose types are no matter.
 
     Raises:
         PackError: a feature has no column, or a column's type fits no field.
     """
-    types, pictures = reader.types(()), set(reader.pictures())
-    missing = [name for name in layout.features if name not in types and name not in layout.cameras]
+    columns, types, pictures = reader.names(), reader.types(left_out), set(reader.pictures())
+    missing = [name for name in layout.features if name not in columns and name not in layout.cameras]
     if missing:
         raise PackError(
             f"{layout.root / INFO} has the feature {missing[0]!r}, and the Parquet files do not: their "
-            f"columns are {', '.join(types)}."
+            f"columns are {', '.join(columns)}."
         )
-    lost = next((name for name in (_EPISODE, _FRAME, _TIME) if name not in types), None)
+    lost = next((name for name in (_EPISODE, _FRAME, _TIME) if name not in columns), None)
     if lost is not None:
         raise PackError(f"{reader.files[0].path} has no column {lost!r}, which every LeRobot set has.")
     fields: list[tuple[str, Kind]] = []
-    for name in dict.fromkeys([*layout.features, *types]):
+    for name in dict.fromkeys([*layout.features, *columns]):
+        if name in left_out:
+            continue
         feature = layout.features.get(name, {})
         if name in layout.cameras or name in pictures:
             fields.append((name, Image()))
         else:
             fields.append((name, _kind(types[name], feature.get("shape"))))
         text = layout.texts.get(name)
-        if text is not None and text[0] not in types:
+        if text is not None and text[0] not in columns:
             fields.append((text[0], Text()))
     try:
         return Schema(tuple(Field(name, kind) for name, kind in fields))
@@ -427,11 +435,11 @@ class LeRobotRows(SampleRows):
             for each in self.schema:
                 try:
                     values.append(self._value(each, episode, row, cameras, options))
-                except (VideoError, LibraryMissing):
+                except (VideoError, LibraryMissing, PackError):
                     raise
                 except Exception as error:  # Pillow raises anything
                     raise ValueError(f"field {each.name!r}: {error}") from error
-        except LibraryMissing:
+        except (LibraryMissing, PackError):  # not the row's fault
             raise
         except Exception as error:
             return FailedSample(ValueError(f"episode {number}, frame {frame}: {error}"), path)

@@ -271,8 +271,7 @@ def _spread(
 def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer: Observer) -> None:
     """Check that there is room for the ``missing`` shards of ``numbers``, and report that work begins."""
     plan, place = work.plan, work.target.place
-    for line in work.rows.announced():
-        observer.said(place, line)
+    _announce(work.rows, place, observer)
     if isinstance(place, Path):
         others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
         needed = planned_bytes(plan, place / WORK_NAME, frozenset(others))
@@ -289,6 +288,11 @@ def _begin(work: ShardWork, numbers: Sequence[int], missing: list[int], observer
     if len(numbers) == len(plan.shards):
         size = plan.totals.bytes  # of the files, which shards of raw pixels do not have
     observer.started(Work("packing", place, work.rows.unit, rows, size, *done, where))
+
+
+def _announce(rows: Rows, place: Place, observer: Observer) -> None:
+    for line in rows.announced():
+        observer.said(place, line)
 
 
 def _stored_share(work: ShardWork) -> float:
@@ -394,6 +398,8 @@ def _shared(
         plans = [
             stack.enter_context(target.opened(split.rows, options, observer)) for split, target in targets
         ]
+        for split, target in targets if shares is None else ():
+            _announce(split.rows, target.place, observer)
         total = sum(len(plan.shards) for plan in plans)
         asked = shares.numbers(total) if shares is not None else []
         written = finished = first = 0

@@ -393,7 +393,6 @@ def runs_of(files: Tables, spec: RunsSpec) -> Runs:
 _CHUNK = 1 << 16  # samples whose values are in memory at a time
 _ESCAPED = 128  # the flag of a percent-encoded key
 _NUMBER = re.compile(rb"(\d+)(?:\.(\d+))?\D*\Z")  # the last one in a name; with what a point divides from it
-_SUFFIX = re.compile(rb"\.[^.]*[^.\d][^.]*\Z")
 _MOST_DIGITS = 18  # which 64 bits always have
 _NAME = re.compile(r"runs(-g[1-9]\d{0,8})?\.fli")
 
@@ -407,7 +406,8 @@ def table_of(files: Tables, spec: RunsSpec) -> tuple[Ids, Ids | None]:
     alive = np.ones(files.num_ids, np.bool_)
     alive[files.dropped] = False
     groups = _group_numbers(files, spec.by, alive)
-    orders = _order_values(files, spec.order, alive)
+    names = _names(files, alive) if spec.order == KEY else None
+    orders = names.values if names is not None else _order_values(files, spec.order, alive)
     ids = np.lexsort([*orders[::-1], groups]).astype(np.int64)
     begins = np.append(0, np.cumsum(np.bincount(groups), dtype=np.int64))
     seen = ids[alive[ids]]
@@ -421,8 +421,8 @@ def table_of(files: Tables, spec: RunsSpec) -> tuple[Ids, Ids | None]:
             f"{_sample(files, a)} and {_sample(files, b)}. Each sample of a run has its own: name other "
             "fields, or leave one of the two out."
         )
-    if spec.order == KEY:
-        _check_names(files, spec, seen, same_run)
+    if names is not None:
+        _check_names(files, spec, seen, same_run, names)
     if spec.time is not None:
         _check_times(files, spec, seen, same_run)
     return begins, None if (ids[1:] > ids[:-1]).all() else ids
@@ -470,22 +470,19 @@ def _check_times(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray
         )
 
 
-def _check_names(files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray[np.bool_]) -> None:
+def _check_names(
+    files: Tables, spec: RunsSpec, seen: Ids, same_run: npt.NDArray[np.bool_], names: _Names
+) -> None:
     """Refuse names whose other numbers say another order than the last ones do, as dates and times may."""
-    last = b""
-    for at, sample in enumerate(seen.tolist()):
-        stem = _SUFFIX.sub(b"", bytes(files.index.key(sample)).rpartition(b"/")[2])
-        found = _NUMBER.search(stem)
-        head = b"" if found is None else stem[: found.start()]
-        if at and head != last and same_run[at - 1]:
-            a, b = (re.split(rb"(\d+)", one) for one in (last, head))
-            if a[::2] == b[::2] and [*map(int, a[1::2])] > [*map(int, b[1::2])]:
-                raise ValueError(
-                    f"runs {str(spec)!r}: {_sample(files, int(seen[at - 1]))} comes before "
-                    f"{_sample(files, sample)} by the last number in its file name, and behind it by those "
-                    "before that one. Name a field as ORDER, or rename the files."
-                )
-        last = head
+    heads = names.head_of[seen]
+    for at in np.flatnonzero(same_run & (heads[1:] != heads[:-1])).tolist():
+        a, b = (re.split(rb"(\d+)", names.heads[heads[place]]) for place in (at, at + 1))
+        if a[::2] == b[::2] and [*map(int, a[1::2])] > [*map(int, b[1::2])]:
+            raise ValueError(
+                f"runs {str(spec)!r}: {_sample(files, int(seen[at]))} comes before "
+                f"{_sample(files, int(seen[at + 1]))} by the last number in its file name, and behind it by "
+                "those before that one. Name a field as ORDER, or rename the files."
+            )
 
 
 def _pair(seen: Ids, where: npt.NDArray[np.bool_]) -> tuple[int, int]:
@@ -527,32 +524,50 @@ def _order_values(
 ) -> list[npt.NDArray[Any]]:
     """Return what samples are ordered by, (n,) each, the first one deciding."""
     if order == KEY:
-        return _name_values(files, alive)
+        return _names(files, alive).values
     values = _numbers(files, order, np.arange(files.num_ids))
     if alive is not None:
         _require(files, f"the order {order!r}", np.flatnonzero(alive & ~_finite(values)), "is no number")
     return [values]
 
 
-def _name_values(files: Tables, alive: npt.NDArray[np.bool_] | None) -> list[npt.NDArray[Any]]:
-    """Return the last number in each key's file name, and the digits behind its point; names without a number
-    are all ordered by the name itself."""
+@dataclass(frozen=True)
+class _Names:
+    """What the file names of keys say of their order.
+
+    Args:
+        values: the last number, and the digits behind its point, (n,) each; of names without a number their
+            rank, and -1.
+        heads: what is before the last number, of all names.
+        head_of: (n,) which of them each name has.
+    """
+
+    values: list[npt.NDArray[Any]]
+    heads: list[bytes]
+    head_of: npt.NDArray[np.int32]
+
+
+def _names(files: Tables, alive: npt.NDArray[np.bool_] | None) -> _Names:
     numbers, fractions = np.zeros((2, files.num_ids), np.int64)
+    heads, head_of = {b"": 0}, np.zeros(files.num_ids, np.int32)
     plain: dict[int, bytes] = {}
     digits: dict[int, int] = {}  # a sample of each number of digits behind the point
     for sample, key in enumerate(_keys(files)):
         name = key.rpartition(b"/")[2]
-        found = _NUMBER.search(_SUFFIX.sub(b"", name))
+        stem, point, suffix = name.rpartition(b".")
+        found = _NUMBER.search(name if not point or suffix.isdigit() else stem)
         if found is None:
             plain[sample] = name
             continue
-        if max(len(part or b"") for part in found.groups()) > _MOST_DIGITS:
+        whole, fraction = found.groups(b"")
+        if len(whole) > _MOST_DIGITS or len(fraction) > _MOST_DIGITS:
             raise ValueError(
                 f"the last number in the file name of {_sample(files, sample)} has more than {_MOST_DIGITS} "
                 "digits, so it cannot order the sample. Name a field as ORDER."
             )
-        numbers[sample], fractions[sample] = int(found[1]), int(found[2] or 0)
-        digits.setdefault(len(found[2] or b""), sample)
+        numbers[sample], fractions[sample] = int(whole), int(fraction or 0)
+        head_of[sample] = heads.setdefault(name[: found.start()], len(heads))
+        digits.setdefault(len(fraction), sample)
     if plain and len(plain) < files.num_ids and alive is not None:
         without = np.array(sorted(plain), np.int64)
         _require(files, "the number in the file name", without[alive[without]], "is missing, others have one")
@@ -567,7 +582,7 @@ def _name_values(files: Tables, alive: npt.NDArray[np.bool_] | None) -> list[npt
         fractions[:] = -1  # so that nobody takes the ranks for numbers
         ranks = {name: rank for rank, name in enumerate(sorted(set(plain.values())))}
         numbers[[*plain]] = [ranks[name] for name in plain.values()]
-    return [numbers, fractions]
+    return _Names([numbers, fractions], [*heads], head_of)
 
 
 def _keys(files: Tables) -> Iterator[bytes]:

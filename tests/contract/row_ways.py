@@ -20,6 +20,7 @@ import pytest
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
 from row_sources import HEIGHT, OTHER, SHARD_SIZE, WIDTH, Source, pictures, records_of
+from run_reference import runs_by_hand
 
 import fastload
 from fastload import PackedDataset
@@ -307,6 +308,21 @@ def without_bad(case: Case) -> None:
     assert [json.loads(line)["path"].rpartition(": ")[2] for line in lines] == [key]  # behind a file's name
 
 
+def in_runs(case: Case) -> None:
+    """By the folders and numbers of the keys, as Python sorts them; a set that is packed again keeps them."""
+    output = case.packed(runs="/:/")
+    assert content(output) == case.content
+    for dataset in sets_in(output):
+        keys = [dataset.key(i) for i in range(len(dataset))]
+        wanted = runs_by_hand([None] * len(keys), keys, "/:/")
+        place = case.place()
+        fastload.pack(dataset, place)
+        for found in (dataset.runs, PackedDataset(place).runs):
+            assert found is not None
+            bounds = zip(found.begins[:-1].tolist(), found.begins[1:].tolist(), strict=True)
+            assert [found.ids_at(np.arange(a, b)).tolist() for a, b in bounds] == wanted
+
+
 def as_pixels(case: Case) -> None:
     """The pixels that Pillow decodes."""
     output = case.packed(raw=True)
@@ -366,6 +382,7 @@ WAYS: dict[str, Callable[[Case], None]] = {
     "a dry run": dry,
     "limit": limited,
     "skip": without_bad,
+    "runs": in_runs,
     "raw": as_pixels,
     "max side": smaller,
     "baseline": as_baseline,

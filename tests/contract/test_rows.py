@@ -40,6 +40,7 @@ below the table. Tests run every cell, and write this page.
   the same bytes as one process and a folder. In Ray's place the test sends the work through pickle and writes
   each shard alone, as Ray's tasks do; `make foreign NAME=ray` has a cluster.
 - *Skip*: `--on-error skip` leaves out what cannot be packed, and lists it.
+- *Runs*: `--runs /`, by the folders and numbers of keys ([sequences](sequences.md)).
 
 """
 

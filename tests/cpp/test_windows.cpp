@@ -199,7 +199,8 @@ TEST(what_a_sample_has_made_is_seen_when_it_is_settled) {
   const SamplePlan plan = plan_of(16, true, true);
   // Three slots of each sample; record 5 is the first sample's twice, and the second one's.
   const std::vector<int64_t> records{5, 5, 1, 2, 5, 3, 4, -1, -1};
-  SharedRecords shared(records, plan.fields);
+  SparePixels spare;
+  SharedRecords shared(records, plan.fields, spare);
   CHECK(shared.any());
   SharedRecords::Entry* const entry = shared.owned(0, 0);
   CHECK(entry != nullptr && shared.used(0, 0) == nullptr);
@@ -228,8 +229,23 @@ TEST(what_a_sample_has_made_is_seen_when_it_is_settled) {
   std::vector<int64_t> first(records);
   leave_first(first);
   CHECK(first == (std::vector<int64_t>{5, -1, 1, 2, -1, 3, 4, -1, -1}));
-  SharedRecords none(first, plan.fields);
+  SharedRecords none(first, plan.fields, spare);
   CHECK(!none.any());
+}
+
+TEST(memory_of_whole_pictures_is_used_again) {
+  SparePixels spare;
+  std::vector<uint8_t> first = spare.take(1000);
+  CHECK_EQ(first.size(), 1000u);
+  const uint8_t* const memory = first.data();
+  spare.give(std::move(first));
+  CHECK(spare.take(1001).data() != memory);  // too small
+  CHECK(spare.take(200).data() != memory);   // much too large
+  const std::vector<uint8_t> again = spare.take(600);
+  CHECK(again.data() == memory);
+  spare.give(std::vector<uint8_t>(SparePixels::kMostBytes + 1));
+  CHECK_EQ(spare.take(SparePixels::kMostBytes / 2).size(), SparePixels::kMostBytes / 2);
+  spare.clear();
 }
 
 TEST(steps_lie_in_their_memory) {

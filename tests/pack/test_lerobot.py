@@ -567,7 +567,7 @@ def test_a_pack_goes_on_only_as_it_began(root: Path, tmp_path: Path, monkeypatch
 
 def test_killed_around_every_change_on_disk(tmp_path: Path) -> None:
     """Each time the same pack goes on, and gives the same bytes, with ``meta/``."""
-    root = make_set(tmp_path / "set", Made(sizes={TOP: (160, 120)}, lengths=(3, 5)))
+    root = make_set(tmp_path / "set", Made(sizes={TOP: (160, 120)}, lengths=(3, 5), bare=True))
     driver = Path(__file__).with_name("kill_driver.py")
     done = subprocess.run(
         [sys.executable, driver, root, tmp_path, "arrow"],

@@ -22,6 +22,7 @@ SIZES = {TOP: (64, 48), WRIST: (48, 32)}  # width, height
 LENGTHS = (7, 12, 5)
 FPS = 10
 TASKS = ("pick the cube", "füll die Tasse")
+EXTRA = ("action", "observation.state", "grid", "next.done", "note")
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Made:
         codec: of the videos, with options.
         gop: frames from one key frame to the next.
         pixels: FFmpeg's name of the videos' pixel format.
+        bare: whether there are only the columns that every set has.
     """
 
     version: str = "v3.0"
@@ -50,6 +52,7 @@ class Made:
     codec: str = "libx264"
     gop: int = 5
     pixels: str = "yuv420p"
+    bare: bool = False
 
     def seconds(self, episode: int) -> list[float]:
         """The time stamps of an episode's rows, as float32 has them."""
@@ -90,7 +93,7 @@ def write_video(
 
 def _columns(made: Made, episodes: Sequence[int], first: int) -> dict[str, Any]:
     rows = [(episode, row) for episode in episodes for row in range(made.lengths[episode])]
-    return {
+    columns = {
         "action": pa.array([[e + row + k / 7 for k in range(3)] for e, row in rows],
                            pa.list_(pa.float32(), 3)),
         "observation.state": pa.array([[e - row + k / 3 for k in range(2)] for e, row in rows],
@@ -104,6 +107,7 @@ def _columns(made: Made, episodes: Sequence[int], first: int) -> dict[str, Any]:
         "index": pa.array([first + i for i in range(len(rows))], pa.int64()),
         "task_index": pa.array([e % len(TASKS) for e, _ in rows], pa.int64()),
     }  # fmt: skip
+    return {name: column for name, column in columns.items() if not made.bare or name not in EXTRA}
 
 
 def _features(made: Made) -> dict[str, Any]:
@@ -114,6 +118,7 @@ def _features(made: Made) -> dict[str, Any]:
         "next.done": {"dtype": "bool", "shape": [1], "names": None},
         "note": {"dtype": "string", "shape": [1], "names": None},
     }
+    features = {} if made.bare else features
     for camera, (width, height) in made.sizes.items():
         features[camera] = {
             "dtype": "video", "shape": [height, width, 3], "names": ["height", "width", "channels"],

@@ -75,7 +75,7 @@ def rows_of(draw: random.Random, lengths: Sequence[int] = LENGTHS, shuffled: boo
     return rows
 
 
-def values_of(row: Row, key: str, what: str, is_order: bool) -> Any:
+def values_of(row: Row | None, key: str, what: str, is_order: bool) -> Any:
     """What a word of a spec says of a row."""
     if what != "/":
         return getattr(row, what)
@@ -83,7 +83,7 @@ def values_of(row: Row, key: str, what: str, is_order: bool) -> Any:
     return int(re.findall(r"\d+", name.rpartition(".")[0] or name)[-1]) if is_order else folder
 
 
-def runs_by_hand(rows: Sequence[Row], keys: Sequence[str], words: str) -> list[list[int]]:
+def runs_by_hand(rows: Sequence[Row | None], keys: Sequence[str], words: str) -> list[list[int]]:
     """The sample ids of each run, in order; runs by their first samples."""
     by, order = words.split(":")[:2]
     runs: dict[Any, list[int]] = {}

@@ -10,7 +10,6 @@
 
 #include "engine/composed_rows.h"
 #include "engine/needs.h"
-#include "engine/shared_records.h"
 #include "engine/views.h"
 #include "engine/vision_rows.h"
 
@@ -258,10 +257,10 @@ void Engine::forget(const std::shared_ptr<void>& announced) {
 }
 
 // The records that several frames of a batch are of; nullptr: none.
-std::shared_ptr<SharedRecords> Engine::shared_by(const BatchRequest& request) const {
+std::shared_ptr<SharedRecords> Engine::shared_by(const BatchRequest& request) {
   check_frames(request.partners, request.ids, plan_.fields);
   auto shared = std::make_shared<SharedRecords>(records_of_windows(request.ids, request.partners),
-                                                plan_.fields);
+                                                plan_.fields, spare_);
   return shared->any() ? shared : nullptr;
 }
 
@@ -380,6 +379,7 @@ void Engine::close() {
     dropped_.swap(submitted_);
   }
   dropped_.clear();  // without the lock: the owners may need the GIL
+  spare_.clear();
 }
 
 int Engine::threads() {

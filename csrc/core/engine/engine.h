@@ -25,6 +25,7 @@
 #include "engine/measure.h"
 #include "engine/pool.h"
 #include "engine/producer.h"
+#include "engine/shared_records.h"
 #include "engine/sources.h"
 #include "engine/stats.h"
 #include "engine/transcoder.h"
@@ -99,7 +100,7 @@ class Engine final : public Pool::Client {
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
   [[nodiscard]] std::vector<int64_t> records_of_windows(const std::vector<int64_t>& ids,
                                                         const std::vector<int64_t>& partners) const;
-  [[nodiscard]] std::shared_ptr<SharedRecords> shared_by(const BatchRequest& request) const;
+  std::shared_ptr<SharedRecords> shared_by(const BatchRequest& request);
   std::shared_ptr<void> announce_lists(const std::vector<int64_t>& ids);
   [[nodiscard]] std::vector<int64_t> records_of_mosaics(const std::vector<int64_t>& ids,
                                                         const std::vector<uint32_t>& draws,
@@ -117,6 +118,7 @@ class Engine final : public Pool::Client {
   const FallbackDecode fallback_;
   const uint32_t chunk_;  // positions claimed at a time
   KeptPictures kept_;
+  SparePixels spare_;  // of batches' shared records
   ReadAhead ahead_;
 
   std::condition_variable done_;

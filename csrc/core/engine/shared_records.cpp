@@ -10,8 +10,46 @@
 
 namespace fastload {
 
-SharedRecords::SharedRecords(std::span<const int64_t> records, const FieldsPlan& plan)
-    : plan_(plan), slots_(static_cast<uint32_t>(plan.streams().size())) {
+std::vector<uint8_t> SparePixels::take(size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    // Not one of a much larger picture.
+    const auto fits = [&](const std::vector<uint8_t>& one) {
+      return one.size() >= bytes && one.size() / 4 <= bytes;
+    };
+    const auto found = std::ranges::find_if(free_, fits);
+    if (found != free_.end()) {
+      std::vector<uint8_t> pixels = std::move(*found);
+      bytes_ -= pixels.size();
+      std::swap(*found, free_.back());
+      free_.pop_back();
+      return pixels;
+    }
+  }
+  return std::vector<uint8_t>(bytes);
+}
+
+void SparePixels::give(std::vector<uint8_t> pixels) noexcept {
+  if (pixels.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (bytes_ + pixels.size() > kMostBytes) return;
+  try {
+    free_.push_back(std::move(pixels));
+    bytes_ += free_.back().size();
+  } catch (const std::bad_alloc&) {
+    return;  // it is let go
+  }
+}
+
+void SparePixels::clear() {
+  const std::lock_guard lock(mutex_);
+  free_.clear();
+  bytes_ = 0;
+}
+
+SharedRecords::SharedRecords(std::span<const int64_t> records, const FieldsPlan& plan,
+                             SparePixels& spare)
+    : plan_(plan), spare_(spare), slots_(static_cast<uint32_t>(plan.streams().size())) {
   std::unordered_map<int64_t, size_t> first;
   first.reserve(records.size());
   const auto entry_at = [&](size_t place) -> Entry& {
@@ -77,7 +115,7 @@ void SharedRecords::forget(Entry& entry) noexcept {
   entry.is_made = false;
   entry.has_whole = false;
   bytes_.fetch_sub(entry.pixels_.size(), std::memory_order_relaxed);
-  std::vector<uint8_t>().swap(entry.pixels_);
+  spare_.give(std::exchange(entry.pixels_, {}));
 }
 
 void SharedRecords::begin(uint32_t position) {
@@ -91,11 +129,11 @@ bool SharedRecords::reserve(Entry& entry, size_t bytes) {
     return false;
   }
   try {
-    entry.pixels_.resize(bytes);
+    entry.pixels_ = spare_.take(bytes);
   } catch (const std::bad_alloc&) {
     return false;  // a sample can be made without
   }
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  bytes_.fetch_add(entry.pixels_.size(), std::memory_order_relaxed);
   return true;
 }
 

@@ -32,6 +32,23 @@
 
 namespace fastload {
 
+// Memory of whole pictures between batches, for fresh memory takes half as long as decoding into
+// it. Safe to use from many threads.
+class SparePixels {
+ public:
+  static constexpr size_t kMostBytes = size_t{64} << 20;
+
+  // At least so many bytes, which may be anything. Throws std::bad_alloc.
+  std::vector<uint8_t> take(size_t bytes);
+  void give(std::vector<uint8_t> pixels) noexcept;
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::vector<uint8_t>> free_;
+  size_t bytes_ = 0;
+};
+
 // Of one batch. Safe to use from many threads, each with a position of its own.
 class SharedRecords {
  public:
@@ -57,9 +74,9 @@ class SharedRecords {
     uint32_t left_ = 1;  // places that are not settled; under the mutex
   };
 
-  // `records`: those of each sample's streams, as they are announced; -1: none. The plan must
-  // outlive it.
-  SharedRecords(std::span<const int64_t> records, const FieldsPlan& plan);
+  // `records`: those of each sample's streams, as they are announced; -1: none. The plan and the
+  // spare memory must outlive it.
+  SharedRecords(std::span<const int64_t> records, const FieldsPlan& plan, SparePixels& spare);
 
   [[nodiscard]] bool any() const { return !entries_.empty(); }
   // The record of that place, where it is its owner, or where another place is; nullptr: not so.
@@ -87,6 +104,7 @@ class SharedRecords {
   void forget(Entry& entry) noexcept;
 
   const FieldsPlan& plan_;
+  SparePixels& spare_;
   const uint32_t slots_;            // of each sample
   std::deque<Entry> entries_;       // which do not move
   std::vector<uint32_t> entry_of_;  // by place
