@@ -2,13 +2,14 @@
 
     python train_program.py RECORD PACKED SHUFFLE ARGUMENT...
 
-RECORD: the JSON file that is written. PACKED: a packed set, or "-" for the script as it is. SHUFFLE: whether
+RECORD: the JSON file that is written, with the rank as its suffix. PACKED: a packed set, or "-" for the script as it is. SHUFFLE: whether
 rows are shuffled, "yes" or "no"; the script always does. ARGUMENTs are the script's own.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ def main() -> None:
     seen = watched(module)
     sys.argv = ["lerobot_train.py", *arguments]
     module.main()
-    Path(record).write_text(json.dumps(seen))
+    Path(record).with_suffix(f".{os.environ.get('RANK', 0)}").write_text(json.dumps(seen))
 
 
 def three_lines(packed: str) -> str:
