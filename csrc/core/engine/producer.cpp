@@ -79,11 +79,13 @@ uint64_t Producer::produce_pictures(Job& job) {
     for (uint32_t slot = 0; slot < slots; ++slot) produce(slot);
     return decode_ns;
   }
-  // What another sample may be making right now comes last; but of the first the views are drawn.
+  // What another sample may be making right now comes last: others wait for what is made here. The
+  // views, which are drawn of the first picture, are then drawn by the index.
   shared->begin(job.position);
   const auto is_late = [&](uint32_t slot) {
-    return shared->used(job.position, slot) != nullptr && (slot != 0 || !plan.draws_of_first());
+    return shared->used(job.position, slot) != nullptr;
   };
+  if (plan.draws_of_first() && is_late(0)) pictures_.draw_by_index(job);
   for (const bool late : {false, true}) {
     for (uint32_t slot = 0; slot < slots; ++slot) {
       if (is_late(slot) == late) produce(slot);
