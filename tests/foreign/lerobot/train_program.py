@@ -2,8 +2,8 @@
 
     python train_program.py RECORD PACKED SHUFFLE ARGUMENT...
 
-RECORD: the JSON file that is written, with the rank as its suffix. PACKED: a packed set, or "-" for the script
-as it is. SHUFFLE: whether rows are shuffled, "yes" or "no"; the script always does. ARGUMENTs are its own.
+RECORD: the JSON file that is written, with the rank as its suffix. PACKED: a packed set, or "-": as
+it is. SHUFFLE: whether rows are shuffled, "yes" or "no"; the script always does. ARGUMENTs are its own.
 """
 
 from __future__ import annotations
