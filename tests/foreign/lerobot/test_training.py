@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign_jobs import torchrun
 from framework_runs import environment
 from lerobot_written import LENGTHS, write_set
 
@@ -54,8 +55,9 @@ def trained(
     shuffle: bool,
     steps: int,
     more: tuple[str, ...] = (),
-) -> list[dict[str, Any]]:
-    """What the script trained on: batches, rows, losses."""
+    ranks: int = 1,
+) -> list[list[dict[str, Any]]]:
+    """What each rank of the script trained on: batches, rows, losses."""
     folder.mkdir(exist_ok=True)
     written, packed = sets
     arguments = more or (
@@ -64,22 +66,21 @@ def trained(
         *("--num_workers=0", "--eval_freq=0", "--log_freq=1", "--seed=3", f"--save_freq={steps}"),
         *("--wandb.enable=false", f"--output_dir={folder / 'run'}"),
     )  # fmt: skip
-    record = folder / "record.json"
-    words = [str(record), str(packed) if ours else "-", "yes" if shuffle else "no"]
-    line = [sys.executable, str(PROGRAM), *words, *arguments, f"--steps={steps}"]
+    words = [str(folder / "rank.json"), str(packed) if ours else "-", "yes" if shuffle else "no"]
+    launcher = torchrun(ranks) if ranks > 1 else [sys.executable]
+    line = [*launcher, str(PROGRAM), *words, *arguments, f"--steps={steps}"]
     done = subprocess.run(
         line, capture_output=True, text=True, timeout=600, cwd=folder, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "End of training" in done.stderr + done.stdout
-    found: list[dict[str, Any]] = json.loads(record.read_text())
-    return found
+    return [json.loads((folder / f"rank.{rank}").read_text()) for rank in range(ranks)]
 
 
 def test_act_trains_on_the_same_batches_to_the_same_losses(sets: tuple[Path, Path], tmp_path: Path) -> None:
     steps = 12  # more than an epoch
-    theirs = trained(tmp_path / "theirs", sets, "act", ours=False, shuffle=False, steps=steps)
-    ours = trained(tmp_path / "ours", sets, "act", ours=True, shuffle=False, steps=steps)
+    (theirs,) = trained(tmp_path / "theirs", sets, "act", ours=False, shuffle=False, steps=steps)
+    (ours,) = trained(tmp_path / "ours", sets, "act", ours=True, shuffle=False, steps=steps)
     assert len(ours) == len(theirs) == steps
     for one, other in zip(ours, theirs, strict=True):
         assert one["rows"] == other["rows"]
@@ -104,7 +105,7 @@ def test_a_shuffled_epoch_has_each_row_once_and_training_goes_on(
         start + row for start, length in zip(starts, LENGTHS, strict=True) for row in range(length - dropped)
     ]
     epoch = -(-len(anchors) // BATCH)
-    found = trained(tmp_path, sets, policy, ours=True, shuffle=True, steps=epoch)
+    (found,) = trained(tmp_path, sets, policy, ours=True, shuffle=True, steps=epoch)
     rows = [row for batch in found for row in batch["rows"]]
     assert sorted(rows) == anchors
     assert rows != anchors
@@ -115,9 +116,19 @@ def test_a_shuffled_epoch_has_each_row_once_and_training_goes_on(
     assert of["action"] == ["torch.float32", [BATCH, 8 if policy == "diffusion" else 4, 6]]
     assert of["action_is_pad"] == ["torch.bool", of["action"][1][:2]]
     config = tmp_path / "run" / "checkpoints" / "last" / "pretrained_model" / "train_config.json"
-    again = trained(
+    (again,) = trained(
         tmp_path, sets, policy, ours=True, shuffle=True, steps=epoch + 2,
         more=(f"--config_path={config}", "--resume=true"),
     )  # fmt: skip
     assert len(again) == 2
     assert all(0 < batch["loss"] < 100 for batch in again)
+
+
+def test_two_ranks_have_each_row_once(sets: tuple[Path, Path], tmp_path: Path) -> None:
+    """Accelerate's way in LeRobot's script: ``prepare`` gives each rank its share."""
+    steps = sum(LENGTHS) // (2 * BATCH)
+    found = trained(tmp_path, sets, "act", ours=True, shuffle=True, steps=steps, ranks=2)
+    rows = [row for rank in found for batch in rank for row in batch["rows"]]
+    assert len(rows) == 2 * BATCH * steps
+    assert len(set(rows)) == len(rows)
+    assert all(0 < batch["loss"] < 100 for rank in found for batch in rank)

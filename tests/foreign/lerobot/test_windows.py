@@ -108,6 +108,7 @@ def test_each_sample_is_that_of_lerobots_dataset(name: str, written: Path, packe
 def test_neighbours_and_cameras_are_further_apart_than_the_bound(written: Path) -> None:
     """A picture of another row would show."""
     rows = LeRobotDataset("me/made", root=written)
+    assert len(rows) == sum(LENGTHS)
     for camera in CAMERAS:
         for number in range(len(rows) - 1):
             far = (rows[number][camera] - rows[number + 1][camera]).abs()

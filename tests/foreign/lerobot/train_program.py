@@ -2,13 +2,14 @@
 
     python train_program.py RECORD PACKED SHUFFLE ARGUMENT...
 
-RECORD: the JSON file that is written. PACKED: a packed set, or "-" for the script as it is. SHUFFLE: whether
-rows are shuffled, "yes" or "no"; the script always does. ARGUMENTs are the script's own.
+RECORD: the JSON file that is written, with the rank as its suffix. PACKED: a packed set, or "-": as
+it is. SHUFFLE: whether rows are shuffled, "yes" or "no"; the script always does. ARGUMENTs are its own.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +20,8 @@ import bare_torchvision  # noqa: F401
 import torch
 from lerobot.scripts import lerobot_train
 
-#: What stands in place of the script's own loader.
-THREE_LINES = """\
-    from fastload import DataLoader, Fields
-    order = {"shuffle": shuffle, "sampler": sampler, "fields": Fields(windows=dataset.delta_timestamps)}
-    dataloader = DataLoader(PACKED, cfg.batch_size, transform=FLOATS, **order)
-"""
+#: Its first Python block is what stands in place of the script's own loader.
+PAGE = Path(__file__).parents[3] / "docs" / "start" / "lerobot.md"
 BEGIN, END = "    dataloader = torch.utils.data.DataLoader(", "\n    # Prepare everything"
 
 
@@ -34,20 +31,23 @@ def main() -> None:
     text = Path(lerobot_train.__file__).read_text(encoding="utf-8")
     begin = text.index(BEGIN)
     if packed != "-":
-        text = text[:begin] + THREE_LINES + text[text.index(END, begin) :]
+        text = text[:begin] + three_lines(packed) + text[text.index(END, begin) :]
     if shuffle == "no":
         text = text.replace("        shuffle = True\n", "        shuffle = False\n")
     module = ModuleType("train")
     sys.modules["train"] = module  # dataclasses and the parser look there
-    if packed != "-":
-        from fastload.transforms import ToDtype
-
-        module.__dict__.update(PACKED=packed, FLOATS=ToDtype("float32", scale=True))
     exec(compile(text, "lerobot_train.py", "exec", dont_inherit=True), module.__dict__)
     seen = watched(module)
     sys.argv = ["lerobot_train.py", *arguments]
     module.main()
-    Path(record).write_text(json.dumps(seen))
+    Path(record).with_suffix(f".{os.environ.get('RANK', 0)}").write_text(json.dumps(seen))
+
+
+def three_lines(packed: str) -> str:
+    """The page's, with the path of the packed set."""
+    lines = PAGE.read_text(encoding="utf-8").split("```python\n", 1)[1].split("```", 1)[0].splitlines()
+    assert len(lines) == 3, lines
+    return "".join(f"    {line}\n" for line in lines).replace('"pusht-packed"', repr(packed))
 
 
 def watched(module: Any) -> list[dict[str, Any]]:
