@@ -109,7 +109,8 @@ def test_all_pictures_of_a_sample_have_one_geometry(steady: Path) -> None:
 
 def test_the_draws_are_those_of_the_sample_without_windows(steady: Path) -> None:
     windows = {"front": [-1, 0], "wrist": [0]}
-    plain = fastload.DataLoader(steady, 5, transform=CROP, fields=["front", "wrist"], seed=4)
+    plain = list(fastload.DataLoader(steady, 5, transform=CROP, fields=["front", "wrist"], seed=4))
+    assert len(plain) == 4
     for batch, alone in zip(batches(steady, windows, CROP), plain, strict=True):
         assert torch.equal(batch["front"][:, 1], alone["front"])
         assert torch.equal(batch["wrist"][:, 0], alone["wrist"])
@@ -369,6 +370,7 @@ def test_batches_on_a_device_are_those_of_the_host(
     gpu = SimulatedGpu(2, 0.2)
     chain = T.Compose([T.RandomCrop((16, 20)), *([transform] if transform else [])])
     host = batches(steady, WINDOW, chain, shuffle=True)
+    assert len(host) == 4
     monkeypatch.setattr(choice, "find_gpu", lambda device: None if device is None else gpu)
     monkeypatch.setattr(choice, "goes_to_gpu", lambda device: device is not None)
     fields = Fields(names=["front", "wrist"], windows=WINDOW)
@@ -396,6 +398,7 @@ def first_of(samples: list[dict[str, Any]]) -> Any:
 def test_callables_get_tensors_with_the_steps(steady: Path) -> None:
     chain = T.Compose([T.Resize((16, 20)), whole_sample])
     plain = batches(steady, WINDOW, T.Resize((16, 20)))
+    assert len(plain) == 4
     for batch, alone in zip(batches(steady, WINDOW, chain), plain, strict=True):
         assert torch.equal(batch["front"], alone["front"].float().mean((-2, -1)))
         assert torch.equal(batch["wrist"], alone["wrist"])

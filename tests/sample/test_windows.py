@@ -188,7 +188,8 @@ def test_float_pictures_are_those_of_a_loader_without_windows(robots: Made) -> N
     transform = Compose([RESIZE, ToDtype("float32", scale=True)])
     more: dict[str, Any] = {"batch_size": 8, "transform": transform}
     windowed = fastload.DataLoader(robots.folder, fields=Fields(windows={"front": [-1, 0]}), **more)
-    plain = fastload.DataLoader(robots.folder, fields=["front"], **more)
+    plain = list(fastload.DataLoader(robots.folder, fields=["front"], **more))
+    assert len(plain) == 4
     for batch, alone in zip(windowed, plain, strict=True):
         assert batch["front"].dtype == torch.float32
         assert torch.equal(batch["front"][:, 1], alone["front"])
