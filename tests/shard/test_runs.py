@@ -108,7 +108,7 @@ def folder_of(path: Path, names: list[str]) -> PackedDataset:
         ["s/zebra7_1.png", "s/apple3_2.png"],  # the last number decides
         ["9.png", "10.png", "x11.png"],
         ["1403636579763555584.png", "1403636579813555456.png"],
-        ["a/-2.5.png", "a/-2.4.png", "a/-1.0.png", "a/0.5.png"],
+        ["a/-10.png", "a/-2.png", "a/-1.png", "a/3.png"],
         ["a/frame-1.png", "a/frame-2.png", "a/frame-10.png"],
         ["a/b/first.png", "a/b/second.png", "a/b/third.png"],
         ["n015-07-24__CAM_FRONT__1532402927612460.jpg", "n015-07-24__CAM_FRONT__1532402927662460.jpg"],
