@@ -23,6 +23,10 @@ TOLERANCE = 1e-4
 #: Seconds ahead from which seeking is cheaper than decoding on.
 _FAR = 5.0
 _DEEP = re.compile(r"gray(9|1\d|f)|ya16|y1\d")
+#: The matrices of YUV that swscale knows, by FFmpeg's number of a colour space (AVColorSpace); of a video that
+#: names none it is BT.601's, as in every version of FFmpeg.
+_MATRICES = {1: 1, 2: 5, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9}
+_BT601, _LIMITED, _FULL = 5, 1, 2
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -205,13 +209,38 @@ class _PyAv(Video):
 
     def frame_of(self, seen: _Decoded) -> Frame:
         sampling = sampling_of(seen.frame.format.name)
-        return Frame(seen.frame.to_ndarray(format="rgb24"), sampling)
+        return Frame(_rgb_of(seen.frame), sampling)
 
     def close(self) -> None:
         self._frames = None
         self._seen.clear()
         if self._container is not None:
             self._container.close()
+
+
+def _rgb_of(frame: Any) -> Pixels:
+    """Return a frame as RGB, by its own matrix and range: left to themselves, versions of PyAV before 17 take
+    BT.601's for every video.
+
+    Raises:
+        VideoError: swscale has no matrix for the frame's colour space.
+    """
+    layout, space = frame.format, int(frame.colorspace)
+    matrix = _BT601 if layout.is_rgb else _MATRICES.get(space)
+    if matrix is None:
+        raise VideoError(
+            f"its colour space is FFmpeg's number {space}, must be one of {', '.join(map(str, _MATRICES))} "
+            "(BT.709, none, FCC, BT.601, SMPTE 240M, BT.2020): its colours would be wrong. Encode the video anew"
+        )
+    is_full = int(frame.color_range) == _FULL or layout.name.startswith("yuvj")
+    converted = frame.reformat(
+        format="rgb24", src_colorspace=matrix, src_color_range=_FULL if is_full else _LIMITED,
+        # RGB has neither, but PyAV 15 and 16 take the source's into account only if these differ from them.
+        # BT.601 and the limited range, which these are, are what swscale takes by itself.
+        dst_colorspace=_BT601, dst_color_range=_LIMITED,
+    )  # fmt: skip
+    pixels: Pixels = converted.to_ndarray()
+    return pixels
 
 
 def _reason(error: BaseException) -> str:

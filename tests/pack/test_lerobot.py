@@ -11,6 +11,7 @@ import sys
 import tracemalloc
 import types
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -425,6 +426,82 @@ def test_any_set_is_packed_as_the_slow_way_finds_its_frames(tmp_path: Path) -> N
                 assert dataset.value_bytes(camera, i) == jpeg(pixels), words
     assert lost > 0
     assert kept > lost
+
+
+# ---- Colours ----------------------------------------------------------------------------------------
+
+PATCHES = np.array(
+    [(250, 20, 30), (20, 200, 60), (40, 50, 230), (128, 128, 128), (230, 220, 20), (10, 200, 210)]
+)
+#: By FFmpeg's number of a colour space: what red and blue weigh in its luma.
+WEIGHTS = {1: (0.2126, 0.0722), 2: (0.299, 0.114), 5: (0.299, 0.114), 6: (0.299, 0.114), 7: (0.212, 0.087),
+           9: (0.2627, 0.0593)}  # fmt: skip
+
+
+def write_patches(path: Path, space: int, is_full: bool, pixels: str = "yuv420p") -> Path:
+    """A lossless video of one frame with six patches, whose YUV is computed here by the standards' formulas."""
+    red, blue = WEIGHTS.get(space, WEIGHTS[1])
+    rgb = PATCHES / 255
+    luma = rgb @ [red, 1 - red - blue, blue]
+    parts = [luma, (rgb[:, 2] - luma) / 2 / (1 - blue), (rgb[:, 0] - luma) / 2 / (1 - red)]
+    spans = [(255, 0), (255, 128), (255, 128)] if is_full else [(219, 16), (224, 128), (224, 128)]
+    depth, kind = (4, np.dtype("<u2")) if "10" in pixels else (1, np.dtype("u1"))
+    frame = av.VideoFrame(96, 48, pixels)
+    for plane, part, (span, zero) in zip(frame.planes, parts, spans, strict=True):
+        row = np.repeat(np.round(depth * (span * part + zero)), plane.width // 6)
+        padded = np.zeros((plane.height, plane.line_size // kind.itemsize), kind)
+        padded[:, : plane.width] = row
+        plane.update(padded.tobytes())
+    with av.open(str(path), "w") as container:
+        stream: Any = container.add_stream("libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 96, 48, pixels
+        stream.options = {"qp": "0", "preset": "ultrafast"}
+        for one in (stream.codec_context, frame):
+            one.colorspace, one.color_range = space, 2 if is_full else 1
+        frame.pts, frame.time_base = 0, Fraction(1, 10)
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+@pytest.mark.parametrize("pixels", ["yuv420p", "yuv444p", "yuv420p10le"])
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("space", WEIGHTS)
+def test_colours_are_those_of_the_videos_own_space(
+    tmp_path: Path, space: int, is_full: bool, pixels: str
+) -> None:
+    """Even of a PyAV that would take every video for BT.601 of limited range, where nothing is said."""
+    path = write_patches(tmp_path / "one.mp4", space, is_full, pixels)
+    found = videos.Decoder("PyAV", "").opened(path, 1).frame_at(0, videos.TOLERANCE).pixels
+    assert np.abs(found[24, 8::16].astype(int) - PATCHES).max() <= 4
+
+
+def test_the_space_and_range_are_said(tmp_path: Path) -> None:
+    """They are given to every PyAV: what one takes by itself is no matter."""
+    given: list[dict[str, Any]] = []
+
+    class Spied:
+        def __init__(self, frame: Any) -> None:
+            self.frame = frame
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.frame, name)
+
+        def reformat(self, **options: Any) -> Any:
+            given.append(options)
+            return self.frame.reformat(**options)
+
+    for space, is_full in ((1, False), (9, True)):
+        with av.open(str(write_patches(tmp_path / "one.mp4", space, is_full))) as container:
+            videos._rgb_of(Spied(next(container.decode(video=0))))
+    assert [(each["src_colorspace"], each["src_color_range"]) for each in given] == [(1, 1), (9, 2)]
+
+
+@pytest.mark.parametrize("space", [8, 10, 14])
+def test_a_space_without_a_matrix_is_refused(tmp_path: Path, space: int) -> None:
+    video = videos.Decoder("PyAV", "").opened(write_patches(tmp_path / "one.mp4", space, False), 1)
+    with pytest.raises(videos.VideoError, match=f"its colour space is FFmpeg's number {space}, must be one of 1"):
+        video.frame_at(0, videos.TOLERANCE)
 
 
 # ---- Damage -----------------------------------------------------------------------------------------
