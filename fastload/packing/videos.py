@@ -1,4 +1,4 @@
-"""Frames of video files by their time stamps, decoded forward by torchcodec or PyAV."""
+"""Frames of video files by their time stamps, decoded forward by PyAV or torchcodec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastload.extras import need
+from fastload.errors import LibraryMissing
+from fastload.extras import need, pip_line
 
 WHAT = "packing videos"
 #: Seconds by which a frame's time may differ from a row's: as LeRobot's loader, so that what it would refuse
@@ -23,8 +24,8 @@ TOLERANCE = 1e-4
 #: Seconds ahead from which seeking is cheaper than decoding on.
 _FAR = 5.0
 _DEEP = re.compile(r"gray(9|1\d|f)|ya16|y1\d")
-#: The matrices of YUV that swscale knows, by FFmpeg's number of a colour space (AVColorSpace); of a video that
-#: names none it is BT.601's, as in every version of FFmpeg.
+#: The matrices of YUV that swscale knows, by FFmpeg's number of a colour space (AVColorSpace); of a video
+#: that names none it is BT.601's, as in every version of FFmpeg.
 _MATRICES = {1: 1, 2: 5, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9}
 _BT601, _LIMITED, _FULL = 5, 1, 2
 
@@ -219,8 +220,8 @@ class _PyAv(Video):
 
 
 def _rgb_of(frame: Any) -> Pixels:
-    """Return a frame as RGB, by its own matrix and range: left to themselves, versions of PyAV before 17 take
-    BT.601's for every video.
+    """Return a frame as RGB, by its own matrix and range: left to themselves, versions of PyAV before 17
+    take BT.601's for every video.
 
     Raises:
         VideoError: swscale has no matrix for the frame's colour space.
@@ -293,9 +294,11 @@ class _TorchCodec(Video):
 
 # ---- Which of them ----------------------------------------------------------------------------------
 
-#: By name: what opens a file with a number of threads.
-DECODERS: dict[str, Callable[[Path, int], Video]] = {"torchcodec": _TorchCodec, "PyAV": _PyAv}
-_MODULES = {"torchcodec": "torchcodec", "PyAV": "av"}
+#: By name: what opens a file with a number of threads. The first that works is taken.
+DECODERS: dict[str, Callable[[Path, int], Video]] = {"PyAV": _PyAv, "torchcodec": _TorchCodec}
+_MODULES = {"PyAV": "av", "torchcodec": "torchcodec.decoders"}
+#: The first versions that say whether a video is to be turned, and let colours be what the video says.
+_OLDEST = {"PyAV": (15, 0), "torchcodec": (0, 11)}
 
 
 @dataclass(frozen=True)
@@ -305,7 +308,7 @@ class Decoder:
     Args:
         name: one of :data:`DECODERS`.
         version: its library's.
-        why: why it is not the other one; "": it is the first choice.
+        why: why it is not the other one, and what that means; "": it is the first choice.
     """
 
     name: str
@@ -326,22 +329,37 @@ class Decoder:
 
 
 def chosen_decoder() -> Decoder:
-    """Return torchcodec if it is installed and works, as LeRobot does, else PyAV.
+    """Return PyAV if it is installed and works, since it notices damage inside a video, else torchcodec.
 
     Raises:
-        LibraryMissing: neither is installed.
+        LibraryMissing: neither can be used.
     """
-    try:
-        import_module("torchcodec.decoders")
-    except ImportError:
-        why = "torchcodec is not installed"
-    except Exception as error:  # what loading FFmpeg's libraries raises
-        why = f"torchcodec cannot be used: {str(error).strip().splitlines()[0]}"
-    else:
-        return Decoder("torchcodec", _version("torchcodec"))
-    need("av", WHAT)
-    return Decoder("PyAV", _version("PyAV"), why)
+    reasons: list[str] = []
+    for name in DECODERS:
+        try:
+            version = _version(name)
+        except _Unusable as error:
+            reasons.append(str(error))
+        else:
+            why = f"{'; '.join(reasons)}: damage inside a video is not noticed" if reasons else ""
+            return Decoder(name, version, why)
+    raise LibraryMissing(f"{WHAT} needs PyAV. {'; '.join(reasons)}: {pip_line('av')}.", name="av")
+
+
+class _Unusable(Exception):
+    """A decoder cannot be used; the message names it, and says why."""
 
 
 def _version(name: str) -> str:
-    return str(getattr(import_module(_MODULES[name]), "__version__", "?"))
+    module, oldest = _MODULES[name], _OLDEST[name]
+    try:
+        import_module(module)
+        version = str(getattr(import_module(module.partition(".")[0]), "__version__", "0"))
+    except ModuleNotFoundError:
+        raise _Unusable(f"{name} is not installed") from None
+    except Exception as error:  # what loading FFmpeg's libraries raises
+        words = str(error).strip() or error.__class__.__name__
+        raise _Unusable(f"{name} cannot be used ({words.splitlines()[0]})") from None
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < oldest:
+        raise _Unusable(f"{name} is {version}, must be {'.'.join(map(str, oldest))} or newer")
+    return version

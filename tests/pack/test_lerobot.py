@@ -439,7 +439,7 @@ WEIGHTS = {1: (0.2126, 0.0722), 2: (0.299, 0.114), 5: (0.299, 0.114), 6: (0.299,
 
 
 def write_patches(path: Path, space: int, is_full: bool, pixels: str = "yuv420p") -> Path:
-    """A lossless video of one frame with six patches, whose YUV is computed here by the standards' formulas."""
+    """A lossless video of one frame of six patches, whose YUV is computed here by the standards' formulas."""
     red, blue = WEIGHTS.get(space, WEIGHTS[1])
     rgb = PATCHES / 255
     luma = rgb @ [red, 1 - red - blue, blue]
@@ -500,7 +500,9 @@ def test_the_space_and_range_are_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("space", [8, 10, 14])
 def test_a_space_without_a_matrix_is_refused(tmp_path: Path, space: int) -> None:
     video = videos.Decoder("PyAV", "").opened(write_patches(tmp_path / "one.mp4", space, False), 1)
-    with pytest.raises(videos.VideoError, match=f"its colour space is FFmpeg's number {space}, must be one of 1"):
+    with pytest.raises(
+        videos.VideoError, match=f"its colour space is FFmpeg's number {space}, must be one of 1"
+    ):
         video.frame_at(0, videos.TOLERANCE)
 
 
@@ -796,22 +798,37 @@ class LikeTorchCodec:
         raise AssertionError(seconds)
 
 
+def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Let some modules not be installed."""
+
+    def loaded(name: str) -> Any:
+        if name in modules:
+            raise ModuleNotFoundError(name)
+        return import_module(name)
+
+    monkeypatch.setattr(videos, "import_module", loaded)
+
+
 @pytest.fixture
 def torchcodec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torchcodec, and no PyAV."""
     package, decoders = types.ModuleType("torchcodec"), types.ModuleType("torchcodec.decoders")
     package.__version__ = "9.0"  # type: ignore[attr-defined]
     package.decoders = decoders  # type: ignore[attr-defined]
     decoders.VideoDecoder = LikeTorchCodec  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torchcodec", package)
     monkeypatch.setitem(sys.modules, "torchcodec.decoders", decoders)
+    without(monkeypatch, "av")
 
 
 @pytest.mark.usefixtures("torchcodec")
-def test_torchcodec_comes_first(tmp_path: Path) -> None:
+def test_torchcodec_where_there_is_no_pyav(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Made(lengths=(4, 6, 3), times={1: UNEVEN}, gop=2)
     root = make_set(tmp_path / "set", made)
     dataset, rows = packed(root, tmp_path / "out"), rows_of(root, made)
     assert dataset.manifest.options["lerobot"]["decoder"] == "torchcodec 9.0"
+    words = "(PyAV is not installed: damage inside a video is not noticed)"
+    assert capsys.readouterr().err.count(f"videos decoded by torchcodec 9.0 {words}") == 1
     assert len(dataset) == len(rows) == 13
     for i, row in enumerate(rows):
         assert dataset.value_bytes(TOP, i) == jpeg(row.pictures[TOP])
@@ -829,18 +846,34 @@ def test_torchcodec_finds_no_other_frames(tmp_path: Path, times: list[float], lo
     assert all("no frame has it, the nearest is at " in reason for reason in found.values())
 
 
-def test_a_torchcodec_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert videos.chosen_decoder().why == "torchcodec is not installed"
+@pytest.mark.usefixtures("torchcodec")
+def test_pyav_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It notices damage, and torchcodec does not."""
+    monkeypatch.setattr(videos, "import_module", import_module)
+    assert (videos.chosen_decoder().name, videos.chosen_decoder().why) == ("PyAV", "")
+    monkeypatch.setattr(av, "__version__", "14.4.0")
+    decoder = videos.chosen_decoder()
+    assert str(decoder) == "torchcodec 9.0"
+    assert decoder.why == "PyAV is 14.4.0, must be 15.0 or newer: damage inside a video is not noticed"
 
+
+def test_decoders_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def loaded(name: str) -> Any:
         if name == "torchcodec.decoders":
             raise RuntimeError("Could not load libtorchcodec.\nFFmpeg is not installed")
         return import_module(name)
 
+    monkeypatch.setattr(av, "__version__", "14.4.0")
     monkeypatch.setattr(videos, "import_module", loaded)
-    decoder = videos.chosen_decoder()
-    assert decoder.name == "PyAV"
-    assert decoder.why == "torchcodec cannot be used: Could not load libtorchcodec."
+    words = (
+        "packing videos needs PyAV. PyAV is 14.4.0, must be 15.0 or newer; torchcodec cannot be used (Could "
+        'not load libtorchcodec.): pip install "fastload[video]".'
+    )
+    with pytest.raises(LibraryMissing, match=f"^{re.escape(words)}$"):
+        videos.chosen_decoder()
+    without(monkeypatch, "av", "torchcodec.decoders")
+    with pytest.raises(LibraryMissing, match=r"PyAV is not installed; torchcodec is not installed: pip"):
+        videos.chosen_decoder()
 
 
 def test_a_decoder_that_is_gone_stops_the_pack(
