@@ -231,7 +231,7 @@ def _rgb_of(frame: Any) -> Pixels:
     if matrix is None:
         raise VideoError(
             f"its colour space is FFmpeg's number {space}, must be one of {', '.join(map(str, _MATRICES))} "
-            "(BT.709, none, FCC, BT.601, SMPTE 240M, BT.2020): its colours would be wrong. Encode the video anew"
+            "(BT.709, none, FCC, BT.601, SMPTE 240M, BT.2020): its colours would be wrong. Encode it anew"
         )
     is_full = int(frame.color_range) == _FULL or layout.name.startswith("yuvj")
     converted = frame.reformat(
@@ -270,22 +270,57 @@ class _TorchCodec(Video):
             self._decoder: Any = VideoDecoder(str(path), dimension_order="NHWC", num_ffmpeg_threads=threads)
         except (RuntimeError, ValueError, OSError) as error:
             raise VideoError(f"it cannot be opened ({error})") from None
-        self._sampling = sampling_of(str(getattr(self._decoder.metadata, "pixel_format", None) or ""))
+        layout = str(self._decoder.metadata.pixel_format or "")
+        self._sampling = sampling_of(layout)
+        if re.fullmatch(r"(yuv|p0).*(le|be)", layout):
+            raise VideoError(
+                f"its pixels are {layout}, and torchcodec takes the range of such for the limited one, even "
+                f"where it is not: its colours might be wrong. PyAV decodes it: {pip_line('av')}"
+            )
+        self._seen: dict[int, _Played] = {}  # the last ones, by number
 
     def near(self, seconds: float, tolerance: float) -> Sequence[_Played]:
-        begin = self._decoder.metadata.begin_stream_seconds
-        end = math.nextafter(self._decoder.metadata.end_stream_seconds, begin)
-        try:
-            # The frame that is shown a little later is the one whose own time is this one or the last before.
-            shown = self._decoder.get_frame_played_at(min(max(seconds + tolerance, begin), end))
-            next_one = shown.pts_seconds + shown.duration_seconds
-            found = [_Played(shown.pts_seconds, shown.data)]
-            if abs(shown.pts_seconds - seconds) > tolerance and next_one <= end:
-                following = self._decoder.get_frame_played_at(next_one)
-                found.append(_Played(following.pts_seconds, following.data))
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise VideoError(f"it cannot be decoded ({error})") from None
-        return found
+        last = self._last_until(seconds, tolerance)
+        return [self._frame(at) for at in (last - 1, last, last + 1) if 0 <= at < len(self._decoder)]
+
+    def _last_until(self, seconds: float, tolerance: float) -> int:
+        """Return the number of the last frame whose time is not later, -1 for none.
+
+        It is sought by numbers, as what lasts 0 seconds is shown at no time: torchcodec would skip it.
+        """
+        low, high = -1, len(self._decoder)
+        reach, next_reach = 1, 1
+        at = self._guess(seconds)
+        while high - low > 1:
+            at = min(max(at, low + 1), high - 1)
+            if self._frame(at).seconds <= seconds + tolerance:
+                low = at
+            else:
+                high = at
+            is_between = low >= 0 and high < len(self._decoder)
+            at = (low + high) // 2 if is_between else low + reach if low >= 0 else high - reach
+            reach, next_reach = next_reach, reach + next_reach
+        return low
+
+    def _guess(self, seconds: float) -> int:
+        """Return about the number before a time's: of a regular rate the frame, its neighbours, and no other
+        are decoded then, forward."""
+        at, begin = 0, float(self._decoder.metadata.begin_stream_seconds or 0)
+        if self._seen:
+            at, seen = next(reversed(self._seen.items()))
+            begin = seen.seconds
+        return at + round((seconds - begin) * float(self._decoder.metadata.average_fps or 0)) - 1
+
+    def _frame(self, at: int) -> _Played:
+        if at not in self._seen:
+            try:
+                frame = self._decoder.get_frame_at(at)
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise VideoError(f"it cannot be decoded ({error})") from None
+            self._seen[at] = _Played(frame.pts_seconds, frame.data)
+            if len(self._seen) > 4:
+                del self._seen[next(iter(self._seen))]
+        return self._seen[at]
 
     def frame_of(self, seen: _Played) -> Frame:
         pixels: Pixels = seen.data.numpy()

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of
+from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of, write_video
 from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
@@ -778,24 +778,25 @@ class LikeTorchCodec:
     def __init__(self, path: str, *, dimension_order: str, num_ffmpeg_threads: int) -> None:
         assert dimension_order == "NHWC"
         with av.open(path) as container:
+            pixels = container.streams.video[0].format.name
             frames = [
                 (float(f.pts * f.time_base), f.to_ndarray(format="rgb24")) for f in container.decode(video=0)
             ]
         self._frames = frames
-        self._ends = [*(seconds for seconds, _ in frames[1:]), frames[-1][0] + 0.1]
+        self.decoded: list[int] = []
         self.metadata = types.SimpleNamespace(
-            begin_stream_seconds=frames[0][0], end_stream_seconds=self._ends[-1], pixel_format="yuv420p"
-        )
+            begin_stream_seconds=frames[0][0], pixel_format=pixels,
+            average_fps=len(frames) / max(frames[-1][0] - frames[0][0], 0.1),
+        )  # fmt: skip
 
-    def get_frame_played_at(self, seconds: float) -> Any:
-        if not self.metadata.begin_stream_seconds <= seconds < self.metadata.end_stream_seconds:
-            raise IndexError(f"Invalid pts in seconds: {seconds}")
-        for (begin, pixels), end in zip(self._frames, self._ends, strict=True):
-            if begin <= seconds < end:
-                return types.SimpleNamespace(
-                    pts_seconds=begin, duration_seconds=end - begin, data=torch.from_numpy(pixels)
-                )
-        raise AssertionError(seconds)
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def get_frame_at(self, index: int) -> Any:
+        assert 0 <= index < len(self)
+        self.decoded.append(index)
+        seconds, pixels = self._frames[index]
+        return types.SimpleNamespace(pts_seconds=seconds, data=torch.from_numpy(pixels))
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
@@ -844,6 +845,45 @@ def test_torchcodec_finds_no_other_frames(tmp_path: Path, times: list[float], lo
     found = skipped(tmp_path / "out")
     assert list(found) == [f"episode_000001/{row:06d}" for row in lost]
     assert all("no frame has it, the nearest is at " in reason for reason in found.values())
+
+
+@pytest.mark.usefixtures("torchcodec")
+def test_torchcodec_with_more_than_8_bits(tmp_path: Path) -> None:
+    """torchcodec 0.13 takes the full range of these for the limited one, and does not say which it is."""
+    path = write_patches(tmp_path / "one.mp4", 1, True, "yuv420p10le")
+    with pytest.raises(
+        videos.VideoError, match=r"its pixels are yuv420p10le, .* PyAV decodes it: pip install"
+    ):
+        videos.Decoder("torchcodec", "").opened(path, 1)
+
+
+@pytest.mark.usefixtures("torchcodec")
+def test_torchcodec_finds_frames_by_number(tmp_path: Path) -> None:
+    """Those that last no time are found, too; any order is right, and forward each is decoded once."""
+    rng = random.Random(SEED)
+    for _ in range(how_many(8, 300)):
+        ticks = sorted(rng.sample(range(rng.choice((60, 3000))), rng.randint(1, 40)))
+        made = Made(fps=30, gop=rng.randint(1, 9))
+        pictures = [np.full((16, 16, 3), (i * 6, 90, 255 - i * 6), np.uint8) for i in range(len(ticks))]
+        write_video(tmp_path / "one.mp4", pictures, [tick / 1000 for tick in ticks], made)
+        with av.open(str(tmp_path / "one.mp4")) as container:
+            times = [float(one.pts * one.time_base) for one in container.decode(video=0)]
+        video = videos.Decoder("torchcodec", "").opened(tmp_path / "one.mp4", 1)
+        wanted = [*times, *(rng.uniform(-1, times[-1] + 1) for _ in range(9))]
+        rng.shuffle(wanted)
+        for at in wanted:
+            fitting = [time for time in times if abs(time - at) <= videos.TOLERANCE]
+            found = [seen.seconds for seen in video.near(at, videos.TOLERANCE)]
+            assert [time for time in found if abs(time - at) <= videos.TOLERANCE] == fitting, as_drawn(ticks)
+            assert min(times, key=lambda time: abs(time - at)) in found, as_drawn(ticks)
+    seconds = [i / 30 for i in range(200)]
+    write_video(tmp_path / "one.mp4", [pictures[0]] * 200, seconds, Made(fps=30))
+    for step in (1, 3):
+        one = videos.DECODERS["torchcodec"](tmp_path / "one.mp4", 1)
+        for at in seconds[5::step]:
+            assert len(one.near(at, videos.TOLERANCE)) >= 2
+        decoded = one._decoder.decoded  # type: ignore[attr-defined]
+        assert decoded == sorted(set(decoded))
 
 
 @pytest.mark.usefixtures("torchcodec")
