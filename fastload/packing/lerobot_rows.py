@@ -197,6 +197,17 @@ def _refuse_depth(layout: Layout, schema: Schema) -> None:
 # ---- Rows -------------------------------------------------------------------------------------------
 
 
+def _is_size_of(feature: Mapping[str, Any], height: int, width: int) -> bool:
+    """Return whether a camera's feature may have such frames; one without a shape may have any."""
+    shape, names = feature.get("shape"), feature.get("names")
+    if not isinstance(shape, Sequence) or len(shape) != 3:
+        return True
+    initials = "".join(str(name)[:1].lower() for name in names) if isinstance(names, Sequence) else ""
+    orders = [initials] if sorted(initials) == ["c", "h", "w"] else ["hwc", "chw"]
+    said = [dict(zip(order, shape, strict=True)) for order in orders]
+    return any(one["h"] == height and one["w"] == width and one["c"] in (1, 3) for one in said)  # 1: of gray
+
+
 @dataclass
 class _Camera:
     """The open video of a camera; one at a time."""
@@ -219,12 +230,26 @@ class _Camera:
         # A row's time has float32's digits, which after half an hour are further apart than the tolerance.
         tolerance = max(TOLERANCE, float(np.spacing(np.float32(abs(seconds)))))
         try:
-            return self._opened(path).frame_at(at, tolerance)
+            frame = self._opened(path).frame_at(at, tolerance)
         except VideoError as error:
             raise VideoError(
                 f"{self.name}: {path} has no picture for the row's time stamp {seconds:.6f} s, which is "
                 f"{at:.6f} s of the file: {error}"
             ) from None
+        self._check_size(path, frame)
+        return frame
+
+    def _check_size(self, path: str, frame: Frame) -> None:
+        """Raise VideoError if a frame is of another size than ``info.json`` says."""
+        height, width, _ = frame.pixels.shape
+        feature = self.rows.layout.features[self.name]
+        if not _is_size_of(feature, height, width):
+            names = f" ({', '.join(map(str, feature['names']))})" if feature.get("names") else ""
+            raise VideoError(
+                f"{self.name}: {path} has pictures of height {height}, width {width} and 3 channels, and {INFO} "
+                f"says shape {list(feature['shape'])}{names}. One of them is of another state of the set: "
+                f"download both again, or leave the camera out, with --field {self.name}=none"
+            )
 
     def _opened(self, path: str) -> Video:
         if path != self._path:

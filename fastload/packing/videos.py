@@ -113,6 +113,15 @@ def sampling_of(pixel_format: str) -> int:
     return 1 if "422" in pixel_format else 2
 
 
+def refuse_turned(degrees: float | None) -> None:
+    """Raise VideoError for a video that says that it is to be turned: torchcodec does that, PyAV does not."""
+    if degrees:
+        raise VideoError(
+            f"it says that it is to be turned by {degrees:g} degrees, which some decoders do and some do not. "
+            "Write it anew, turned (ffmpeg -i IN OUT does that), or leave the camera out, with --field NAME=none"
+        )
+
+
 # ---- PyAV -------------------------------------------------------------------------------------------
 
 
@@ -210,6 +219,7 @@ class _PyAv(Video):
 
     def frame_of(self, seen: _Decoded) -> Frame:
         sampling = sampling_of(seen.frame.format.name)
+        refuse_turned(seen.frame.rotation)
         return Frame(_rgb_of(seen.frame), sampling)
 
     def close(self) -> None:
@@ -270,6 +280,7 @@ class _TorchCodec(Video):
             self._decoder: Any = VideoDecoder(str(path), dimension_order="NHWC", num_ffmpeg_threads=threads)
         except (RuntimeError, ValueError, OSError) as error:
             raise VideoError(f"it cannot be opened ({error})") from None
+        refuse_turned(self._decoder.metadata.rotation)
         layout = str(self._decoder.metadata.pixel_format or "")
         self._sampling = sampling_of(layout)
         if re.fullmatch(r"(yuv|p0).*(le|be)", layout):

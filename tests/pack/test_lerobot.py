@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import struct
 import subprocess
 import sys
 import tracemalloc
@@ -506,6 +507,78 @@ def test_a_space_without_a_matrix_is_refused(tmp_path: Path, space: int) -> None
         video.frame_at(0, videos.TOLERANCE)
 
 
+# ---- Sizes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "fits"),
+    [
+        ([48, 64, 3], ["height", "width", "channels"], True),
+        ([48, 64, 1], ["height", "width", "channels"], True),
+        ([3, 48, 64], ["channels", "height", "width"], True),
+        ([64, 48, 3], ["width", "height", "channel"], True),
+        ([3, 48, 64], None, True),
+        ([48, 64, 3], None, True),
+        ([64, 48, 3], ["height", "width", "channels"], False),
+        ([48, 64, 3], ["width", "height", "channels"], False),
+        ([3, 96, 128], ["c", "h", "w"], False),
+        ([48, 64, 4], ["height", "width", "channels"], False),
+        ([64, 48, 3], None, False),
+    ],
+)
+def test_frames_of_another_size_are_refused(
+    tmp_path: Path, shape: list[int], names: list[str] | None, fits: bool
+) -> None:
+    root = changed(tmp_path)
+    path = root / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    info["features"][TOP] |= {"shape": shape, "names": names}
+    path.write_text(json.dumps(info))
+    if fits:
+        assert len(packed(root, tmp_path / "out")) == 10
+        return
+    shown = re.escape(str(shape) + (f" ({', '.join(names)})" if names else ""))
+    words = r"episode 0, frame 0: .*\.mp4 has pictures of height 48, width 64 and 3 channels"
+    with pytest.raises(PackError, match=rf"{words}, and meta/info\.json says shape {shown}\."):
+        fastload.pack(root, tmp_path / "out")
+
+
+IDENTITY = struct.pack(">9i", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+TURNS = {
+    0: IDENTITY,
+    90: struct.pack(">9i", 0, -1 << 16, 0, 1 << 16, 0, 0, 0, 0, 1 << 30),
+    180: struct.pack(">9i", -1 << 16, 0, 0, 0, -1 << 16, 0, 0, 0, 1 << 30),
+}
+
+
+def turned(path: Path, degrees: int) -> None:
+    """Let the track's header of an MP4 file say that its pictures are to be turned."""
+    data = path.read_bytes()
+    at = data.index(b"tkhd")
+    path.write_bytes(data[:at] + data[at:].replace(IDENTITY, TURNS[degrees], 1))
+
+
+def turn_of(path: Path) -> int:
+    header = path.read_bytes().partition(b"tkhd")[2][:84]
+    return next((degrees for degrees, matrix in TURNS.items() if matrix in header), 0)
+
+
+@pytest.mark.parametrize("degrees", [90, 180])
+@pytest.mark.parametrize("decoder", ["PyAV", "torchcodec"])
+@pytest.mark.usefixtures("torchcodec")
+def test_a_video_to_be_turned_is_refused(tmp_path: Path, decoder: str, degrees: int) -> None:
+    path = tmp_path / "one.mp4"
+    write_video(path, [np.zeros((48, 64, 3), np.uint8)], [0.0], Made())
+    assert videos.Decoder(decoder, "").opened(path, 1).frame_at(0, videos.TOLERANCE).pixels.shape == (
+        48,
+        64,
+        3,
+    )
+    turned(path, degrees)
+    with pytest.raises(videos.VideoError, match=rf"it says that it is to be turned by -?{degrees} degrees"):
+        videos.Decoder(decoder, "").opened(path, 1).frame_at(0, videos.TOLERANCE)
+
+
 # ---- Damage -----------------------------------------------------------------------------------------
 
 
@@ -785,7 +858,7 @@ class LikeTorchCodec:
         self._frames = frames
         self.decoded: list[int] = []
         self.metadata = types.SimpleNamespace(
-            begin_stream_seconds=frames[0][0], pixel_format=pixels,
+            begin_stream_seconds=frames[0][0], pixel_format=pixels, rotation=turn_of(Path(path)),
             average_fps=len(frames) / max(frames[-1][0] - frames[0][0], 0.1),
         )  # fmt: skip
 
