@@ -240,4 +240,6 @@ def lerobot_rows(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     rate = f"{facts['fps']:g} fps"
     if facts["packed_fps"] != facts["fps"]:
         rate += f", packed with {facts['packed_fps']:g}"
-    return [("source", f"LeRobot {facts['version']}, {counted(facts['episodes'], 'episode')}, {rate}")]
+    decoder = f", decoded by {facts['decoder']}" if facts["decoder"] else ""
+    episodes = counted(facts["episodes"], "episode")
+    return [("source", f"LeRobot {facts['version']}, {episodes}, {rate}{decoder}")]

@@ -246,9 +246,9 @@ class _Camera:
         if not _is_size_of(feature, height, width):
             names = f" ({', '.join(map(str, feature['names']))})" if feature.get("names") else ""
             raise VideoError(
-                f"{self.name}: {path} has pictures of height {height}, width {width} and 3 channels, and {INFO} "
-                f"says shape {list(feature['shape'])}{names}. One of them is of another state of the set: "
-                f"download both again, or leave the camera out, with --field {self.name}=none"
+                f"{self.name}: {path} has pictures of height {height}, width {width} and 3 channels, and "
+                f"{INFO} says shape {list(feature['shape'])}{names}. One of them is of another state of the "
+                f"set: download both again, or leave the camera out, with --field {self.name}=none"
             )
 
     def _opened(self, path: str) -> Video:
@@ -312,9 +312,8 @@ class LeRobotRows(SampleRows):
         self._sources = np.concatenate([[0], np.cumsum(layout.lengths)])  # and among all
         self.containers = tuple(path for name in layout.files() if exists(path := layout.root / name))
         self._columns = [name for name in reader.names() if self._is_read(name)]
-        if decoder is not None:
-            why = f" ({decoder.why})" if decoder.why else ""
-            self.notes = (f"videos decoded by {decoder}{why}",)
+        if decoder is not None and decoder.why:
+            self.notes = (f"videos decoded by {decoder} ({decoder.why})",)
 
     def _is_read(self, column: str) -> bool:
         return column in self.schema.names or column in (_EPISODE, _FRAME, _TIME, *self.layout.texts)

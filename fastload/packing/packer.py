@@ -217,7 +217,13 @@ def _pack_one(
             stack.enter_context(target.alone())
         _put_carried(split.rows, target)
         result = target.publish(plan, options, observer)
-    return replace(result, seconds=result.seconds + packed, written_bytes=written, notes=split.rows.notes)
+    result = _with_notes(result, split.rows)
+    return replace(result, seconds=result.seconds + packed, written_bytes=written)
+
+
+def _with_notes(result: PackResult, rows: Rows) -> PackResult:
+    """Return a result with its rows' notes; of a complete set only the manifest tells how it was made."""
+    return result if result.was_complete else replace(result, notes=rows.notes)
 
 
 def _put_carried(rows: Rows, target: Target) -> None:
@@ -444,7 +450,7 @@ def publish_shares(
         for split, target in targets:
             _put_carried(split.rows, target)
         return [
-            replace(target.publish(plan, options, observer), notes=split.rows.notes)
+            _with_notes(target.publish(plan, options, observer), split.rows)
             for (split, target), plan in zip(targets, plans, strict=True)
         ]
 

@@ -117,8 +117,9 @@ def refuse_turned(degrees: float | None) -> None:
     """Raise VideoError for a video that says that it is to be turned: torchcodec does that, PyAV does not."""
     if degrees:
         raise VideoError(
-            f"it says that it is to be turned by {degrees:g} degrees, which some decoders do and some do not. "
-            "Write it anew, turned (ffmpeg -i IN OUT does that), or leave the camera out, with --field NAME=none"
+            f"it says that it is to be turned by {degrees:g} degrees, which some decoders do and some do "
+            "not. Write it anew, turned (ffmpeg -i IN OUT does that), or leave the camera out, with --field "
+            "NAME=none"
         )
 
 

@@ -167,7 +167,25 @@ def test_info_says_what_it_was(
     fastload.pack(root, tmp_path / "set")
     capsys.readouterr()
     assert command(["info", str(tmp_path / "set")]) == 0
-    assert f"LeRobot {made.version[1:]}, 3 episodes, 10 fps" in capsys.readouterr().out
+    line = f"LeRobot {made.version[1:]}, 3 episodes, 10 fps, decoded by PyAV {av.__version__}"
+    assert line in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("torchcodec")
+def test_a_complete_set_keeps_its_decoders_name(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(videos, "import_module", import_module)
+        fastload.pack(root, tmp_path / "set")
+    assert videos.chosen_decoder().name == "torchcodec"
+    capsys.readouterr()
+    assert command(["pack", str(root), str(tmp_path / "set")]) == 0
+    output = "".join(capsys.readouterr())
+    assert f"10 fps, decoded by PyAV {av.__version__}" in output
+    assert "torchcodec" not in output
+    [result] = fastload.pack(root, tmp_path / "set")
+    assert (result.was_complete, result.notes) == (True, ())
 
 
 def test_the_sizes_are_said_before_it_begins(root: Path, tmp_path: Path) -> None:
