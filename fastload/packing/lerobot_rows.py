@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -391,10 +391,13 @@ class LeRobotRows(SampleRows):
         """About the bytes that a row takes in each field."""
         positions = sorted({int(at) for at in np.linspace(0, len(self) - 1, min(_LOOKED_AT, len(self)))})
         found: dict[str, list[int]] = {name: [] for name in self.schema.names}
-        for position in positions:
-            for batch in self.batches(position, position + 1, self._options, None):
-                for name, chunk in zip(self.schema.names, batch.fields, strict=True):
-                    found[name] += chunk.lengths.tolist()
+        encoder = self.encoder(self._options)
+        with self._cameras(self._options) as cameras:  # a file is opened once for all of its rows
+            for position in positions:
+                made = self._made(position, position + 1, cameras, self._options)
+                for batch in encoder.encode(position, made):
+                    for name, chunk in zip(self.schema.names, batch.fields, strict=True):
+                        found[name] += chunk.lengths.tolist()
         return {name: float(np.mean(some)) if some else self._guess(name) for name, some in found.items()}
 
     def _guess(self, name: str) -> float:
@@ -426,12 +429,18 @@ class LeRobotRows(SampleRows):
     def batches(
         self, start: int, stop: int | None, options: PackOptions, listing: Listing | None
     ) -> Iterator[Batch]:
+        with self._cameras(options) as cameras:
+            yield from self.encoder(options).encode(start, self._made(start, stop, cameras, options))
+
+    @contextmanager
+    def _cameras(self, options: PackOptions) -> Iterator[Mapping[str, _Camera]]:
+        """Yield the cameras, and close their files afterwards."""
         threads = threads_for(options)
         with ExitStack() as stack:
             cameras = {name: _Camera(self, name, threads) for name in self.cameras}
             for camera in cameras.values():
                 stack.callback(camera.close)
-            yield from self.encoder(options).encode(start, self._made(start, stop, cameras, options))
+            yield cameras
 
     def _made(
         self, start: int, stop: int | None, cameras: Mapping[str, _Camera], options: PackOptions

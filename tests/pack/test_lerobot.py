@@ -212,6 +212,19 @@ def test_the_sizes_are_said_before_it_begins(root: Path, tmp_path: Path) -> None
     assert dataset.manifest.options["lerobot"]["decoder"].startswith("PyAV ")
 
 
+def test_the_estimate_opens_each_video_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, opened = changed(tmp_path, lengths=(20, 30, 25), per_file=2), []
+    of_all = videos.Decoder.opened
+
+    def spied(self: videos.Decoder, path: Path, threads: int) -> Any:
+        opened.append(path.name)
+        return of_all(self, path, threads)
+
+    monkeypatch.setattr(videos.Decoder, "opened", spied)
+    fastload.pack(root, tmp_path / "out", dry_run=True)
+    assert opened == ["file-000.mp4", "file-001.mp4"]
+
+
 def test_the_rows_of_an_episode_are_a_run(root: Path, tmp_path: Path) -> None:
     runs = packed(root, tmp_path / "set").runs
     assert runs is not None
