@@ -408,6 +408,19 @@ def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
         fastload.pack(changed(tmp_path, lengths=(4,), shown={(TOP, 0): far}), tmp_path / "far")
 
 
+def test_the_tolerance_of_late_rows_is_float32s_spacing(tmp_path: Path) -> None:
+    """After 3000 seconds that is 0.244 ms: a row's time stamp has no more digits."""
+    times = (0.0, 3000.5)
+    for off, fits in ((2e-4, True), (3e-4, False)):
+        shown = {(TOP, 0): [0.0, 3000.5 + off]}
+        root = changed(tmp_path, lengths=(2,), times={0: times}, shown=shown)
+        if fits:
+            assert len(packed(root, tmp_path / "fits")) == 2
+        else:
+            with pytest.raises(PackError, match="1 row cannot be packed"):
+                fastload.pack(root, tmp_path / "misfits")
+
+
 def drawn(rng: random.Random) -> Made:
     """A set of episodes, files, rates and key frames of any length; often its frames do not fit its rows."""
     lengths = [rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
@@ -806,7 +819,7 @@ def stopped_after(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def batches(self: LeRobotRows, start: int, stop: int | None, *more: Any) -> Any:
         nonlocal count
-        if stop is not None and more[-1] is not None:  # not of the rows that are looked at before
+        if stop is not None:
             count += 1
             if count > shards:
                 raise PackError("stopped")
