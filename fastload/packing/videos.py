@@ -28,6 +28,14 @@ _DEEP = re.compile(r"gray(9|1\d|f)|ya16|y1\d")
 #: that names none it is BT.601's, as in every version of FFmpeg.
 _MATRICES = {1: 1, 2: 5, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9}
 _BT601, _LIMITED, _FULL = 5, 1, 2
+_NAMES = (
+    "bt709",
+    "fcc",
+    "bt470bg",
+    "smpte170m",
+    "smpte240m",
+    "bt2020nc",
+)  # of the same, as torchcodec has them
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -230,6 +238,13 @@ class _PyAv(Video):
             self._container.close()
 
 
+def _strange_space(space: str) -> VideoError:
+    return VideoError(
+        f"its colour space is {space}, must be one of {', '.join(_NAMES)} or not said: the colours would be "
+        "wrong. Encode it anew, or leave the camera out, with --field NAME=none"
+    )
+
+
 def _rgb_of(frame: Any) -> Pixels:
     """Return a frame as RGB, by its own matrix and range: left to themselves, versions of PyAV before 17
     take BT.601's for every video.
@@ -240,10 +255,7 @@ def _rgb_of(frame: Any) -> Pixels:
     layout, space = frame.format, int(frame.colorspace)
     matrix = _BT601 if layout.is_rgb else _MATRICES.get(space)
     if matrix is None:
-        raise VideoError(
-            f"its colour space is FFmpeg's number {space}, must be one of {', '.join(map(str, _MATRICES))} "
-            "(BT.709, none, FCC, BT.601, SMPTE 240M, BT.2020): its colours would be wrong. Encode it anew"
-        )
+        raise _strange_space(f"FFmpeg's number {space}")
     is_full = int(frame.color_range) == _FULL or layout.name.startswith("yuvj")
     converted = frame.reformat(
         format="rgb24", src_colorspace=matrix, src_color_range=_FULL if is_full else _LIMITED,
@@ -289,6 +301,9 @@ class _TorchCodec(Video):
                 f"its pixels are {layout}, and torchcodec takes the range of such for the limited one, even "
                 f"where it is not: its colours might be wrong. PyAV decodes it: {pip_line('av')}"
             )
+        space = self._decoder.metadata.color_space
+        if space not in (None, *_NAMES) and not re.search(r"rgb|bgr|gbr", layout):
+            raise _strange_space(repr(space))
         self._seen: dict[int, _Played] = {}  # the last ones, by number
 
     def near(self, seconds: float, tolerance: float) -> Sequence[_Played]:

@@ -543,12 +543,13 @@ def test_the_space_and_range_are_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("space", [8, 10, 14])
-def test_a_space_without_a_matrix_is_refused(tmp_path: Path, space: int) -> None:
-    video = videos.Decoder("PyAV", "").opened(write_patches(tmp_path / "one.mp4", space, False), 1)
-    with pytest.raises(
-        videos.VideoError, match=f"its colour space is FFmpeg's number {space}, must be one of 1"
-    ):
-        video.frame_at(0, videos.TOLERANCE)
+@pytest.mark.parametrize("decoder", ["PyAV", "torchcodec"])
+@pytest.mark.usefixtures("torchcodec")
+def test_a_space_without_a_matrix_is_refused(tmp_path: Path, decoder: str, space: int) -> None:
+    path = write_patches(tmp_path / "one.mp4", space, False)
+    name = f"FFmpeg's number {space}" if decoder == "PyAV" else repr(SPACES[space])
+    with pytest.raises(videos.VideoError, match=f"its colour space is {name}, must be one of bt709, fcc, "):
+        videos.Decoder(decoder, "").opened(path, 1).frame_at(0, videos.TOLERANCE)
 
 
 # ---- Sizes ------------------------------------------------------------------------------------------
@@ -889,6 +890,10 @@ def test_memory_does_not_grow_with_the_set(tmp_path: Path) -> None:
 # ---- Decoders ---------------------------------------------------------------------------------------
 
 
+#: FFmpeg's names of colour spaces.
+SPACES = {1: "bt709", 5: "bt470bg", 6: "smpte170m", 8: "ycgco", 9: "bt2020nc", 10: "bt2020c", 14: "ictcp"}
+
+
 class LikeTorchCodec:
     """torchcodec's ``VideoDecoder`` as far as it is used, made of PyAV."""
 
@@ -896,13 +901,13 @@ class LikeTorchCodec:
         assert dimension_order == "NHWC"
         with av.open(path) as container:
             pixels = container.streams.video[0].format.name
-            frames = [
-                (float(f.pts * f.time_base), f.to_ndarray(format="rgb24")) for f in container.decode(video=0)
-            ]
+            space = SPACES.get(int(container.streams.video[0].codec_context.colorspace))
+            frames = [(float(f.pts * f.time_base), f) for f in container.decode(video=0)]
         self._frames = frames
         self.decoded: list[int] = []
         self.metadata = types.SimpleNamespace(
-            begin_stream_seconds=frames[0][0], pixel_format=pixels, rotation=turn_of(Path(path)),
+            begin_stream_seconds=frames[0][0], pixel_format=pixels, color_space=space,
+            rotation=turn_of(Path(path)),
             average_fps=len(frames) / max(frames[-1][0] - frames[0][0], 0.1),
         )  # fmt: skip
 
@@ -912,8 +917,9 @@ class LikeTorchCodec:
     def get_frame_at(self, index: int) -> Any:
         assert 0 <= index < len(self)
         self.decoded.append(index)
-        seconds, pixels = self._frames[index]
-        return types.SimpleNamespace(pts_seconds=seconds, data=torch.from_numpy(pixels))
+        seconds, frame = self._frames[index]
+        pixels = torch.from_numpy(frame.to_ndarray(format="rgb24"))
+        return types.SimpleNamespace(pts_seconds=seconds, data=pixels)
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
