@@ -104,7 +104,7 @@ elastic:  ## after "make setup": an hour of eight processes whose world, mixture
 # One table after the other, each with what draws it again in a failure's words; some hours on two slow cores.
 drawn:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, failing replica groups, values, pictures, chats, EXIF); FASTLOAD_SEED=1 draws others
 	cd tests && FASTLOAD_NIGHTLY=1 $(ALONGSIDE) $(BIN)/pytest -q --timeout 14400 \
-	  transform/test_marked_chains.py ranks/test_torch_rows.py ranks/test_quorum.py pack/test_values_kept.py \
+	  transform/test_marked_chains.py ranks/test_torch_rows.py ranks/test_quorum.py pack/test_values_kept.py pack/test_lerobot.py \
 	  transform/test_vision_sizes.py vlm/test_rules.py decode/test_shown.py
 	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
 	  tests/foreign/run.sh torchvision -q --timeout 14400 -k test_chains

@@ -72,7 +72,7 @@ def views_of_draws(plan: Plan, layout: SampleLayout) -> Draws | None:
         if field.form == "picture":
             first[field.name] = count
             count += max(1, len(field.steps)) if plan.each == "frame" else 1
-    return Draws(first, count, plan.each == "frame")
+    return Draws(first, count, plan.each == "frame") if first else None
 
 
 # ---- Checks -----------------------------------------------------------------------------------------
@@ -110,10 +110,10 @@ def check_windows(dataset: Packed, plan: Plan, options: Options, layout: SampleL
                 "windows are of pictures, masks, labels, numbers and arrays of a fixed shape. Found: "
                 f"{field}. Leave it out of windows: batches have the sample's own."
             )
-        if pad_name(name) in dataset.schema:
+        if pad_name(name) in [one.name for one in layout.fields if not one.is_pad]:
             raise ValueError(
                 f"Under {pad_name(name)!r} a batch says which steps of {name!r} are padding. Found: a field "
-                "of that name. Leave it out by fields=[...], or pack the set with another name."
+                "or a view of that name. Leave it out by fields=[...], or give it another name."
             )
     for field_layout in layout.fields:
         if field_layout.steps and field_layout.form == "picture" and field_layout.mode != "stack":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_AT_ONCE = 1 << 18  # samples whose windows are looked at together
+_AT_ONCE = 1 << 16  # samples whose windows are looked at together
+_SAME = 1e-9  # seconds: of two rows that are equally near, the earlier is taken
+_STEADY = 1e-4  # seconds by which the times of a steady rate may be off
 
 
 def runs_for(files: PackedFiles, given: str | None) -> Runs:
@@ -71,40 +74,51 @@ class _PartWindows:
         rows = []
         for one in self._offsets:
             row = round(one / period) if isinstance(one, float) else one
-            if isinstance(one, float) and abs(row * period - one) > self._tolerance:
-                below = int(np.floor(one / period))
+            off = abs(row * period - one) if isinstance(one, float) else 0.0
+            if off > self._tolerance:
+                below = math.floor(one / period)
                 raise ValueError(
                     f"Windows: no row of {self._files.where} lies {one} s from another. Found: rows every "
                     f"{period:.6g} s ({1 / period:.6g} a second), of which {below * period:.6g} and "
                     f"{(below + 1) * period:.6g} s are the nearest. Name one of these, or a larger "
                     f"tolerance= (now {self._windows.tolerance} s)."
                 )
+            if off > _STEADY + self._precision:
+                return None  # the nearest row is wanted
             rows.append(row)
         return np.array(rows, np.int64)
 
     def _period(self) -> float | None:
-        """Return the seconds from one row to the next, if they are the same everywhere."""
+        """Return the seconds from one row to the next, if all rows of all runs come at that rate.
+
+        Errors must not add up from row to row, so each row's time is compared with its number in the run.
+        """
         runs = self.runs
         if runs.spec.fps is not None and not len(self._files.dropped):
             return 1.0 / runs.spec.fps
-        times = self._times
-        lengths = np.diff(runs.begins)
+        times, lengths = self._times, np.diff(runs.begins)
         longest = int(lengths.argmax()) if len(lengths) else 0
         if not len(lengths) or lengths[longest] < 2:
             return None
-        first, last = int(runs.begins[longest]), int(runs.begins[longest + 1]) - 1
-        period = float(times[last] - times[first]) / (last - first)
-        steps = np.diff(times)
-        steps[runs.begins[1:-1] - 1] = period  # from one run to the next
-        is_steady = bool(np.abs(steps - period).max() <= self._tolerance)
-        return period if is_steady else None
+        period = float(times[runs.begins[longest + 1] - 1]) / float(lengths[longest] - 1)
+        if period <= 0.0:
+            return None
+        rows = np.arange(len(times)) - np.repeat(runs.begins[:-1], lengths)
+        bound = min(_STEADY, period / 4) + self._precision
+        return period if bool(np.abs(times - rows * period).max() <= bound) else None
 
     @cached_property
     def _times(self) -> npt.NDArray[np.float64]:
-        """Seconds at each place."""
-        times: npt.NDArray[np.float64] | None = self.runs.times_at(
-            np.arange(int(self.runs.begins[-1]), dtype=np.int64)
-        )
+        """Seconds at each place, since its run's first row."""
+        runs = self.runs
+        times = self._stored
+        return times - np.repeat(times[runs.begins[:-1]], np.diff(runs.begins))
+
+    @cached_property
+    def _stored(self) -> npt.NDArray[np.float64]:
+        """Seconds at each place, as the set has them."""
+        places = np.arange(int(self.runs.begins[-1]), dtype=np.int64)
+        times: npt.NDArray[np.float64] | None = self.runs.times_at(places)
         if times is None:
             seconds = next(one for one in self._offsets if isinstance(one, float))
             raise ValueError(
@@ -115,15 +129,26 @@ class _PartWindows:
         return times
 
     @cached_property
+    def _precision(self) -> float:
+        """Seconds that times may differ by although they are the same: float32 has steps of a quarter of a
+        millisecond after an hour."""
+        largest = float(np.abs(self._stored).max(initial=0.0))
+        time, steps = self.runs.spec.time, 4 * float(np.spacing(largest))
+        if self.runs.spec.fps is not None or time is None:
+            return steps
+        dtype = self._files.schema[time].item_dtype
+        return steps + float(np.spacing(np.asarray(largest, dtype))) if dtype.kind == "f" else steps
+
+    @cached_property
     def _tolerance(self) -> float:
-        """Seconds between two times that are the same: those of float32 are far apart after an hour."""
-        spec, tolerance = self.runs.spec, float(self._windows.tolerance)
-        if spec.fps is not None or spec.time is None or not len(self._times):
-            return tolerance
-        dtype = self._files.schema[spec.time].item_dtype
-        if dtype.kind != "f":
-            return tolerance
-        return tolerance + float(np.spacing(np.abs(self._times).max().astype(dtype)))
+        return float(self._windows.tolerance) + self._precision
+
+    @cached_property
+    def _beyond(self) -> float:
+        """Seconds beyond a run's ends from which on it is padding: the tolerance, but at most half a step."""
+        steps = np.delete(np.diff(self._times), self.runs.begins[1:-1] - 1)
+        half = float(np.median(steps)) / 2 if len(steps) else self._tolerance
+        return min(self._tolerance, half + self._precision) + _SAME
 
     # ---- Rows of windows -----------------------------------------------------------------------------
 
@@ -139,36 +164,40 @@ class _PartWindows:
         runs = self.runs
         places = runs.places_of(ids)
         run = runs.runs_at(places)
-        first, last = runs.begins[run][:, None], runs.begins[run + 1][:, None] - 1
         if self._rows is None:
-            return self._found_by_time(places, first[:, 0], last[:, 0])
+            return self._found_by_time(places, run)
+        first, last = runs.begins[run][:, None], runs.begins[run + 1][:, None] - 1
         wanted = places[:, None] + self._rows
         clamped = np.clip(wanted, first, last)
         return clamped, clamped != wanted, np.zeros(wanted.shape, np.bool_)
 
-    def _found_by_time(self, places: Ids, first: Ids, last: Ids) -> tuple[Ids, Flags, Flags]:
-        times, tolerance = self._times, self._tolerance
+    def _found_by_time(self, places: Ids, run: Ids) -> tuple[Ids, Flags, Flags]:
+        times, tolerance, line = self._times, self._tolerance, self._line
+        low, high = self.runs.begins[run][:, None], self.runs.begins[run + 1][:, None] - 1
         is_time = np.array([isinstance(one, float) for one in self._offsets])
-        seconds = np.array([one if timed else 0.0 for one, timed in zip(self._offsets, is_time, strict=True)])
-        rows = np.array([0 if timed else one for one, timed in zip(self._offsets, is_time, strict=True)])
-        found = np.empty((len(places), len(self._offsets)), np.int64)
-        pads, missing = np.zeros(found.shape, np.bool_), np.zeros(found.shape, np.bool_)
-        for at, (place, low, high) in enumerate(
-            zip(places.tolist(), first.tolist(), last.tolist(), strict=True)
-        ):
-            wanted = times[place] + seconds
-            own = times[low : high + 1]
-            after = np.clip(np.searchsorted(own, wanted), 1, max(1, high - low))
-            before = after - 1
-            after = np.minimum(after, high - low)
-            nearer = np.abs(own[before] - wanted) <= np.abs(own[after] - wanted)
-            timed = low + np.where(nearer, before, after)
-            by_row = np.clip(place + rows, low, high)
-            outside = (wanted < own[0] - tolerance) | (wanted > own[-1] + tolerance)
-            found[at] = np.where(is_time, timed, by_row)
-            pads[at] = np.where(is_time, outside, by_row != place + rows)
-            missing[at] = is_time & ~outside & (np.abs(times[timed] - wanted) > tolerance)
-        return found, pads, missing
+        seconds = np.array(
+            [float(one) if timed else 0.0 for one, timed in zip(self._offsets, is_time, strict=True)]
+        )
+        rows = np.array([0 if timed else int(one) for one, timed in zip(self._offsets, is_time, strict=True)])
+        wanted, ends = times[places][:, None] + seconds, times[high]
+        on_line = np.clip(wanted, -0.5, ends + 0.5) + (line - times)[low]
+        after = np.searchsorted(line, on_line)
+        before = np.clip(after - 1, low, high)
+        after = np.clip(after, low, high)
+        nearer = np.abs(times[before] - wanted) <= np.abs(times[after] - wanted) + _SAME
+        by_time, by_row = np.where(nearer, before, after), places[:, None] + rows
+        outside = (wanted < -self._beyond) | (wanted > ends + self._beyond)
+        clamped = np.clip(by_row, low, high)
+        pads = np.where(is_time, outside, clamped != by_row)
+        missing = is_time & ~outside & (np.abs(times[by_time] - wanted) > tolerance)
+        return np.where(is_time, by_time, clamped), pads, missing
+
+    @cached_property
+    def _line(self) -> npt.NDArray[np.float64]:
+        """All times on one line, run behind run with two seconds between them: one search finds all rows."""
+        times, begins = self._times, self.runs.begins
+        ends = np.cumsum(times[begins[1:] - 1] + 2.0)
+        return times + np.repeat(ends - times[begins[1:] - 1] - 2.0, np.diff(begins))
 
     def partners(self, ids: Ids, base: int) -> Ids:
         """Return (n, offsets) sample ids; those of clamped rows with ``_C.PAD_BIT``. ``base``: of the set's
@@ -205,7 +234,7 @@ class _PartWindows:
         number = int(np.flatnonzero(missing)[0])
         runs = self.runs
         own = runs.places_of(np.array([sample], np.int64))
-        time, near = float(self._times[own[0]]), float(self._times[places[number]])
+        time, near = float(self._stored[own[0]]), float(self._stored[places[number]])
         run = int(runs.runs_at(own)[0])
         nearest = runs.order_of(int(places[number]))
         raise FormatError(

@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import Subset
 
 from fastload.backends.options import Options, Order
+from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.views import SourceKind, open_dataset
 from fastload.dataset.windows import WindowPlan, ids_of, windows_of
 from fastload.errors import StateError
@@ -36,6 +37,7 @@ class LoaderWindows:
         self._plan, places = windows_of(dataset, windows)
         #: The dataset with the samples that have a window.
         self.dataset = dataset if places is None else open_dataset(Subset(dataset, places))  # type: ignore[arg-type]
+        self._leaves_out = places is not None
 
     def options(self, options: Options) -> Options:
         """Return the options with the windows' plan."""
@@ -48,8 +50,20 @@ class LoaderWindows:
             ValueError: a sampler or blocks give another one.
         """
         windows = self._plan.windows
+        if self._leaves_out and (order.is_given or order.block is not None):
+            given = "shuffle='block'" if order.block is not None else "a sampler"
+            raise ValueError(
+                f"Windows leaves samples out (stride={windows.stride}, drop_short={windows.drop_short}), and "
+                f"{given} is of the whole dataset: its numbers would mean other samples. Leave out one of "
+                "them. A sampler alone may choose the samples, or a torch Subset."
+            )
         if windows.per_run is None:
             return order
+        if isinstance(self.dataset, MixedFiles) and not self.dataset.is_whole:
+            raise ValueError(
+                f"Windows(per_run={windows.per_run}) has so many samples of each run, and the weights and "
+                "num_samples of a mix say otherwise. Leave these out, or per_run."
+            )
         if order.is_given or order.block is not None:
             given = "shuffle='block'" if order.block is not None else "sampler"
             raise ValueError(

@@ -655,7 +655,7 @@ class _Append:
                 ]
                 manifest = self._manifest(join, placed, entries, index, summary, len(known))
                 if old.runs is not None:
-                    words = "Nothing was appended."
+                    words = "Nothing was appended. Mend the new rows and append them with --restart."
                     manifest = with_runs(manifest, self.path, old.runs.spec, words, mark)
                 spacing = next(
                     (f.entries.spacing for f in (join.old, join.new) if f.entries is not None), None

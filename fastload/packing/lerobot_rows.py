@@ -28,7 +28,7 @@ from fastload.packing.rows import CARRIED, FRAMES, Batch, Carried, FailedSample,
 from fastload.packing.sample_rows import SampleRows
 from fastload.packing.stored import Source, StorePlace, TableFile
 from fastload.packing.table_columns import value_of
-from fastload.packing.videos import TOLERANCE, Decoder, Frame, Video, VideoError, chosen_decoder
+from fastload.packing.videos import TOLERANCE, Decoder, Frame, Video, VideoError, chosen_decoder, sampling_of
 from fastload.sample.fields import Array, Bytes, Image, Json, Kind, Text
 from fastload.sample.schema import Field, Schema
 
@@ -61,8 +61,8 @@ def open_lerobot(source: Source, options: PackOptions) -> Sequence[tuple[str, Ro
     info = info_of(place)
     if info is None:
         if options.layout == "lerobot":
-            what = f"has no {INFO} with a codebase_version" if exists(place) else "does not exist"
-            raise PackError(f"{place} {what}, as a LeRobot set has.")
+            what = f"has no {INFO} with a codebase_version, as a LeRobot set has"
+            raise PackError(f"{place} {what if exists(place) else 'does not exist'}.")
         return []
     if options.layout is None and (options.says_what or options.root is not None):
         return []
@@ -181,7 +181,13 @@ def _refuse_depth(layout: Layout, schema: Schema) -> None:
     for name in layout.cameras:
         feature = layout.features[name]
         facts = {**(feature.get("video_info") or {}), **(feature.get("info") or {})}
-        if name in schema.names and facts.get("video.is_depth_map"):
+        if name not in schema.names:
+            continue
+        try:
+            sampling_of(str(facts.get("video.pix_fmt") or ""))
+        except VideoError as error:
+            raise PackError(f"{name!r}: {error}.") from None
+        if facts.get("video.is_depth_map"):
             raise PackError(
                 f"{name!r} is a video of depth maps, whose depths RGB of 8 bits would spoil. Leave it out: "
                 f"--field {name}=none (in Python fields={{{name!r}: 'none'}})."

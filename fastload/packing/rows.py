@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fastload.errors import FormatError
 from fastload.packing.coefficients import RecodeOutcome
 from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import Ignored, Problem
@@ -132,7 +133,11 @@ class Carried:
 
 
 def carried_by(dataset: PackedFiles) -> list[Carried]:
-    """Return the folders that a packed set has as its source had them."""
+    """Return the folders that a packed set has as its source had them.
+
+    Raises:
+        FormatError: a name leads out of the set's folder.
+    """
 
     def read(name: str) -> bytes:
         if dataset.location is None:
@@ -142,6 +147,11 @@ def carried_by(dataset: PackedFiles) -> list[Carried]:
         return data
 
     folders = dataset.manifest.options.get(CARRIED) or {}
+    for path in (Path(folder, name) for folder, files in folders.items() for name in files):
+        if path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
+            raise FormatError(
+                f"{dataset.where}: the manifest's {CARRIED!r} has {str(path)!r}, which is no file below it."
+            )
     return [
         Carried(folder, {name: functools.partial(read, f"{folder}/{name}") for name in files})
         for folder, files in folders.items()

@@ -7,11 +7,11 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir
@@ -56,6 +56,11 @@ APPEND_NAME = ".fastload-append"  # the work folder of a set that grows, or from
 _ANNOUNCED = "names.json"
 _WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
 _TABLE = re.compile(r"(\.tmp-)?(field-\d\d|index|entries|dropped|runs)(-2|-g\d+)?\.fli")
+
+
+def _carried(options: Mapping[str, Any]) -> set[str]:
+    """Return the names of folders that a set has from its source."""
+    return {name for name in options.get(CARRIED) or () if "/" not in name}
 
 
 class OutputFolder:
@@ -156,9 +161,9 @@ class OutputFolder:
         plan = Plan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
-        names |= set(plan.rows.get(CARRIED) or ()) if plan is not None else set()
+        names |= _carried(plan.rows) if plan is not None else set()
         if exists(self.path / MANIFEST_NAME):
-            names |= set(Manifest.read(self.path).options.get(CARRIED) or ())
+            names |= _carried(Manifest.read(self.path).options)
             names |= {
                 Path(shard.file).parts[0]
                 for shard in Manifest.read(self.path).shards

@@ -21,13 +21,14 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
 from fastload.errors import FastloadError
-from fastload.machine.paths import exists, read_at
+from fastload.machine.paths import exists, is_file, read_at
 from fastload.machine.threads import started_pool
 from fastload.packing.entries import entries_by, wrong_entries
 from fastload.packing.facts import Summary
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, Spread, StoredShards, check_seen
 from fastload.packing.files import ESCAPED
 from fastload.packing.publish import WrittenTables
+from fastload.packing.rows import CARRIED
 from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN
 from fastload.sample.fields import Image, Images, Mask
@@ -685,6 +686,18 @@ class _Checks:
             assert self.manifest.dropped is not None
             self.found.add("", [Problem(str(error), self.manifest.dropped.file)])
 
+    def carried(self) -> None:
+        """Find files that the source had as they are, and that are missing or have another size; of a set
+        on this machine."""
+        for folder, files in (self.manifest.options.get(CARRIED) or {}).items() if not self.stored else ():
+            for name, size in files.items():
+                path = self.folder / folder / name
+                found = path.stat().st_size if is_file(path) else None
+                if found != size:
+                    reason = "is not there" if found is None else f"has {found} bytes, not {size}"
+                    problem = Problem(f"{folder}/{name} {reason}", MANIFEST_NAME)
+                    self.found.add("files of the source's own folders", [problem])
+
     def runs(self) -> None:
         """Find damaged runs, and others than columns and keys give, if these are whole."""
         known = self.manifest.runs
@@ -856,7 +869,9 @@ def _verified(
         )
         problems.add("", [Problem(reason, manifest.index_name)])
     checks = _Checks(place, manifest, index, problems, stored)
-    for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals, checks.dropped):
+    checks.sizes()
+    checks.carried()
+    for check in (checks.fields, checks.entries, checks.keys, checks.totals, checks.dropped):
         check()
     if belongs:
         checks.content()

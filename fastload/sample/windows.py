@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 #: A row by its distance from the sample's own: a number of rows (int), or seconds (float).
 Offset: TypeAlias = "int | float"
+_FARTHEST = 10**9  # rows or seconds
 MOST_STEPS = 4096  # of one field: more are a mistake, and a batch of them would not fit into memory
 
 
@@ -40,7 +41,8 @@ class Windows:
         per_run: an epoch has so many windows of each run (all, of a run with fewer), drawn anew each epoch,
             one from each of so many equal parts of the run; without shuffle from the middle of each part.
             None: all.
-        tolerance: seconds between the time that is asked for and that of the row.
+        tolerance: seconds between the time that is asked for and that of the row, which is the nearest one.
+            Beyond the ends of a run a step is padding from there on, or from half a step on.
         runs: the order of rows, as in ``fastload pack --runs``, in place of the set's own.
 
     Raises:
@@ -70,7 +72,9 @@ class Windows:
             object.__setattr__(self, name, int(value))
         if self.drop_short not in (True, False):
             raise TypeError(f"Windows.drop_short must be True or False. Found: {self.drop_short!r}.")
-        if not isinstance(self.tolerance, Real) or not 0 <= float(self.tolerance) < math.inf:
+        tolerance = self.tolerance
+        is_number = isinstance(tolerance, Real) and not isinstance(tolerance, bool)
+        if not is_number or not 0 <= float(tolerance) < math.inf:
             raise ValueError(
                 f"Windows.tolerance must be a number of seconds >= 0. Found: {self.tolerance!r}."
             )
@@ -86,7 +90,10 @@ class Windows:
         ]
         return f"Windows({', '.join([f'{{{offsets}}}', *more])})"
 
-    def __hash__(self) -> int:
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other) if isinstance(other, Windows) else NotImplemented
+
+    def __hash__(self) -> int:  # 1 and 1.0 are equal, and not the same offset
         return hash(repr(self))
 
     @classmethod
@@ -112,12 +119,14 @@ def _checked(name: Any, offsets: Any) -> tuple[Offset, ...]:
     legal = f"windows[{name!r}] must be a list of offsets: integers are rows, floats seconds."
     if not isinstance(name, str):
         raise TypeError(f"windows must be a dict by the names of fields. Found: {name!r}.")
-    if isinstance(offsets, (str, bytes, Mapping)) or not hasattr(offsets, "__iter__"):
+    listed = offsets.tolist() if hasattr(offsets, "tolist") else offsets
+    unordered = isinstance(listed, (str, bytes, Mapping, Set))
+    if unordered or not isinstance(listed, Iterable):
         raise TypeError(f"{legal} Found: {offsets!r}.")
-    listed = offsets.tolist() if hasattr(offsets, "tolist") else list(offsets)
+    listed = list(listed)
     for one in listed:
-        if isinstance(one, bool) or not isinstance(one, Real) or not math.isfinite(one):
-            raise TypeError(f"{legal} Found: {one!r}.")
+        if isinstance(one, bool) or not isinstance(one, Real) or not abs(float(one)) <= _FARTHEST:
+            raise TypeError(f"{legal} Found: {one!r:.100}; legal are -{_FARTHEST} to {_FARTHEST}.")
     if not 1 <= len(listed) <= MOST_STEPS:
         raise ValueError(f"{legal} Found: {len(listed)} of them; legal are 1 to {MOST_STEPS}.")
     if all(isinstance(one, Integral) for one in listed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +39,14 @@ class PerRunSampler(KeyedSampler):
             raise ValueError(f"The runs have {len(self._places)} samples, and the dataset {n}.")
         counts = np.minimum(np.diff(self._begins), self._per_run)
         ends = np.cumsum(counts, dtype=np.int64)
-        return _PerRun(self._places, self._begins, ends, counts, self._shuffle, seed)
+        digest = hashlib.blake2b(self._places.tobytes() + self._begins.tobytes(), digest_size=8).hexdigest()
+        name = f"per_run:{self._per_run}:{self._shuffle}:{digest}"
+        return _PerRun(name, self._places, self._begins, ends, counts, self._shuffle, seed)
 
 
 @dataclass(frozen=True, eq=False)
 class _PerRun:
+    in_state: str  # as a loader's state names it
     places: IdArray
     begins: IdArray
     ends: IdArray  # (runs,) positions, before any shuffle, at which each run ends

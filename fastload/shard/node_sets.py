@@ -346,10 +346,12 @@ def _check_dropped(manifest: Manifest, path: Path, whole: bool) -> None:
 
 
 def _check_runs(manifest: Manifest, path: Path, whole: bool) -> None:
-    from fastload.shard.runs import read_runs
+    from fastload.shard.runs import open_runs
 
     assert manifest.runs is not None
-    read_runs(path, manifest.runs, manifest.num_records)
+    column = open_runs(path, manifest.runs, manifest.num_records)
+    if whole:
+        column.verify()
 
 
 def _check_index(manifest: Manifest, path: Path, whole: bool) -> None:

@@ -393,7 +393,6 @@ def runs_of(files: Tables, spec: RunsSpec) -> Runs:
 _CHUNK = 1 << 16  # samples whose values are in memory at a time
 _ESCAPED = 128  # the flag of a percent-encoded key
 _NUMBER = re.compile(rb"(\d+)(?:\.(\d+))?\D*\Z")  # the last one in a name; with what a point divides from it
-_MOST_DIGITS = 18  # which 64 bits always have
 _NAME = re.compile(r"runs(-g[1-9]\d{0,8})?\.fli")
 
 
@@ -476,7 +475,14 @@ def _check_names(
     """Refuse names whose other numbers say another order than the last ones do, as dates and times may."""
     heads = names.head_of[seen]
     for at in np.flatnonzero(same_run & (heads[1:] != heads[:-1])).tolist():
-        a, b = (re.split(rb"(\d+)", names.heads[heads[place]]) for place in (at, at + 1))
+        one, other = (names.heads[heads[place]] for place in (at, at + 1))
+        if one + b"-" == other or other + b"-" == one:
+            raise ValueError(
+                f"runs {str(spec)!r}: the file names of {_sample(files, int(seen[at]))} and "
+                f"{_sample(files, int(seen[at + 1]))} do not say whether '-' is a sign or a hyphen. Name a "
+                "field as ORDER, or rename the files."
+            )
+        a, b = (re.split(rb"(\d+)", head) for head in (one, other))
         if a[::2] == b[::2] and [*map(int, a[1::2])] > [*map(int, b[1::2])]:
             raise ValueError(
                 f"runs {str(spec)!r}: {_sample(files, int(seen[at]))} comes before "
@@ -560,13 +566,15 @@ def _names(files: Tables, alive: npt.NDArray[np.bool_] | None) -> _Names:
             plain[sample] = name
             continue
         whole, fraction = found.groups(b"")
-        if len(whole) > _MOST_DIGITS or len(fraction) > _MOST_DIGITS:
+        if int(whole) >= 2**63 or int(fraction or 0) >= 2**63:
             raise ValueError(
-                f"the last number in the file name of {_sample(files, sample)} has more than {_MOST_DIGITS} "
-                "digits, so it cannot order the sample. Name a field as ORDER."
+                f"the last number in the file name of {_sample(files, sample)} is above 2**63, so it cannot "
+                "order the sample. Name a field as ORDER."
             )
-        numbers[sample], fractions[sample] = int(whole), int(fraction or 0)
-        head_of[sample] = heads.setdefault(name[: found.start()], len(heads))
+        head = name[: found.start()]
+        sign = -1 if head == b"-" else 1
+        numbers[sample], fractions[sample] = sign * int(whole), sign * int(fraction or 0)
+        head_of[sample] = heads.setdefault(b"" if head == b"-" else head, len(heads))
         digits.setdefault(len(fraction), sample)
     if plain and len(plain) < files.num_ids and alive is not None:
         without = np.array(sorted(plain), np.int64)
@@ -686,8 +694,8 @@ def write_runs(path: Path, spec: RunsSpec, begins: Ids, ids: Ids | None) -> Runs
     return RunsFile(path.name, path.stat().st_size, digest, len(begins) - 1, spec)
 
 
-def read_runs(path: Path, file: RunsFile, records: int) -> tuple[Ids, Ids | None]:
-    """Read begins and ids (see :class:`Runs`) of all ``records`` samples, checked.
+def open_runs(path: Path, file: RunsFile, records: int) -> Any:
+    """Open the file as a ``_C.Column``.
 
     Raises:
         FormatError, ChecksumError, ShardError: the file is damaged, another set's, or cannot be read.
@@ -700,8 +708,18 @@ def read_runs(path: Path, file: RunsFile, records: int) -> tuple[Ids, Ids | None
             f"{column.digest:#010x}, the manifest says {counts[0]} or {counts[1]}, and {file.digest:#010x}. "
             "Restore both files from the same pack."
         )
+    return column
+
+
+def read_runs(path: Path, file: RunsFile, records: int) -> tuple[Ids, Ids | None]:
+    """Read begins and ids (see :class:`Runs`) of all ``records`` samples, checked.
+
+    Raises:
+        As :func:`open_runs`.
+    """
+    column = open_runs(path, file, records)
     numbers = column.gather(np.arange(len(column)))[0].view("<i8")
-    begins, ids = numbers[: counts[0]], numbers[counts[0] :]
+    begins, ids = numbers[: file.count + 1], numbers[file.count + 1 :]
     wrong = begins[0] != 0 or begins[-1] != records or (begins[1:] <= begins[:-1]).any()
     if wrong or (len(ids) and not 0 <= ids.min() <= ids.max() < records):
         raise FormatError(f"{path}: runs must begin in ascending places, and have ids below {records}.")

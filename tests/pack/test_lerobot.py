@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import random
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -21,17 +23,19 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of
+from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
 
 import fastload
 from fastload import PackedDataset
 from fastload.cli import main as command
-from fastload.errors import LibraryMissing, PackError
+from fastload.errors import FormatError, LibraryMissing, PackError
 from fastload.packing import videos
 from fastload.packing.lerobot_rows import LeRobotRows, open_lerobot
 from fastload.packing.options import PackOptions
 from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 from fastload.shard.codecs import COEFFICIENTS
 
 VERSIONS = ("v2.1", "v3.0")
@@ -132,6 +136,29 @@ def test_meta_is_kept_and_given_back(root: Path, made: Made, tmp_path: Path) -> 
     assert snapshot(tmp_path / "set" / "meta") == before
 
 
+def test_verify_misses_files_of_meta(root: Path, tmp_path: Path) -> None:
+    fastload.pack(root, tmp_path / "set")
+    assert verify(tmp_path / "set") == ([], sum(LENGTHS))
+    (tmp_path / "set" / "meta" / "info.json").write_bytes(b"{}")
+    next((tmp_path / "set" / "meta").glob("*tasks*")).unlink()
+    reasons = [problem.reason for problem in verify(tmp_path / "set")[0]]
+    assert len(reasons) == 2
+    assert any(re.fullmatch(r"meta/info\.json has 2 bytes, not \d+", reason) for reason in reasons)
+    assert any(re.fullmatch(r"meta/tasks\.\w+ is not there", reason) for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", ""])
+def test_a_manifest_that_names_files_elsewhere(root: Path, tmp_path: Path, name: str) -> None:
+    fastload.pack(root, tmp_path / "set")
+    path = tmp_path / "set" / "dataset.json"
+    body = json.loads(path.read_text())
+    body["options"]["carried"] = {"meta": {name: 3}}
+    path.write_text(json.dumps(body))
+    with pytest.raises(FormatError, match="which is no file below it"):
+        unpack(tmp_path / "set", tmp_path / "files")
+    assert not (tmp_path / "files").exists()
+
+
 def test_info_says_what_it_was(
     root: Path, made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,6 +211,15 @@ def test_cameras_and_columns_may_be_left_out(root: Path, tmp_path: Path) -> None
     dataset = packed(root, tmp_path / "set", fields={WRIST: "none", "grid": "none", "task": "none"})
     assert set(dataset.schema.names) == set(KINDS) - {WRIST, "grid", "task"}
     assert len(dataset) == sum(LENGTHS)
+
+
+def test_a_set_without_cameras(tmp_path: Path) -> None:
+    root, made = changed(tmp_path, sizes={}), Made(sizes={}, lengths=(4, 6))
+    dataset, rows = packed(root, tmp_path / "out"), rows_of(root, made)
+    assert len(dataset) == len(rows) == 10
+    for i, row in enumerate(rows):
+        assert all(same_value(dataset.value(name, i), value) for name, value in row.values.items())
+    assert dataset.runs is not None
 
 
 def test_pictures_in_the_parquet_files_are_kept(tmp_path: Path) -> None:
@@ -339,6 +375,58 @@ def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
         fastload.pack(changed(tmp_path, lengths=(4,), shown={(TOP, 0): far}), tmp_path / "far")
 
 
+def drawn(rng: random.Random) -> Made:
+    """A set of episodes, files, rates and key frames of any length; often its frames do not fit its rows."""
+    lengths = [rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
+    cameras = rng.sample([*SIZES], rng.randint(1, 2))
+    made = Made(
+        version=rng.choice(VERSIONS), lengths=lengths, fps=rng.choice((4, 10, 30)), gop=rng.randint(1, 6),
+        per_file=rng.randint(1, 3), sizes={name: SIZES[name] for name in cameras}, bare=rng.random() < 0.5,
+    )  # fmt: skip
+    for episode, length in enumerate(lengths):
+        if rng.random() < 0.3:
+            made.times[episode] = sorted(rng.sample(range(100), length))  # type: ignore[index]
+        for camera in cameras:
+            if rng.random() < 0.5:
+                times = [
+                    max(0.0, at + rng.choice((0, 0, 0, 5e-5, -5e-5, 0.004))) for at in made.seconds(episode)
+                ]
+                times = [at for at in times if rng.random() < 0.9] or [0.0]
+                times += [at + 5 / 90000 for at in times if rng.random() < 0.1]
+                ticks = sorted({round(at * 90000) for at in times})
+                made.shown[camera, episode] = [at / 90000 for at in ticks]  # type: ignore[index]
+    return made
+
+
+def test_any_set_is_packed_as_the_slow_way_finds_its_frames(tmp_path: Path) -> None:
+    """The slow way decodes every video whole, and compares each row's time with all of its frames."""
+    rng = random.Random(SEED)
+    lost = kept = 0
+    for case in range(how_many(12, 1500)):
+        made = drawn(rng)
+        root, output = make_set(tmp_path / "set", made), tmp_path / f"packed {case}"
+        step = rng.choice((1, 2))
+        rows = [row for row in rows_of(root, made) if row.values["frame_index"] % step == 0]
+        good = [row for row in rows if all(pixels is not None for pixels in row.pictures.values())]
+        bad = {row.key for row in rows} - {row.key for row in good}
+        lost, kept = lost + len(bad), kept + len(good)
+        options: dict[str, Any] = {"shard_size": rng.randint(4096, 20000), "fps": made.fps / step}
+        words = as_drawn((case, made, step))
+        if not good:
+            with pytest.raises(PackError, match=f"none of {len(bad)} samples can be packed"):
+                fastload.pack(root, output, on_error="skip", **options)
+            continue
+        dataset = packed(root, output, on_error="skip", **options)
+        assert [dataset.key(i) for i in range(len(dataset))] == [row.key for row in good], words
+        assert set(skipped(output) if bad else ()) == bad, words
+        for i, row in enumerate(good):
+            for camera, pixels in row.pictures.items():
+                assert pixels is not None
+                assert dataset.value_bytes(camera, i) == jpeg(pixels), words
+    assert lost > 0
+    assert kept > lost
+
+
 # ---- Damage -----------------------------------------------------------------------------------------
 
 
@@ -450,6 +538,10 @@ def test_deep_gray_is_refused_and_plain_gray_is_gray(tmp_path: Path) -> None:
     deep = changed(tmp_path, lengths=(3,), codec="ffv1", pixels="gray16le")
     with pytest.raises(PackError, match=r"its pixels are gray16le, as of depth maps"):
         fastload.pack(deep, tmp_path / "deep")
+    info = deep / "meta" / "info.json"
+    info.write_text(info.read_text().replace("gray16le", "yuv420p"))
+    with pytest.raises(PackError, match=r"episode 0, frame 0: .*: its pixels are gray16le, as of depth maps"):
+        fastload.pack(deep, tmp_path / "deep")
     dataset = packed(changed(tmp_path, lengths=(3,), codec="ffv1", pixels="gray"), tmp_path / "gray")
     for i in range(3):
         pixels = decoded(dataset.value_bytes(TOP, i))
@@ -466,7 +558,7 @@ def test_detection(root: Path, tmp_path: Path) -> None:
         PackError, match=r"has no meta/info\.json with a codebase_version, as a LeRobot set has"
     ):
         fastload.pack(tmp_path / "other", tmp_path / "out", as_="lerobot")
-    with pytest.raises(PackError, match=r"does not exist, as a LeRobot set has|does not exist"):
+    with pytest.raises(PackError, match=r"nowhere does not exist\."):
         fastload.pack(tmp_path / "nowhere", tmp_path / "out", as_="lerobot")
 
 

@@ -227,11 +227,12 @@ def _write_30(root: Path, made: Made) -> None:
 
 @dataclass(frozen=True)
 class RowOf:
-    """A row of a set: its key, values by column, and the camera's pictures as PyAV decodes them."""
+    """A row of a set: its key, values by column, and the cameras' pictures as PyAV decodes them; None: no
+    frame has its time, or several have."""
 
     key: str
     values: Mapping[str, Any]
-    pictures: Mapping[str, npt.NDArray[np.uint8]]
+    pictures: Mapping[str, npt.NDArray[np.uint8] | None]
 
 
 def rows_of(root: Path, made: Made) -> list[RowOf]:
@@ -251,8 +252,8 @@ def rows_of(root: Path, made: Made) -> list[RowOf]:
                         for one in container.decode(video=0)
                     ]
             at = begin + values["timestamp"]
-            (found,) = [pixels for seconds, pixels in videos[path] if abs(seconds - at) < 1e-4]
-            pictures[camera] = found
+            found = [pixels for seconds, pixels in videos[path] if abs(seconds - at) <= 1e-4]
+            pictures[camera] = found[0] if len(found) == 1 else None
         values["task"] = TASKS[values["task_index"]]
         rows.append(RowOf(f"episode_{episode:06d}/{values['frame_index']:06d}", values, pictures))
     return rows

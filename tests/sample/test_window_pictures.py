@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
+import statistics
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from fastload import transforms as T
 from fastload.backends import choice
 from fastload.errors import FormatError, SampleError
 
+NIGHTLY = bool(os.environ.get("FASTLOAD_NIGHTLY"))
 HEIGHT, WIDTH = 40, 56
 SCHEMA = {
     "front": "image",
@@ -104,7 +109,8 @@ def test_all_pictures_of_a_sample_have_one_geometry(steady: Path) -> None:
 
 def test_the_draws_are_those_of_the_sample_without_windows(steady: Path) -> None:
     windows = {"front": [-1, 0], "wrist": [0]}
-    plain = fastload.DataLoader(steady, 5, transform=CROP, fields=["front", "wrist"], seed=4)
+    plain = list(fastload.DataLoader(steady, 5, transform=CROP, fields=["front", "wrist"], seed=4))
+    assert len(plain) == 4
     for batch, alone in zip(batches(steady, windows, CROP), plain, strict=True):
         assert torch.equal(batch["front"][:, 1], alone["front"])
         assert torch.equal(batch["wrist"][:, 0], alone["wrist"])
@@ -192,39 +198,96 @@ def test_masks_labels_and_integers_have_windows(steady: Path) -> None:
 # ---- Time -------------------------------------------------------------------------------------------
 
 
-def test_rows_are_found_by_their_time_where_the_rate_varies(tmp_path: Path) -> None:
-    stamps = [[0, 100, 205, 290, 400, 1000, 1105], [7, 12, 60, 110]]
-    fastload.pack(rows_of(stamps), tmp_path / "set", schema=SCHEMA, runs=RUNS)
-    tolerance, offsets = 0.012, [-0.1, 0.0, 0.1]
+def row_at(
+    run: list[float], own: int, offset: float, tolerance: float, beyond: float
+) -> tuple[int, bool, bool]:
+    """The row nearest to a time (of two, the earlier), whether it stands for one behind the ends of the run,
+    and whether none fits."""
+    wanted = run[own] + offset
+    nearest = min(range(len(run)), key=lambda at: (round(abs(run[at] - wanted), 9), at))
+    pad = wanted < run[0] - beyond - 2e-9 or wanted > run[-1] + beyond + 2e-9
+    return nearest, pad, not pad and abs(run[nearest] - wanted) > tolerance + 1e-9
 
-    def found(run: list[int], own: int, offset: float) -> tuple[int, bool, bool]:
-        """The row nearest to a time, whether it stands for one behind the ends, whether none fits."""
-        wanted = run[own] / 1000 + offset
-        nearest = min(range(len(run)), key=lambda at: (abs(run[at] / 1000 - wanted), at))
-        pad = wanted < run[0] / 1000 - tolerance or wanted > run[-1] / 1000 + tolerance
-        return nearest, pad, not pad and abs(run[nearest] / 1000 - wanted) > tolerance
 
-    wanted = {}
-    bases = [0, len(stamps[0])]
-    for base, run in zip(bases, stamps, strict=True):
+def drawn_runs(draw: random.Random) -> list[list[int]]:
+    """Times of runs in milliseconds: steady, drifting, with gaps, or without any rule."""
+    runs = []
+    for _ in range(draw.randint(1, 4)):
+        step, kind = draw.choice([33, 40, 100]), draw.choice(["steady", "drift", "gaps", "free"])
+        at, times = draw.randint(0, 10**6), []
+        for _ in range(draw.randint(1, 25)):
+            times.append(at)
+            at += step
+            if kind == "drift":
+                at += draw.choice([0, 0, 1])
+            elif kind == "gaps" and draw.random() < 0.2:
+                at += step * draw.randint(1, 5)
+            elif kind == "free":
+                at += draw.randint(-step // 2, 3 * step)
+        runs.append(times)
+    return runs
+
+
+@pytest.mark.parametrize("seed", range(200 if NIGHTLY else 15))
+def test_rows_are_found_by_their_time(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    stamps = drawn_runs(draw)
+    rows = [
+        {"number": float(number), "episode": episode, "stamp": stamp}
+        for number, (episode, stamp) in enumerate((at, one) for at, run in enumerate(stamps) for one in run)
+    ]
+    schema = {"number": "float32", "episode": "int64", "stamp": "int64"}
+    fastload.pack(rows, tmp_path / "set", schema=schema, runs=RUNS)
+    offsets = [draw.choice([-1.0, -0.1, -0.033, 0.0, 0.04, 0.066, 0.1, 0.4]) for _ in range(4)]
+    tolerance = draw.choice([1e-4, 0.004, 0.02, 0.06, 10.0])
+    steps = [(after - before) / 1000 for run in stamps for before, after in pairwise(run)]
+    beyond = min(tolerance, statistics.median(steps) / 2) if steps else tolerance
+    wanted: dict[int, list[tuple[int, bool, bool]]] = {}
+    for run in stamps:
+        seconds, base = [stamp / 1000 for stamp in run], len(wanted)
         for own in range(len(run)):
-            rows = [found(run, own, offset) for offset in offsets]
-            if not any(missing for _, _, missing in rows):
-                wanted[base + own] = [base + row for row, _, _ in rows], [pad for _, pad, _ in rows]
-    assert 3 < len(wanted) < 11
-    windows = Windows({"action": offsets}, tolerance=tolerance)
-    with pytest.raises(FormatError, match=r"episode 'run 0', stamp \d+ .* has no row at"):
-        batches(tmp_path / "set", windows, None, of_fields={"names": ["action", "note"]})
-    short = replace(windows, drop_short=True)
-    whole = {sample: rows for sample, (rows, pads) in wanted.items() if not any(pads)}
-    seen = {}
-    for batch in batches(tmp_path / "set", short, None, of_fields={"names": ["action", "note"]}):
-        for note, action, pads in zip(batch["note"], batch["action"], batch["action_is_pad"], strict=True):
-            seen[int(note)] = action[:, 0].tolist()
-            assert not pads.any()
-    assert seen == whole
-    near = replace(windows, tolerance=10.0)  # whatever is nearest
-    assert len(batches(tmp_path / "set", near, None, 99, of_fields={"names": ["action"]})[0]["action"]) == 11
+            found = [row_at(seconds, own, offset, tolerance, beyond) for offset in offsets]
+            wanted[len(wanted)] = [(base + row, pad, missing) for row, pad, missing in found]
+    refused = any(missing for one in wanted.values() for _, _, missing in one)
+    windows = Windows({"number": offsets}, tolerance=tolerance)
+    if refused:
+        with pytest.raises((FormatError, ValueError), match="no row"):
+            fastload.DataLoader(tmp_path / "set", 7, fields=Fields(windows=windows))
+        # A steady rate is refused for all; without one, windows that are not whole may be left out.
+        windows = replace(windows, drop_short=True)
+        wanted = {own: one for own, one in wanted.items() if not any(pad or miss for _, pad, miss in one)}
+    try:
+        loader = fastload.DataLoader(tmp_path / "set", 7, fields=Fields(windows=windows))
+    except ValueError as error:
+        if "no row of" not in str(error) and (wanted or "whole window" not in str(error)):
+            raise
+        return
+    seen = 0
+    for batch in loader:
+        for number, pads in zip(batch["number"].tolist(), batch["number_is_pad"].tolist(), strict=True):
+            own = sorted(wanted)[seen]
+            assert list(zip(number, pads, strict=True)) == [(row, pad) for row, pad, _ in wanted[own]]
+            seen += 1
+    assert seen == len(wanted)
+
+
+def test_errors_do_not_add_up_over_rows(tmp_path: Path) -> None:
+    """A clock that is off by less than the tolerance from row to row is off by seconds in the end."""
+    rows = [
+        {"number": float(row), "episode": 0, "stamp": row / 30 + (9e-5 * row if row < 1500 else 0.135)}
+        for row in range(3000)
+    ]
+    schema = {"number": "float32", "episode": "int64", "stamp": "float64"}
+    fastload.pack(rows, tmp_path / "set", schema=schema, runs="episode:stamp:stamp")
+    with pytest.raises(FormatError, match="has no row at 10.0 s"):
+        fastload.DataLoader(tmp_path / "set", 7, fields=Fields(windows={"number": [10.0]}))
+
+
+def test_a_missing_frame_is_an_error_that_names_it(tmp_path: Path) -> None:
+    fastload.pack(rows_of([[0, 100, 205, 290, 400]]), tmp_path / "set", schema=SCHEMA, runs=RUNS)
+    windows = Windows({"action": [0.1]}, tolerance=0.012)
+    with pytest.raises(FormatError, match=r"episode 'run 0', stamp 205 \(0.205 s\) has no row at 0.1 s"):
+        batches(tmp_path / "set", windows, None, of_fields={"names": ["action"]})
 
 
 def test_padding_by_time(tmp_path: Path) -> None:
@@ -307,6 +370,7 @@ def test_batches_on_a_device_are_those_of_the_host(
     gpu = SimulatedGpu(2, 0.2)
     chain = T.Compose([T.RandomCrop((16, 20)), *([transform] if transform else [])])
     host = batches(steady, WINDOW, chain, shuffle=True)
+    assert len(host) == 4
     monkeypatch.setattr(choice, "find_gpu", lambda device: None if device is None else gpu)
     monkeypatch.setattr(choice, "goes_to_gpu", lambda device: device is not None)
     fields = Fields(names=["front", "wrist"], windows=WINDOW)
@@ -334,6 +398,7 @@ def first_of(samples: list[dict[str, Any]]) -> Any:
 def test_callables_get_tensors_with_the_steps(steady: Path) -> None:
     chain = T.Compose([T.Resize((16, 20)), whole_sample])
     plain = batches(steady, WINDOW, T.Resize((16, 20)))
+    assert len(plain) == 4
     for batch, alone in zip(batches(steady, WINDOW, chain), plain, strict=True):
         assert torch.equal(batch["front"], alone["front"].float().mean((-2, -1)))
         assert torch.equal(batch["wrist"], alone["wrist"])
@@ -411,6 +476,10 @@ def test_what_does_not_go_with_windows_is_an_error(steady: Path, name: str) -> N
         ({"a": "012"}, "a list of offsets"),
         ({"a": [True]}, "Found: True"),
         ({"a": [float("nan")]}, "Found: nan"),
+        ({"a": [2**70]}, "legal are"),
+        ({"a": [-1e300]}, "legal are"),
+        ({"a": {3, -1}}, "a list of offsets"),
+        ({"a": np.array(1)}, "a list of offsets"),
         ({"a": range(5000)}, "5000 of them"),
         ({1: [0]}, "by the names of fields"),
     ],
@@ -422,7 +491,15 @@ def test_offsets_are_checked(offsets: Any, words: str) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"stride": 0}, {"stride": 1.5}, {"per_run": 0}, {"tolerance": -1}, {"drop_short": 2}, {"runs": 3}],
+    [
+        {"stride": 0},
+        {"stride": 1.5},
+        {"per_run": 0},
+        {"tolerance": -1},
+        {"tolerance": True},
+        {"drop_short": 2},
+        {"runs": 3},
+    ],
 )
 def test_settings_are_checked(more: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError), match=f"Windows.{next(iter(more))}"):
@@ -433,6 +510,7 @@ def test_windows_print_as_they_are_typed() -> None:
     windows = Windows({"a": range(-2, 9, 2), "b": [0.5, -0.1]}, stride=3, runs="x:y")
     assert eval(repr(windows), {"Windows": Windows, "range": range}) == windows
     assert hash(windows) == hash(Windows.of(windows))
+    assert Windows({"a": [1]}) != Windows({"a": [1.0]})
     assert windows.steps("a") == (1, 0, 2, 3, 4, 5)
     assert windows.steps("b") == (7, 6)
     assert windows.distinct == (-2, 2, 4, 6, 8, -0.1, 0.5)

@@ -14,6 +14,7 @@ import torch
 
 import fastload
 from fastload import Fields, Windows
+from fastload.errors import StateError
 from fastload.transforms import Compose, Resize, ToDtype
 
 NIGHTLY = bool(os.environ.get("FASTLOAD_NIGHTLY"))
@@ -187,7 +188,8 @@ def test_float_pictures_are_those_of_a_loader_without_windows(robots: Made) -> N
     transform = Compose([RESIZE, ToDtype("float32", scale=True)])
     more: dict[str, Any] = {"batch_size": 8, "transform": transform}
     windowed = fastload.DataLoader(robots.folder, fields=Fields(windows={"front": [-1, 0]}), **more)
-    plain = fastload.DataLoader(robots.folder, fields=["front"], **more)
+    plain = list(fastload.DataLoader(robots.folder, fields=["front"], **more))
+    assert len(plain) == 4
     for batch, alone in zip(windowed, plain, strict=True):
         assert batch["front"].dtype == torch.float32
         assert torch.equal(batch["front"][:, 1], alone["front"])
@@ -267,3 +269,46 @@ def test_windows_of_a_mix_stay_in_their_set(tmp_path: Path) -> None:
             assert len(check_batch(sets[number], one, windows)) == 1
             counts[number] += 1
     assert counts == [20, 40]
+
+
+@pytest.mark.parametrize("order", ["list", "weights", "batches", "block"])
+def test_a_sampler_of_the_whole_set_is_refused_where_samples_are_left_out(robots: Made, order: str) -> None:
+    count = len(robots.rows)
+    given: dict[str, Any] = {
+        "list": {"sampler": [1, 2, 8]},
+        "weights": {"sampler": torch.utils.data.WeightedRandomSampler([1.0] * count, 8)},
+        "batches": {"batch_sampler": [[1, 2], [3]]},
+        "block": {"shuffle": "block"},
+    }[order]
+    with pytest.raises(ValueError, match="leaves samples out"):
+        loader_of(robots, Windows(WINDOWS, stride=2), **given)
+    if order != "batches":
+        given["batch_size"] = 4
+    assert sum(len(check_batch(robots, batch, WINDOWS)) for batch in loader_of(robots, WINDOWS, **given)) >= 3
+
+
+def test_so_many_of_each_run_do_not_go_with_weights(robots: Made, tmp_path: Path) -> None:
+    other = made(tmp_path / "other", rows_of([3, 5]))
+    windows = Windows({"action": [0]}, per_run=2)
+    weighted = fastload.mix([robots.folder, other.folder], weights=[9, 1], num_samples=40)
+    with pytest.raises(ValueError, match="weights and num_samples of a mix"):
+        fastload.DataLoader(weighted, 4, transform=RESIZE, fields=Fields(windows=windows))
+    whole = fastload.DataLoader(
+        fastload.mix([robots.folder, other.folder]), 4, transform=RESIZE, fields=Fields(windows=windows)
+    )
+    lengths = [7, 1, 12, 3, 9, 3, 5]
+    assert sum(len(batch["action"]) for batch in whole) == sum(min(2, length) for length in lengths)
+
+
+def test_a_state_of_another_order_of_runs_does_not_fit(robots: Made) -> None:
+    def make(per_run: int | None) -> fastload.DataLoader:
+        windows = Windows({"action": [0]}, per_run=per_run)
+        return loader_of(robots, windows, batch_size=2, shuffle=True, seed=1)
+
+    loader = make(2)
+    next(iter(loader))
+    state = loader.state_dict()
+    make(2).load_state_dict(state)
+    for other in (3, None):
+        with pytest.raises(StateError, match="does not fit"):
+            make(other).load_state_dict(state)

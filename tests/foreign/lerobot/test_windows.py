@@ -60,7 +60,7 @@ def pack(source: Path, folder: Path, **options: Any) -> None:
     fastload.pack(source, folder, as_="lerobot", quality=100, num_proc=1, **options)
 
 
-def ours_of(folder: Path, windows: Any, **order: Any) -> list[dict[str, Any]]:
+def ours_of(folder: Any, windows: Any, **order: Any) -> list[dict[str, Any]]:
     """Every sample as LeRobot's Dataset would give it: from batches of several, the last one short."""
     fields = fastload.Fields(windows=windows)
     found: list[dict[str, Any]] = []
@@ -140,6 +140,17 @@ def test_neighbours_and_cameras_are_further_apart_than_the_bound(written: Path) 
         for number in range(len(rows) - 1):
             far = (rows[number][camera] - rows[number + 1][camera]).abs()
             assert far.mean() > 4 * MEAN, (camera, number)
+
+
+def test_some_episodes(written: Path, packed: Path) -> None:
+    """As the page says it: a Subset of the runs' samples."""
+    windows = {"action": [-0.2, 0.0, 0.4], TOP: [-0.1, 0.0]}
+    theirs = LeRobotDataset("me/made", root=written, delta_timestamps=windows, episodes=[1, 3])
+    dataset = fastload.PackedDataset(packed)
+    ours = ours_of(torch.utils.data.Subset(dataset, dataset.runs.ids_in([1, 3])), windows)
+    assert len(ours) == len(theirs) == LENGTHS[1] + LENGTHS[3]
+    for number, found in enumerate(ours):
+        check(found, theirs[number], [TOP, WRIST])
 
 
 def test_the_statistics_are_those_of_the_packed_folder(written: Path, packed: Path) -> None:
