@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,27 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
         place, version, fps, features, numbers, lengths, data, data_of, found,
         {column: (field, known) for column, (field, known) in texts.items() if known is not None},
     )  # fmt: skip
+
+
+def with_size(
+    feature: Mapping[str, Any], size_of: Callable[[tuple[int, int]], tuple[int, int]]
+) -> dict[str, Any]:
+    """Return a feature of pictures with another size in its shape.
+
+    Args:
+        feature: as ``info.json`` has it; without a shape of three sides it stays as it is.
+        size_of: the new (width, height) of one.
+    """
+    shape, names = feature.get("shape"), feature.get("names")
+    if not isinstance(shape, list) or len(shape) != 3 or not all(isinstance(side, int) for side in shape):
+        return dict(feature)
+    if isinstance(names, list) and {"height", "width"} <= {*map(str, names)} and len(names) == 3:
+        height, width = names.index("height"), names.index("width")
+    else:  # some sets have channels first
+        height, width = (1, 2) if shape[0] in (1, 3) and shape[2] not in (1, 3) else (0, 1)
+    sides = [*shape]
+    sides[width], sides[height] = size_of((shape[width], shape[height]))
+    return {**feature, "shape": sides}
 
 
 def _check_totals(place: Path, info: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:

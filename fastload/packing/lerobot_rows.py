@@ -18,12 +18,12 @@ from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.annotations.find import schema_asked
 from fastload.packing.files import raise_if_transient
-from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, info_of, layout_of
+from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, info_of, layout_of, with_size
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import picture_of
 from fastload.packing.publish import KEPT_RUNS
-from fastload.packing.recoding import frame_picture, threads_for
+from fastload.packing.recoding import frame_picture, scaled_size, threads_for
 from fastload.packing.rows import CARRIED, FRAMES, Batch, Carried, FailedSample, Notes, Rows, StoredSample
 from fastload.packing.sample_rows import SampleRows
 from fastload.packing.stored import Source, StorePlace, TableFile
@@ -332,21 +332,34 @@ class LeRobotRows(SampleRows):
 
     @functools.cached_property
     def carried(self) -> Carried:  # type: ignore[override]
-        """``meta/``; of every k-th row with an ``info.json`` that says so, and the original beside it."""
+        """``meta/``; with an ``info.json`` of what is packed, and the original beside it if it differs."""
         folder = self.layout.root / META
         files: dict[str, Any] = {
             name: functools.partial(Path.read_bytes, folder / name) for name in files_below(folder)
         }
-        if self.step > 1:
+        source = json.loads((folder / Path(INFO).name).read_bytes())
+        info = self._packed_info(source)
+        if info != source:
             files[ORIGINAL] = files[Path(INFO).name]
-            files[Path(INFO).name] = functools.partial(self._changed_info, folder / Path(INFO).name)
+            changed = json.dumps(info, indent=4, ensure_ascii=False).encode()
+            files[Path(INFO).name] = functools.partial(bytes, changed)
         return Carried(META, files)
 
-    def _changed_info(self, path: Path) -> bytes:
-        info = json.loads(path.read_bytes())
-        fps = self.layout.fps / self.step
-        info |= {"fps": int(fps) if fps.is_integer() else fps, "total_frames": len(self)}
-        return json.dumps(info, indent=4, ensure_ascii=False).encode()
+    def _packed_info(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``info.json`` of the rows that are packed and of the size of their pictures."""
+        info, options = {**source}, self._options
+        if self.step > 1:
+            fps = self.layout.fps / self.step
+            info |= {"fps": int(fps) if fps.is_integer() else fps, "total_frames": len(self)}
+        if options.limit is not None and options.limit < len(self):
+            episodes = int(np.searchsorted(self._starts, options.limit))
+            info |= {"total_frames": options.limit, "total_episodes": episodes}
+        features = dict(source["features"])
+        for each in self.schema:
+            if isinstance(each.kind, Image) and each.name in features:
+                size_of = functools.partial(scaled_size, options=options)
+                features[each.name] = with_size(features[each.name], size_of)
+        return info | {"features": features}
 
     # What the rows take
 

@@ -301,6 +301,36 @@ def test_sizes(
                 assert np.abs(stored.astype(int) - scaled).mean() < 8  # as the engine resizes
 
 
+@pytest.mark.parametrize(
+    "names", [["height", "width", "channels"], ["c", "h", "w"], ["width", "height", "c"]]
+)
+def test_info_has_the_size_and_the_count_of_what_is_packed(tmp_path: Path, names: list[str]) -> None:
+    root = changed(tmp_path)
+    sides = {"height": 48, "h": 48, "width": 64, "w": 64}
+    path = root / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    info["features"][TOP] |= {"shape": [sides.get(name, 3) for name in names], "names": names}
+    path.write_text(json.dumps(info))
+
+    def found(name: str, **options: Any) -> dict[str, Any]:
+        fastload.pack(root, tmp_path / name, **options)
+        assert (tmp_path / name / "meta" / "info.source.json").read_bytes() == path.read_bytes()
+        assert verify(tmp_path / name)[0] == []
+        result: dict[str, Any] = json.loads((tmp_path / name / "meta" / "info.json").read_text())
+        return result
+
+    for options, width, height in ({"size": (32, 40)}, 32, 40), ({"max_side": 50}, 50, 38):
+        sides = {"height": height, "h": height, "width": width, "w": width}
+        info["features"][TOP]["shape"] = [sides.get(name, 3) for name in names]
+        assert found(f"of {width}", **options) == info
+    info = json.loads(path.read_text())
+    for limit, fps, episodes in (4, 10, 1), (5, 10, 2), (2, 5, 1), (3, 5, 2):
+        wanted = info | {"total_frames": limit, "total_episodes": episodes, "fps": fps}
+        assert found(f"{limit} at {fps}", limit=limit, fps=fps) == wanted
+    fastload.pack(root, tmp_path / "whole", limit=10, max_side=64)
+    assert snapshot(tmp_path / "whole" / "meta") == snapshot(root / "meta")
+
+
 @pytest.mark.parametrize("form", ["fast", "small"])
 def test_coefficient_records_are_of_the_same_jpegs(root: Path, tmp_path: Path, form: str) -> None:
     plain = packed(root, tmp_path / "plain")
