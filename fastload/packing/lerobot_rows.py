@@ -321,13 +321,12 @@ class LeRobotRows(SampleRows):
         }
         # Bytes are guessed, so the totals do not tell sets apart.
         given = {"samples": None if totals is None else totals.files, **self.settings()}
-        carried = {name: len(read()) for name, read in self.carried.files.items()}
         return {
             "given": given,
             "schema": json.loads(self.schema.to_json()),
             FRAMES: facts,
             KEPT_RUNS: RUNS,
-            CARRIED: {META: carried},
+            CARRIED: {META: self.carried.facts()},
         }
 
     @functools.cached_property

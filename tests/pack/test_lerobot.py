@@ -30,7 +30,7 @@ from PIL import Image
 import fastload
 from fastload import PackedDataset
 from fastload.cli import main as command
-from fastload.errors import FormatError, LibraryMissing, PackError
+from fastload.errors import ChecksumError, FormatError, LibraryMissing, PackError
 from fastload.packing import videos
 from fastload.packing.lerobot_rows import LeRobotRows, open_lerobot
 from fastload.packing.options import PackOptions
@@ -136,15 +136,32 @@ def test_meta_is_kept_and_given_back(root: Path, made: Made, tmp_path: Path) -> 
     assert snapshot(tmp_path / "set" / "meta") == before
 
 
-def test_verify_misses_files_of_meta(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["{}", "file://{}"])
+def test_changed_files_of_meta_are_found(root: Path, tmp_path: Path, where: str) -> None:
+    place, meta = where.format(tmp_path / "set"), tmp_path / "set" / "meta"
     fastload.pack(root, tmp_path / "set")
-    assert verify(tmp_path / "set") == ([], sum(LENGTHS))
-    (tmp_path / "set" / "meta" / "info.json").write_bytes(b"{}")
-    next((tmp_path / "set" / "meta").glob("*tasks*")).unlink()
-    reasons = [problem.reason for problem in verify(tmp_path / "set")[0]]
-    assert len(reasons) == 2
-    assert any(re.fullmatch(r"meta/info\.json has 2 bytes, not \d+", reason) for reason in reasons)
-    assert any(re.fullmatch(r"meta/tasks\.\w+ is not there", reason) for reason in reasons)
+    assert verify(place) == ([], sum(LENGTHS))
+    info, tasks = meta / "info.json", next(meta.glob("tasks.*"))
+    whole = info.read_bytes()
+    damage = {
+        r"info\.json has 2 bytes with CRC-32C 0x\w{8}, and was packed with \d+ and 0x\w{8}": lambda: (
+            info.write_bytes(b"{}")
+        ),
+        r"info\.json has \d+ bytes .*: it was changed\. Put the file": lambda: info.write_bytes(
+            whole.replace(b'"fps": 10', b'"fps": 60')
+        ),
+        rf"{re.escape(tasks.name)} is not there\.": lambda: tasks.rename(meta / "other"),
+    }
+    for number, (words, change) in enumerate(damage.items()):
+        change()
+        reasons = [problem.reason for problem in verify(place)[0]]
+        assert len(reasons) == 1
+        assert re.match(f"meta/{words}", reasons[0])
+        for again in (unpack, fastload.pack):
+            with pytest.raises(ChecksumError, match=words):
+                again(place, tmp_path / f"out {number}")
+        assert not (tmp_path / f"out {number}" / "meta").exists()
+        info.write_bytes(whole)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", ""])
@@ -155,6 +172,10 @@ def test_a_manifest_that_names_files_elsewhere(root: Path, tmp_path: Path, name:
     body["options"]["carried"] = {"meta": {name: 3}}
     path.write_text(json.dumps(body))
     with pytest.raises(FormatError, match="which is no file below it"):
+        unpack(tmp_path / "set", tmp_path / "files")
+    body["options"]["carried"] = {"meta": {"info.json": 3}}
+    path.write_text(json.dumps(body))
+    with pytest.raises(FormatError, match=r"has 3, which must be an object of bytes and crc32c\."):
         unpack(tmp_path / "set", tmp_path / "files")
     assert not (tmp_path / "files").exists()
 
