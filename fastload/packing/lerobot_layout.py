@@ -24,8 +24,8 @@ INFO = f"{META}/info.json"
 VERSIONS = {"v2.1": "2.1", "v3.0": "3.0"}
 #: Columns whose numbers stand for texts: the texts' field, and the files of ``meta/`` that have them.
 _TEXTS = {
-    "task_index": ("task", ("tasks.jsonl", "tasks.parquet")),
-    "subtask_index": ("subtask", ("subtasks.parquet",)),
+    "task_index": ("task", {"2.1": "tasks.jsonl", "3.0": "tasks.parquet"}),
+    "subtask_index": ("subtask", {"2.1": "subtasks.parquet", "3.0": "subtasks.parquet"}),
 }
 _AT_ONCE = 1 << 20  # bytes hashed at a time
 _SHOWN = 3  # episodes named in a message
@@ -47,6 +47,38 @@ class CameraFiles:
 
 
 @dataclass(frozen=True)
+class Texts:
+    """The texts that a column's numbers stand for.
+
+    Args:
+        column: the column.
+        field: the field that they become.
+        path: the file that has them.
+        known: they, by number; None: the file is not there.
+    """
+
+    column: str
+    field: str
+    path: Path
+    known: Mapping[int, str] | None
+
+    def of(self, number: Any) -> str:
+        """Return the text of a number.
+
+        Raises:
+            ValueError: there is none.
+        """
+        known = self.known or {}
+        if not isinstance(number, int) or number not in known:
+            listed = f"{min(known)} to {max(known)}" if known else "none"
+            raise ValueError(
+                f"{self.column} is {number}, and the numbers that {self.path} has texts for are {listed}. "
+                f"Complete that file, or leave the texts out: --field {self.field}=none"
+            )
+        return known[number]
+
+
+@dataclass(frozen=True)
 class Layout:
     """A LeRobot set on this machine.
 
@@ -60,7 +92,7 @@ class Layout:
         data: the Parquet files, below the folder, in the order of their rows.
         data_of: (episodes,) each episode's place in ``data``.
         cameras: features that are videos.
-        texts: by column of numbers the field of its texts, and those by number.
+        texts: by column of numbers what those stand for.
     """
 
     root: Path
@@ -72,7 +104,7 @@ class Layout:
     data: tuple[str, ...]
     data_of: npt.NDArray[np.int64]
     cameras: Mapping[str, CameraFiles]
-    texts: Mapping[str, tuple[str, Mapping[int, str]]]
+    texts: Mapping[str, Texts]
 
     def check_rows(self, counts: Sequence[int]) -> None:
         """Compare the rows of the Parquet files with what ``meta/`` says.
@@ -192,12 +224,12 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
             f"{place / INFO}: data_path or video_path cannot be used ({type(error).__name__}: {error})."
         ) from None
     numbers, lengths = (np.array([row[name] for row in rows], np.int64) for name in ("number", "length"))
-    texts = {column: (field, _texts(place, names, column)) for column, (field, names) in _TEXTS.items()
-             if column in features}  # fmt: skip
-    return Layout(
-        place, version, fps, features, numbers, lengths, data, data_of, found,
-        {column: (field, known) for column, (field, known) in texts.items() if known is not None},
-    )  # fmt: skip
+    texts = {
+        column: _texts(column, field, place / META / files[version])
+        for column, (field, files) in _TEXTS.items()
+        if column in features
+    }
+    return Layout(place, version, fps, features, numbers, lengths, data, data_of, found, texts)
 
 
 def with_size(
@@ -304,8 +336,8 @@ def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> l
     import pyarrow as pa
     from pyarrow import parquet
 
+    names = _columns_of(path)
     try:
-        names = parquet.read_schema(path).names
         missing = [name for name in wanted if name not in names]
         if missing:
             raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(names)}.")
@@ -318,6 +350,22 @@ def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> l
         raise PackError(f"{path}: the column {empty!r} has rows without a value.")
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
+
+
+def _columns_of(path: Path) -> list[str]:
+    """Return the names of a Parquet file's columns.
+
+    Raises:
+        PackError: it cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        names: list[str] = parquet.read_schema(path).names
+    except (pa.ArrowException, OSError) as error:
+        raise PackError(f"{path} cannot be read ({error}). Download it again.") from None
+    return names
 
 
 def _camera_files(
@@ -363,25 +411,24 @@ def _lines(path: Path) -> Iterator[Any]:
         raise PackError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _texts(place: Path, names: Sequence[str], column: str) -> dict[int, str] | None:
-    """Return the texts of a column's numbers; None: ``meta/`` has none.
+def _texts(column: str, field: str, path: Path) -> Texts:
+    """Return the texts of a column's numbers.
 
     Raises:
         PackError: the file that has them cannot be used.
     """
-    path = next((place / META / name for name in names if is_file(place / META / name)), None)
-    if path is None:
-        return None
-    text = column.removesuffix("_index")
+    if not is_file(path):
+        return Texts(column, field, path, None)
     if path.suffix == ".jsonl":
-        rows = [(line.get(column), line.get(text)) for line in _lines(path)]
+        lines = [line if isinstance(line, dict) else {} for line in _lines(path)]
+        rows = [(line.get(column), line.get(field)) for line in lines]
     else:
         # pandas keeps its index, here the texts, as a column of that name.
-        from pyarrow import parquet
-
-        names = parquet.read_schema(path).names
-        index = text if text in names else "__index_level_0__"
+        index = field if field in _columns_of(path) else "__index_level_0__"
         rows = [(row[column], row[index]) for row in _table(path, [column, index])]
-    if not all(isinstance(number, int) and isinstance(words, str) for number, words in rows):
-        raise PackError(f"{path} must have {column}, an integer, and {text}, a text, in each row.")
-    return dict(rows)
+    wrong = next((row for row in rows if [*map(type, row)] != [int, str]), None)
+    if wrong is not None:
+        raise PackError(
+            f"{path} must have {column}, an integer, and {field}, a text, in each row. Found: {wrong}."
+        )
+    return Texts(column, field, path, dict(rows))

@@ -155,8 +155,13 @@ def _schema(layout: Layout, reader: ArrowRows, left_out: Set[str]) -> Schema:
         else:
             fields.append((name, _kind(types[name], feature.get("shape"))))
         text = layout.texts.get(name)
-        if text is not None and text[0] not in columns:
-            fields.append((text[0], Text()))
+        if text is not None and text.field not in columns:
+            if text.known is None and text.field not in left_out:
+                raise PackError(
+                    f"{text.path} is not there: it has the texts of {name}, which {INFO} lists. Download it, "
+                    f"or leave the texts out: --field {text.field}=none."
+                )
+            fields.append((text.field, Text()))
     try:
         return Schema(tuple(Field(name, kind) for name, kind in fields))
     except ValueError as error:
@@ -485,9 +490,7 @@ class LeRobotRows(SampleRows):
             return frame_picture(named.kind, frame.pixels, frame.sampling, options)
         if isinstance(named.kind, Image):
             return picture_of(named.kind, row[named.name], self.root)
-        for column, (field_name, texts) in self.layout.texts.items():
-            if field_name == named.name and field_name not in row:
-                if row[column] not in texts:
-                    raise ValueError(f"{column} is {row[column]}, which {META}/ has no text for")
-                return named.encode(texts[row[column]])
+        for column, texts in self.layout.texts.items():
+            if texts.field == named.name and named.name not in row:
+                return named.encode(texts.of(row[column]))
         return named.encode(value_of(named.kind, row[named.name], False, True))

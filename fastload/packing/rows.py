@@ -164,8 +164,8 @@ def carried_by(dataset: PackedFiles) -> list[Carried]:
         found = _facts_of(data)
         if found != known:
             raise ChecksumError(
-                f"{name} has {found['bytes']} bytes with CRC-32C {found['crc32c']:#010x}, and was packed with "
-                f"{known['bytes']} and {known['crc32c']:#010x}: it was changed. {again}"
+                f"{name} has {found['bytes']} bytes with CRC-32C {found['crc32c']:#010x}, and was packed "
+                f"with {known['bytes']} and {known['crc32c']:#010x}: it was changed. {again}"
             )
         return data
 
@@ -178,8 +178,8 @@ def carried_by(dataset: PackedFiles) -> list[Carried]:
     for known in (known for files in folders.values() for known in files.values()):
         if not isinstance(known, dict) or [*map(type, map(known.get, ("bytes", "crc32c")))] != [int, int]:
             raise FormatError(
-                f"{dataset.where}: the manifest's {CARRIED!r} has {known!r}, which must be an object of bytes "
-                "and crc32c. Pack the set again."
+                f"{dataset.where}: the manifest's {CARRIED!r} has {known!r}, which must be an object of "
+                "bytes and crc32c. Pack the set again."
             )
     return [
         Carried(

@@ -568,10 +568,28 @@ def test_a_task_without_a_text(tmp_path: Path) -> None:
     tasks = root / "meta" / "tasks.jsonl"
     tasks.write_text(tasks.read_text().splitlines()[0] + "\n")
     with pytest.raises(
-        PackError, match=r"episode 1, frame 0: field 'task': task_index is 1, which meta/ has no text"
+        PackError,
+        match=r"episode 1, frame 0: field 'task': task_index is 1, and the numbers "
+        r"that \S+/meta/tasks\.jsonl has texts for are 0 to 0\. Complete that file, .*--field task=none",
     ):
         fastload.pack(root, tmp_path / "out")
     assert TASKS[1] not in tasks.read_text()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_file_of_the_texts_must_be_there(tmp_path: Path, version: str) -> None:
+    root = changed(tmp_path, version=version)
+    [path] = (root / "meta").glob("tasks.*")
+    for number, damage in enumerate((b"xx", None)):
+        path.unlink() if damage is None else path.write_bytes(damage)
+        words = (
+            "is not there: it has the texts of task_index" if damage is None else r"(cannot be read|line 1)"
+        )
+        with pytest.raises(PackError, match=rf"meta/{path.name},? {words}"):
+            fastload.pack(root, tmp_path / f"out {number}")
+    assert "task" not in packed(root, tmp_path / "without", fields={"task": "none"}).schema.names
+    without = packed(root, tmp_path / "neither", fields={"task_index": "none"})
+    assert not {"task", "task_index"} & {*without.schema.names}
 
 
 def test_depth_maps_are_refused(tmp_path: Path) -> None:
