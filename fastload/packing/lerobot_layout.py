@@ -39,11 +39,13 @@ class CameraFiles:
         paths: the files, below the set's folder.
         files: (episodes,) each episode's place in ``paths``.
         begins: (episodes,) the time in the file at which it begins, in seconds.
+        ends: (episodes,) that at which it ends; NaN: ``meta/`` does not say.
     """
 
     paths: tuple[str, ...]
     files: npt.NDArray[np.int64]
     begins: npt.NDArray[np.float64]
+    ends: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,53 @@ class Layout:
                     "One of them is of another state of the set: download both again."
                 )
 
+    def check_videos(self, camera: str, times: npt.NDArray[np.float64]) -> None:
+        """Find episodes that lie over each other in a video file, or whose part of it is too short.
+
+        Frames of another episode would be taken for their own. Writers round, so a frame is allowed. A part
+        that is too long is no matter.
+
+        Args:
+            camera: the feature.
+            times: (episodes,) the last row's time in the episode, in seconds.
+
+        Raises:
+            PackError: there are some.
+        """
+        found, frame = self.cameras[camera], 1 / self.fps + 1e-6
+        short = np.flatnonzero(found.ends - found.begins < times + 1 / self.fps - frame)
+        where = f"{self.root / META}: of {camera!r}"
+        for at in short[:1].tolist():
+            raise PackError(
+                f"{where}, episode {self.numbers[at]} is from {found.begins[at]:.6f} to {found.ends[at]:.6f} "
+                f"s in {found.paths[found.files[at]]}, and its last row's time stamp is {times[at]:.6f} s. "
+                "to_timestamp and from_timestamp must be as far apart as its rows, to one frame."
+            )
+        ends = np.fmax(found.ends, found.begins + times + 1 / self.fps)
+        order = np.lexsort((found.begins, found.files))
+        first, second = order[:-1], order[1:]
+        over = (found.files[first] == found.files[second]) & (found.begins[second] < ends[first] - frame)
+        for one, two in list(zip(first[over].tolist(), second[over].tolist(), strict=True))[:1]:
+            raise PackError(
+                f"{where}, episode {self.numbers[one]} is from {found.begins[one]:.6f} to {ends[one]:.6f} s "
+                f"in {found.paths[found.files[one]]}, and episode {self.numbers[two]} begins there at "
+                f"{found.begins[two]:.6f} s, before that ends: from_timestamp of one of them is wrong."
+            )
+
+    def missing_videos(self, cameras: Iterable[str]) -> str:
+        """Return which video files are not there, in words; "": none."""
+        lost = [
+            (camera, path, self.numbers[self.cameras[camera].files == number])
+            for camera in cameras
+            for number, path in enumerate(self.cameras[camera].paths)
+            if not is_file(self.root / path)
+        ]
+        if not lost:
+            return ""
+        camera, path, episodes = lost[0]
+        more = f" {counted(len(lost) - 1, 'other video')} of the set as well." if len(lost) > 1 else ""
+        return f"{self.root / path} is not there. It has {camera!r} of {episodes_named(episodes)}.{more}"
+
     def digest(self) -> str:
         """Return what tells the set from others: the contents of ``meta/``, names and sizes of the rest."""
         hashed = hashlib.blake2b(digest_size=16)
@@ -196,19 +245,25 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
             f"{place / INFO} says version {info['codebase_version']!r} of LeRobot's layout, must be "
             f"{' or '.join(VERSIONS)}. LeRobot's own converters make one of them."
         )
+    fps, chunk = info.get("fps"), info.get("chunks_size") or 1000
+    if not isinstance(fps, (int, float)) or not 0 < fps < float("inf"):
+        raise PackError(f"{place / INFO}: fps is {fps!r}, must be a number above 0, the rows a second.")
+    if not isinstance(chunk, int) or chunk < 1:
+        raise PackError(f"{place / INFO}: chunks_size is {chunk!r}, must be an integer of 1 or more.")
     try:
         features = {str(name): dict(feature) for name, feature in info["features"].items()}
-        fps, chunk = float(info["fps"]), int(info.get("chunks_size") or 1000)
-        if not (0 < fps < float("inf")) or chunk < 1:
-            raise ValueError(f"fps is {info['fps']}, chunks_size {info.get('chunks_size')}")
         cameras = [name for name, feature in features.items() if feature["dtype"] == "video"]
-        data_path, video_path = str(info["data_path"]), str(info.get("video_path"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PackError(f"{place / INFO} cannot be used ({type(error).__name__}: {error}).") from None
     rows = list(_episodes_21(place, chunk) if version == "2.1" else _episodes_30(place, cameras))
     if not rows:
         raise PackError(f"{place} has no episodes: {META}/ lists none.")
     _check_totals(place, info, rows)
+    data_path, video_path = info.get("data_path"), info.get("video_path")
+    for name, path in ("data_path", data_path), *([("video_path", video_path)] if cameras else []):
+        if not isinstance(path, str):
+            raise PackError(f"{place / INFO}: {name} is {path!r}, must be a text that names the files.")
+    assert isinstance(data_path, str)
     try:
         named = [(_inside(place, data_path.format(**row["data"])), row) for row in rows]
         # The rows' order is that of the files, as LeRobot reads them, and in one file that of the episodes.
@@ -216,10 +271,10 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
         rows = [row for _, row in named]
         data, data_of = _numbered([name for name, _ in named])
         found = {
-            camera: _camera_files(place, video_path, camera, [row["videos"][camera] for row in rows])
+            camera: _camera_files(place, str(video_path), camera, [row["videos"][camera] for row in rows])
             for camera in cameras
         }
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         raise PackError(
             f"{place / INFO}: data_path or video_path cannot be used ({type(error).__name__}: {error})."
         ) from None
@@ -229,7 +284,7 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
         for column, (field, files) in _TEXTS.items()
         if column in features
     }
-    return Layout(place, version, fps, features, numbers, lengths, data, data_of, found, texts)
+    return Layout(place, version, float(fps), features, numbers, lengths, data, data_of, found, texts)
 
 
 def with_size(
@@ -273,19 +328,16 @@ def _check_totals(place: Path, info: Mapping[str, Any], rows: Sequence[Mapping[s
 def _episodes_21(place: Path, chunk: int) -> Iterator[dict[str, Any]]:
     """Yield number and length of each episode, and what its files' names are made of."""
     for line in _lines(place / META / "episodes.jsonl"):
-        try:
-            number, length = int(line["episode_index"]), int(line["length"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise PackError(
-                f"{place / META / 'episodes.jsonl'} cannot be used ({type(error).__name__}: {error})."
-            ) from None
+        where, row = place / META / "episodes.jsonl", line if isinstance(line, dict) else {}
+        number = _whole(row.get("episode_index"), "episode_index", where)
+        length = _whole(row.get("length"), "length", f"{where}, episode {number}")
         names = {"episode_chunk": number // chunk, "episode_index": number}
         yield {
             "number": number,
             "length": length,
             "begin": number,
             "data": names,
-            "videos": _Same((names, 0.0)),
+            "videos": _Same((names, 0.0, float("nan"))),
         }
 
 
@@ -309,22 +361,50 @@ def _episodes_30(place: Path, cameras: Sequence[str]) -> Iterator[dict[str, Any]
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
     parts = ("chunk_index", "file_index", "from_timestamp")
     wanted += [f"videos/{camera}/{part}" for camera in cameras for part in parts]
+    ends = [f"videos/{camera}/to_timestamp" for camera in cameras]
     for name in files:
-        for row in _table(folder / name, wanted, ["dataset_from_index"]):
+        for row in _table(folder / name, wanted, ["dataset_from_index", *ends]):
+            number = _whole(row["episode_index"], "episode_index", folder / name)
+            where = f"{folder / name}, episode {number}"
             videos = {
                 camera: (
                     {part: row[f"videos/{camera}/{part}"] for part in parts[:2]},
-                    float(row[f"videos/{camera}/from_timestamp"]),
+                    _seconds(row[f"videos/{camera}/from_timestamp"], f"{parts[2]} of {camera!r}", where),
+                    _seconds(row[end], f"to_timestamp of {camera!r}", where) if end in row else float("nan"),
                 )
-                for camera in cameras
+                for camera, end in zip(cameras, ends, strict=True)
             }
             yield {
-                "number": row["episode_index"],
-                "length": row["length"],
-                "begin": row.get("dataset_from_index", row["episode_index"]),
+                "number": number,
+                "length": _whole(row["length"], "length", where),
+                "begin": row.get("dataset_from_index", number),
                 "data": {"chunk_index": row["data/chunk_index"], "file_index": row["data/file_index"]},
                 "videos": videos,
             }
+
+
+def _whole(value: Any, name: str, where: Any) -> int:
+    """Return a count or number of ``meta/``.
+
+    Raises:
+        PackError: it is none.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise PackError(f"{where}: {name} is {value!r}, must be an integer of 0 or more.")
+    return value
+
+
+def _seconds(value: Any, name: str, where: str) -> float:
+    """Return a time of ``meta/``.
+
+    Raises:
+        PackError: it is none.
+    """
+    if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise PackError(f"{where}: {name} is {value!r}, must be seconds, 0 or more.")
+    return float(value)
 
 
 def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -369,11 +449,12 @@ def _columns_of(path: Path) -> list[str]:
 
 
 def _camera_files(
-    place: Path, video_path: str, camera: str, rows: Sequence[tuple[Mapping[str, Any], float]]
+    place: Path, video_path: str, camera: str, rows: Sequence[tuple[Mapping[str, Any], float, float]]
 ) -> CameraFiles:
-    names = [_inside(place, video_path.format(**parts, video_key=camera)) for parts, _ in rows]
+    names = [_inside(place, video_path.format(**parts, video_key=camera)) for parts, *_ in rows]
     paths, files = _numbered(names)
-    return CameraFiles(paths, files, np.array([begin for _, begin in rows], np.float64))
+    begins, ends = (np.array([row[at] for row in rows], np.float64) for at in (1, 2))
+    return CameraFiles(paths, files, begins, ends)
 
 
 def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
@@ -419,6 +500,7 @@ def _texts(column: str, field: str, path: Path) -> Texts:
     """
     if not is_file(path):
         return Texts(column, field, path, None)
+    rows: list[tuple[Any, Any]]
     if path.suffix == ".jsonl":
         lines = [line if isinstance(line, dict) else {} for line in _lines(path)]
         rows = [(line.get(column), line.get(field)) for line in lines]

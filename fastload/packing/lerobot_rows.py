@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import LibraryMissing, PackError
 from fastload.machine.paths import exists, is_file
@@ -73,6 +74,7 @@ def open_lerobot(source: Source, options: PackOptions) -> Sequence[tuple[str, Ro
     left_out = {name for name, kind in options.fields if kind.strip() == "none"}
     schema = schema_asked(_schema(layout, reader, left_out), options)
     _refuse_depth(layout, schema)
+    _check_rows(layout, reader, schema, options)
     decoder = chosen_decoder() if any(name in layout.cameras for name in schema.names) else None
     return [("", LeRobotRows(layout, reader, schema, step, decoder, options))]
 
@@ -145,15 +147,12 @@ def _schema(layout: Layout, reader: ArrowRows, left_out: Set[str]) -> Schema:
     lost = next((name for name in (_EPISODE, _FRAME, _TIME) if name not in columns), None)
     if lost is not None:
         raise PackError(f"{reader.files[0].path} has no column {lost!r}, which every LeRobot set has.")
-    fields: list[tuple[str, Kind]] = []
+    fields: list[Field] = []
     for name in dict.fromkeys([*layout.features, *columns]):
         if name in left_out:
             continue
-        feature = layout.features.get(name, {})
-        if name in layout.cameras or name in pictures:
-            fields.append((name, Image()))
-        else:
-            fields.append((name, _kind(types[name], feature.get("shape"))))
+        is_picture = name in layout.cameras or name in pictures
+        fields.append(_field(layout, name, None if is_picture else types[name]))
         text = layout.texts.get(name)
         if text is not None and text.field not in columns:
             if text.known is None and text.field not in left_out:
@@ -161,11 +160,31 @@ def _schema(layout: Layout, reader: ArrowRows, left_out: Set[str]) -> Schema:
                     f"{text.path} is not there: it has the texts of {name}, which {INFO} lists. Download it, "
                     f"or leave the texts out: --field {text.field}=none."
                 )
-            fields.append((text.field, Text()))
+            fields.append(Field(text.field, Text()))
     try:
-        return Schema(tuple(Field(name, kind) for name, kind in fields))
+        return Schema(tuple(fields))
     except ValueError as error:
-        raise PackError(f"{layout.root}: {error}") from None
+        raise PackError(f"{layout.root}: {error} Leave one out with --field NAME=none.") from None
+
+
+def _field(layout: Layout, name: str, typed: Any) -> Field:
+    """Return the field of a column of a type; None: of pictures.
+
+    Raises:
+        PackError: no field has that name or shape.
+    """
+    shape = layout.features.get(name, {}).get("shape")
+    leave = f"Leave it out: --field {name}=none (in Python fields={{{name!r}: 'none'}})."
+    try:
+        kind = Image() if typed is None else _kind(typed, shape)
+    except (TypeError, ValueError) as error:
+        raise PackError(
+            f"{layout.root / INFO}: the feature {name!r} has the shape {shape}: {error} {leave}"
+        ) from None
+    try:
+        return Field(name, kind)
+    except ValueError as error:
+        raise PackError(f"{layout.root / INFO}: the column {name!r}: {error} {leave}") from None
 
 
 def _kind(typed: Any, shape: Any) -> Kind:
@@ -197,6 +216,64 @@ def _refuse_depth(layout: Layout, schema: Schema) -> None:
                 f"{name!r} is a video of depth maps, whose depths RGB of 8 bits would spoil. Leave it out: "
                 f"--field {name}=none (in Python fields={{{name!r}: 'none'}})."
             )
+
+
+def _check_rows(layout: Layout, reader: ArrowRows, schema: Schema, options: PackOptions) -> None:
+    """Look for what would be met only after hours: rows out of order, wrong times, missing videos.
+
+    Raises:
+        PackError: there is some; a missing video only if it is not to be skipped.
+    """
+    cameras = [name for name in schema.names if name in layout.cameras]
+    numbers, frames, times = _columns_of_all(layout, reader)
+    starts = np.concatenate([[0], np.cumsum(layout.lengths)])[:-1]
+    place = np.arange(len(numbers)) - np.repeat(starts, layout.lengths)
+    wanted = np.repeat(layout.numbers, layout.lengths)
+
+    def refuse(at: int, what: str) -> None:
+        file = layout.data[int(layout.data_of[np.searchsorted(starts, at, "right") - 1])]
+        raise PackError(f"{layout.root / file}: episode {wanted[at]}, row {place[at]} of it: {what}")
+
+    for at in np.flatnonzero(numbers != wanted)[:1].tolist():
+        refuse(at, f"the row says {_EPISODE} {numbers[at]:g}, and {META}/ that it is of {wanted[at]}.")
+    for name, values in ((_FRAME, frames), (_TIME, times)) if options.runs is None else ():
+        # A NaN or a missing value is not above the one before it, nor is anything above it.
+        follows = np.append(True, (values[1:] > values[:-1]) | (place[1:] == 0))
+        for at in np.flatnonzero(np.isnan(values) | ~follows)[:1].tolist():
+            before = f" after {values[at - 1]:.7g}" if place[at] else ""
+            refuse(at, f"{name} is {values[at]:.7g}{before}; it must increase from row to row of an episode. "
+                       "Mend the Parquet files, or pack without the order of rows: --runs none.")  # fmt: skip
+    if not cameras:
+        return
+    for at in np.flatnonzero(~np.isfinite(times))[:1].tolist():
+        refuse(at, f"{_TIME} is {times[at]}, must be seconds: it says which frame is the row's.")
+    lasts = np.maximum.reduceat(times, starts)
+    for camera in cameras:
+        layout.check_videos(camera, lasts)
+    missing = layout.missing_videos(cameras)
+    if missing and options.on_error == "raise":
+        raise PackError(f"{missing} Download it again, or leave its rows out: --on-error skip.")
+
+
+def _columns_of_all(layout: Layout, reader: ArrowRows) -> list[npt.NDArray[np.float64]]:
+    """Return episode, frame and time of all rows; a missing value is NaN.
+
+    Raises:
+        PackError: a column's values are no numbers.
+    """
+    import pyarrow as pa
+
+    names = (_EPISODE, _FRAME, _TIME)
+    types = reader.schema()
+    for name in (*names, *(name for name in layout.texts if name in types.names)):
+        kind = types.field(name).type
+        if not (pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name in names)):
+            legal = "integers" if name not in names else "numbers"
+            raise PackError(
+                f"{reader.files[0].path}: the column {name!r} is of type {kind}, must be one of {legal}."
+            )
+    tables = [*reader.columns(names)]
+    return [np.concatenate([table[name] for table in tables]) for name in names]
 
 
 # ---- Rows -------------------------------------------------------------------------------------------
@@ -453,7 +530,7 @@ class LeRobotRows(SampleRows):
         frame = row[_FRAME] if isinstance(row[_FRAME], int) else place
         path = f"episode_{number:06d}/{frame:06d}".encode()
         try:
-            self._check(number, place, row)
+            self._check(place, row)
             values = []
             for each in self.schema:
                 try:
@@ -468,17 +545,13 @@ class LeRobotRows(SampleRows):
             return FailedSample(ValueError(f"episode {number}, frame {frame}: {error}"), path)
         return StoredSample(path, values)
 
-    def _check(self, number: int, place: int, row: Mapping[str, Any]) -> None:
-        """Raise ValueError if a row is not the one that ``meta/`` says it is."""
-        if row[_EPISODE] != number:
-            raise ValueError(f"the row says {_EPISODE} {row[_EPISODE]}, and {META}/ that it is of {number}")
+    def _check(self, place: int, row: Mapping[str, Any]) -> None:
+        """Raise ValueError if a row is not the one of its time."""
         if self.step > 1 and row[_FRAME] != place:
             raise ValueError(
                 f"{_FRAME} is {row[_FRAME]} at row {place} of the episode, so that every {self.step}th is "
                 "not every such time: fps needs episodes without gaps"
             )
-        if self.cameras and not np.isfinite(row[_TIME] if row[_TIME] is not None else np.nan):
-            raise ValueError(f"{_TIME} is {row[_TIME]}")
 
     def _value(
         self, named: Field, episode: int, row: Mapping[str, Any], cameras: Mapping[str, _Camera],
