@@ -355,6 +355,7 @@ class LeRobotRows(SampleRows):
 
     process_bytes = 8 << 20  # videos are decoded
     walks = False
+    lists_paths = False
     unit = "row"
 
     def __init__(
@@ -447,14 +448,17 @@ class LeRobotRows(SampleRows):
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each row with about the bytes that it will take, and when its newest file was modified."""
         size = max(1, round(sum(self._bytes.values())))
-        times = {name: self.layout.status(name)[1] for name in self.layout.files()}
+        known = {name: self.layout.status(name) for name in self.layout.files()}
         for episode in range(len(self.layout.numbers)):
             files = [self.layout.data[int(self.layout.data_of[episode])]]
             for camera in map(self.layout.cameras.__getitem__, self.cameras):
                 files.append(camera.paths[int(camera.files[episode])])
-            row = Row(b"", size, max(times[name] for name in files))
-            for _ in range(int(self._starts[episode]), int(self._starts[episode + 1])):
-                yield row
+            # One of them may change and still be older than another, so the first row of each episode tells
+            # all of them; all rows would be long lists.
+            told = b"\0".join("{} ({} bytes, modified at {} ns)".format(n, *known[n]).encode() for n in files)
+            newest = max(known[name][1] for name in files)
+            for place in range(int(self._starts[episode + 1] - self._starts[episode])):
+                yield Row(b"" if place else told, size, newest)
 
     @functools.cached_property
     def _bytes(self) -> dict[str, float]:

@@ -205,6 +205,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what became of a source's columns, in words
     containers: tuple[Path, ...] = ()  # files of this machine with rows that have no files of their own
     walks = True  # whether they are what a folder holds, so that the output must lie outside it
+    lists_paths = True  # whether listed rows' files are paths; else words that tell those of containers
     carried: Carried | None = None  # a folder that goes into the set as it is
 
     def __len__(self) -> int:
