@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -120,7 +121,16 @@ def _reader(layout: Layout) -> ArrowRows:
         path = layout.root / name
         if not is_file(path):
             number = layout.numbers[layout.data_of == layout.data.index(name)][0]
-            raise PackError(f"{path} is not there. {META}/ says that it has the rows of episode {number}.")
+            unpacked = (
+                ""
+                if exists(layout.root / "data")
+                else (
+                    " If 'fastload unpack' wrote this folder, pack the samples.jsonl in it, as that has said."
+                )
+            )
+            raise PackError(
+                f"{path} is not there. {META}/ says that it has the rows of episode {number}.{unpacked}"
+            )
         size, mtime_ns = layout.status(name)
         files.append(TableFile(str(path), size, str(path), mtime_ns=mtime_ns))
     return ArrowRows(files, str(layout.root), os.fsencode(layout.root))
@@ -494,6 +504,25 @@ class LeRobotRows(SampleRows):
         )
         times = f" ({stored / videos:.1f} times)" if videos else ""
         return [f"videos {human_bytes(videos)}; as {what} about {human_bytes(stored)}{rows}{times}"]
+
+    def lost(self, skipped: Sequence[str]) -> list[str]:
+        """Say how many rows are missing between others of their episode, which no window's reader sees."""
+        of: dict[int, set[int]] = {}
+        for name in skipped:
+            episode, _, frame = name.removeprefix("episode_").partition("/")
+            of.setdefault(int(episode), set()).add(int(frame))
+        inside = []
+        for number, frames in of.items():
+            length = int(self.layout.lengths[self.layout.numbers == number][0])
+            for ends in (range(0, length, self.step), reversed(range(0, length, self.step))):
+                for frame in itertools.takewhile(frames.__contains__, ends):
+                    frames.remove(frame)
+            inside += [len(frames)] if frames else []
+        if not inside:
+            return []
+        count, episodes = sum(inside), counted(len(inside), "episode")
+        are = "row is" if count == 1 else "rows are"
+        return [f"{count} {are} missing inside {episodes}: windows counted in rows reach over them"]
 
     # Samples
 

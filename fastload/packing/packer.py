@@ -217,7 +217,9 @@ def _pack_one(
             stack.enter_context(target.alone())
         _put_carried(split.rows, target)
         result = target.publish(plan, options, observer)
-    return replace(result, seconds=result.seconds + packed, written_bytes=written, notes=split.rows.notes)
+    lost = split.rows.lost([entry["path"] for entry in result.skipped()])
+    notes = (*split.rows.notes, *lost)
+    return replace(result, seconds=result.seconds + packed, written_bytes=written, notes=notes)
 
 
 def _put_carried(rows: Rows, target: Target) -> None:

@@ -250,6 +250,10 @@ class Rows:
         """Return what is said before the rows are packed."""
         return []
 
+    def lost(self, skipped: Sequence[str]) -> list[str]:
+        """Return what users must know of a pack that left some rows out, by their names."""
+        return []
+
     def show(self, options: PackOptions) -> Rows:
         """Return the rows with their pictures shown as the options say, before any are read.
 

@@ -187,7 +187,25 @@ def test_info_says_what_it_was(
     fastload.pack(root, tmp_path / "set")
     capsys.readouterr()
     assert command(["info", str(tmp_path / "set")]) == 0
-    assert f"LeRobot {made.version[1:]}, 3 episodes, 10 fps" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"LeRobot {made.version[1:]}, 3 episodes, 10 fps" in said
+    assert re.search(rf"records +24, \S+ kB of {TOP}\n", said)
+
+
+def test_unpack_says_how_it_is_packed_again(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fastload.pack(root, tmp_path / "set")
+    capsys.readouterr()
+    assert command(["unpack", str(tmp_path / "set"), str(tmp_path / "files")]) == 0
+    words = capsys.readouterr().out.partition("'fastload pack ")[2].partition("'")[0]
+    source, _, *more = words.split()
+    assert source == str(tmp_path / "files" / "samples.jsonl")
+    assert command(["pack", source, str(tmp_path / "again"), *more]) == 0
+    again = PackedDataset(tmp_path / "again")
+    assert (len(again), again.runs is not None) == (sum(LENGTHS), True)
+    with pytest.raises(PackError, match=r"is not there\. .* If 'fastload unpack' wrote this folder, pack"):
+        fastload.pack(tmp_path / "files", tmp_path / "out")
 
 
 def test_the_sizes_are_said_before_it_begins(root: Path, tmp_path: Path) -> None:
@@ -417,6 +435,25 @@ def test_rows_without_a_frame_of_their_own(
     fastload.pack(root, tmp_path / "out", on_error="skip", restart=True)
     assert list(skipped(tmp_path / "out")) == [f"episode_000001/{row:06d}" for row in lost]
     assert len(PackedDataset(tmp_path / "out")) == 10 - len(lost)
+
+
+def test_rows_missing_inside_episodes_are_said(tmp_path: Path) -> None:
+    """Those at its ends leave no gap."""
+    regular = [i / 10 for i in range(9)]
+    shown = {
+        (TOP, 0): regular[2:],
+        (TOP, 1): [*regular[1:3], *regular[4:6], *regular[7:8]],
+        (TOP, 2): [*regular[:4], *regular[5:]],
+    }
+    root = changed(tmp_path, lengths=(9, 9, 9), per_file=1, shown=shown)
+    [result] = fastload.pack(root, tmp_path / "out", on_error="skip")
+    assert result.manifest.skipped == 2 + 4 + 1
+    assert "3 rows are missing inside 2 episodes: windows counted in rows reach over them" in result.notes
+    [result] = fastload.pack(root, tmp_path / "some", on_error="skip", fps=5)
+    assert (
+        "1 row is missing inside 1 episode: windows counted in rows reach over them" not in result.notes[:1]
+    )
+    assert any("missing inside" in note for note in result.notes)
 
 
 def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
