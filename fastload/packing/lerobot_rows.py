@@ -515,8 +515,8 @@ class LeRobotRows(SampleRows):
         for number, frames in of.items():
             length = int(self.layout.lengths[self.layout.numbers == number][0])
             for ends in (range(0, length, self.step), reversed(range(0, length, self.step))):
-                for frame in itertools.takewhile(frames.__contains__, ends):
-                    frames.remove(frame)
+                for place in itertools.takewhile(frames.__contains__, ends):
+                    frames.remove(place)
             inside += [len(frames)] if frames else []
         if not inside:
             return []
