@@ -110,6 +110,8 @@ drawn:  ## after "make setup": the long form of the tests whose cases are drawn 
 	  tests/foreign/run.sh torchvision -q --timeout 14400 -k test_chains
 	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
 	  tests/foreign/run.sh transformers -q --timeout 14400 -k "test_vlm_chat or test_vlm_rules"
+	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
+	  tests/foreign/run.sh lerobot -q --timeout 14400 -k test_drawn_windows
 
 versions:  ## tests with the oldest dependencies that are allowed, and with the newest, in environments of their own
 	PYTHON=$(BIN)/python tests/versions/run.sh oldest

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import bare_torchvision  # noqa: F401
+import numpy as np
 import pytest
 import torch
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
 from lerobot_sets import Made, make_set
 from lerobot_written import CAMERAS, FPS, LENGTHS, STILL, TOP, WRIST, write_set
+from long_forms import SEED, as_drawn, how_many
 
 import fastload
 from fastload.transforms import Compose, ToDtype
@@ -58,11 +60,11 @@ def pack(source: Path, folder: Path, **options: Any) -> None:
     fastload.pack(source, folder, as_="lerobot", quality=100, num_proc=1, **options)
 
 
-def ours_of(folder: Path, windows: Any) -> list[dict[str, Any]]:
+def ours_of(folder: Any, windows: Any, **order: Any) -> list[dict[str, Any]]:
     """Every sample as LeRobot's Dataset would give it: from batches of several, the last one short."""
     fields = fastload.Fields(windows=windows)
     found: list[dict[str, Any]] = []
-    with fastload.DataLoader(folder, 4, transform=FLOATS, fields=fields, num_workers=2) as loader:
+    with fastload.DataLoader(folder, 4, transform=FLOATS, fields=fields, num_workers=2, **order) as loader:
         for batch in loader:
             for number in range(len(batch["index"])):
                 found.append({name: values[number] for name, values in batch.items()})
@@ -105,6 +107,31 @@ def test_each_sample_is_that_of_lerobots_dataset(name: str, written: Path, packe
         check(found, theirs[number], [TOP, WRIST])
 
 
+FIELDS = (*CAMERAS, "observation.state", "observation.grid", "action", "next.reward", "next.done", "count",
+          "fine", "flags", "frame_index", "index")  # fmt: skip
+
+
+def test_drawn_windows(written: Path, packed: Path) -> None:
+    """Any fields, any offsets: 8 draws; 1,000 in the long form (tests/reference/long_forms.py)."""
+    for draw in range(how_many(8, 1000)):
+        random = np.random.default_rng([SEED, draw])
+        names = random.choice(FIELDS, random.integers(1, 6), replace=False)
+        windows = {
+            str(name): (random.integers(-11, 12, random.integers(1, 7)) / FPS).tolist() for name in names
+        }
+        case = as_drawn(f"draw {draw}: {windows}")
+        theirs = LeRobotDataset("me/made", root=written, delta_timestamps=windows)
+        ours = ours_of(packed, windows, shuffle=True, seed=draw)
+        rows = {(int(one["episode_index"]), float(one["timestamp"])): one for one in ours}
+        assert len(rows) == len(theirs), case
+        for number in range(len(theirs)):
+            wanted = theirs[number]
+            try:
+                check(rows[int(wanted["episode_index"]), float(wanted["timestamp"])], wanted, [TOP, WRIST])
+            except AssertionError as error:
+                raise AssertionError(f"{case}, row {number}: {error}") from error
+
+
 def test_neighbours_and_cameras_are_further_apart_than_the_bound(written: Path) -> None:
     """A picture of another row would show."""
     rows = LeRobotDataset("me/made", root=written)
@@ -113,6 +140,17 @@ def test_neighbours_and_cameras_are_further_apart_than_the_bound(written: Path) 
         for number in range(len(rows) - 1):
             far = (rows[number][camera] - rows[number + 1][camera]).abs()
             assert far.mean() > 4 * MEAN, (camera, number)
+
+
+def test_some_episodes(written: Path, packed: Path) -> None:
+    """As the page says it: a Subset of the runs' samples."""
+    windows = {"action": [-0.2, 0.0, 0.4], TOP: [-0.1, 0.0]}
+    theirs = LeRobotDataset("me/made", root=written, delta_timestamps=windows, episodes=[1, 3])
+    dataset = fastload.PackedDataset(packed)
+    ours = ours_of(torch.utils.data.Subset(dataset, dataset.runs.ids_in([1, 3])), windows)
+    assert len(ours) == len(theirs) == LENGTHS[1] + LENGTHS[3]
+    for number, found in enumerate(ours):
+        check(found, theirs[number], [TOP, WRIST])
 
 
 def test_the_statistics_are_those_of_the_packed_folder(written: Path, packed: Path) -> None:
