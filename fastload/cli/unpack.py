@@ -53,12 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         words = {} if runs is None else {"runs": str(runs.spec)}
         print_json({"files": count, "output": str(arguments.output), **words})
     else:
-        again = (
-            []
-            if runs is None
-            else [
-                f"'fastload pack {source} OUTPUT --runs {runs.spec}' packs them again, with the runs that the set has."
-            ]
-        )
+        again = []
+        if runs is not None:
+            words = f"'fastload pack {source} OUTPUT --runs {runs.spec}' packs them again"
+            again = [f"{words}, with the runs that the set has."]
         print_lines([f"{counted(count, 'file')} in {arguments.output}", *again])
     return 0

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of
+from lerobot_sets import FPS, LENGTHS, SIZES, TOP, WRIST, Made, make_set, rows_of
 from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
