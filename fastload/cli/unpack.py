@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         again = []
         if runs is not None:
-            words = f"'fastload pack {source} OUTPUT --runs {runs.spec}' packs them again"
-            again = [f"{words}, with the runs that the set has."]
+            command = f"'fastload pack {source} OUTPUT --runs {runs.spec}' packs them again"
+            again = [f"{command}, with the runs that the set has."]
         print_lines([f"{counted(count, 'file')} in {arguments.output}", *again])
     return 0
