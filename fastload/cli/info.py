@@ -10,6 +10,7 @@ import numpy as np
 
 from fastload.cli.arguments import add_storage_options, options_for, place
 from fastload.cli.output import (
+    bytes_words,
     classes_row,
     entry_json,
     entry_rows,
@@ -147,7 +148,7 @@ def _rows(dataset: PackedFiles, everything: bool) -> list[tuple[str, str]]:
     rows = [
         ("id", dataset.id),
         *_generation_rows(dataset),
-        ("records", f"{manifest.num_records}, {human_bytes(manifest.data_bytes)}"),
+        ("records", f"{manifest.num_records}, {bytes_words(manifest)}"),
         classes_row(dataset.schema, looked.summary.unlabelled),
         *_runs_rows(dataset),
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),

@@ -98,9 +98,16 @@ def contents_rows(manifest: Manifest, container: str, unlabelled: int = 0) -> li
         ("records", f"{manifest.num_records}{classes}"),
         classes_row(manifest.schema, unlabelled),
         *([] if runs is None else [("runs", f"{runs.count}, by {runs.spec}")]),
-        ("bytes", f"{human_bytes(manifest.data_bytes)} in {files}"),
+        ("bytes", f"{bytes_words(manifest)} in {files}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
     ]
+
+
+def bytes_words(manifest: Manifest) -> str:
+    """Return the bytes of the records, and of which field they are if others have records, too."""
+    have = [field for field in manifest.schema if field.storage in ("record", "records")]
+    first = manifest.schema.index_field
+    return human_bytes(manifest.data_bytes) + (f" of {first.name}" if first and len(have) > 1 else "")
 
 
 def contents_json(manifest: Manifest) -> dict[str, Any]:

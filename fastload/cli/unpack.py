@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.output import print_json, print_lines
 from fastload.machine.sizes import counted
-from fastload.packing.unpack import LAYOUTS, TABLES, unpack
+from fastload.packing.unpack import LAYOUTS, STEM, TABLES, unpack
 from fastload.packing.verify import manifest_at
 
 
@@ -45,11 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
         as_=arguments.as_,
         storage_options=options,
     )
-    runs = manifest_at(arguments.folder, options).runs
+    manifest = manifest_at(arguments.folder, options)
+    runs, source = manifest.runs, Path(arguments.output)
+    source = source / f"{STEM}.{arguments.table}" if manifest.fields and arguments.as_ is None else source
     if arguments.json:
         words = {} if runs is None else {"runs": str(runs.spec)}
         print_json({"files": count, "output": str(arguments.output), **words})
     else:
-        again = [] if runs is None else [f"The set has runs, which --runs {runs.spec} makes of them again."]
+        again = []
+        if runs is not None:
+            command = f"'fastload pack {source} OUTPUT --runs {runs.spec}' packs them again"
+            again = [f"{command}, with the runs that the set has."]
         print_lines([f"{counted(count, 'file')} in {arguments.output}", *again])
     return 0

@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -409,6 +411,20 @@ class ArrowRows:
         """Return how many rows each file has."""
         self._looked()
         return self._counts
+
+    def schema(self) -> Any:
+        """Return the columns as Arrow has them."""
+        return self._looked()
+
+    def columns(self, names: Sequence[str]) -> Iterator[dict[str, npt.NDArray[np.float64]]]:
+        """Yield columns of numbers, in pieces of the rows' order; a missing value is NaN."""
+        for file in self.files:
+            with file.opened() as opened:
+                for batch in _batches(file, opened, [*names], 0):
+                    yield {
+                        name: batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
+                        for name in names
+                    }
 
     def digest(self) -> str:
         """Return what tells these files from others."""

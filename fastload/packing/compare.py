@@ -138,17 +138,25 @@ def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str
         return f"{counted(len(old.classes), 'class')} became {len(new.classes)}, or their names changed"
     had, has = old.totals, new.totals
     counts = f"{counted(had.files, 'file')} of {had.bytes} bytes, now {has.files} of {has.bytes}"
+    guessed = ""
     for before, now in zip_longest(Listing(old_folder).rows(), Listing(new_folder).rows()):
         if before != now:
-            return f"{counts}; the first difference is at {_name_of(now or before)}"
+            words = f"{counts}; the first difference is at {_name_of(now or before, before)}"
+            if before is None or now is None or before._replace(size=now.size) != now:
+                return words
+            guessed = guessed or words  # another size alone may follow from a file of later rows
+    if guessed:
+        return guessed
     if old.schema != new.schema:
         return f"{counts}; the schema differs"
     return f"{counts}; what is said of them differs" if old.rows != new.rows else counts
 
 
-def _name_of(row: Row | None) -> str:
-    first = (row.files if row is not None else b"").partition(b"\0")[0]
-    return printable(first) if first else "a row without files"
+def _name_of(row: Row | None, before: Row | None) -> str:
+    """Return the first file of a row that it did not have before, else its first."""
+    names, had = ((b"" if one is None else one.files).split(b"\0") for one in (row, before))
+    name = next((name for name in names if name not in had), names[0])
+    return printable(name) if name else "a row without files"
 
 
 def check_complete(rows: Rows, output: Path, options: PackOptions, found: Callable[[int], None]) -> Manifest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ INFO = f"{META}/info.json"
 VERSIONS = {"v2.1": "2.1", "v3.0": "3.0"}
 #: Columns whose numbers stand for texts: the texts' field, and the files of ``meta/`` that have them.
 _TEXTS = {
-    "task_index": ("task", ("tasks.jsonl", "tasks.parquet")),
-    "subtask_index": ("subtask", ("subtasks.parquet",)),
+    "task_index": ("task", {"2.1": "tasks.jsonl", "3.0": "tasks.parquet"}),
+    "subtask_index": ("subtask", {"2.1": "subtasks.parquet", "3.0": "subtasks.parquet"}),
 }
 _AT_ONCE = 1 << 20  # bytes hashed at a time
 _SHOWN = 3  # episodes named in a message
@@ -39,11 +39,45 @@ class CameraFiles:
         paths: the files, below the set's folder.
         files: (episodes,) each episode's place in ``paths``.
         begins: (episodes,) the time in the file at which it begins, in seconds.
+        ends: (episodes,) that at which it ends; NaN: ``meta/`` does not say.
     """
 
     paths: tuple[str, ...]
     files: npt.NDArray[np.int64]
     begins: npt.NDArray[np.float64]
+    ends: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts that a column's numbers stand for.
+
+    Args:
+        column: the column.
+        field: the field that they become.
+        path: the file that has them.
+        known: they, by number; None: the file is not there.
+    """
+
+    column: str
+    field: str
+    path: Path
+    known: Mapping[int, str] | None
+
+    def of(self, number: Any) -> str:
+        """Return the text of a number.
+
+        Raises:
+            ValueError: there is none.
+        """
+        known = self.known or {}
+        if not isinstance(number, int) or number not in known:
+            listed = f"{min(known)} to {max(known)}" if known else "none"
+            raise ValueError(
+                f"{self.column} is {number}, and the numbers that {self.path} has texts for are {listed}. "
+                f"Complete that file, or leave the texts out: --field {self.field}=none"
+            )
+        return known[number]
 
 
 @dataclass(frozen=True)
@@ -60,7 +94,7 @@ class Layout:
         data: the Parquet files, below the folder, in the order of their rows.
         data_of: (episodes,) each episode's place in ``data``.
         cameras: features that are videos.
-        texts: by column of numbers the field of its texts, and those by number.
+        texts: by column of numbers what those stand for.
     """
 
     root: Path
@@ -72,7 +106,7 @@ class Layout:
     data: tuple[str, ...]
     data_of: npt.NDArray[np.int64]
     cameras: Mapping[str, CameraFiles]
-    texts: Mapping[str, tuple[str, Mapping[int, str]]]
+    texts: Mapping[str, Texts]
 
     def check_rows(self, counts: Sequence[int]) -> None:
         """Compare the rows of the Parquet files with what ``meta/`` says.
@@ -92,6 +126,53 @@ class Layout:
                     f"{episodes_named(episodes)} in it {'has' if len(episodes) == 1 else 'have'} {wanted}. "
                     "One of them is of another state of the set: download both again."
                 )
+
+    def check_videos(self, camera: str, times: npt.NDArray[np.float64]) -> None:
+        """Find episodes that lie over each other in a video file, or whose part of it is too short.
+
+        Frames of another episode would be taken for their own. Writers round, so a frame is allowed. A part
+        that is too long is no matter.
+
+        Args:
+            camera: the feature.
+            times: (episodes,) the last row's time in the episode, in seconds.
+
+        Raises:
+            PackError: there are some.
+        """
+        found, frame = self.cameras[camera], 1 / self.fps + 1e-6
+        short = np.flatnonzero(found.ends - found.begins < times + 1 / self.fps - frame)
+        where = f"{self.root / META}: of {camera!r}"
+        for at in short[:1].tolist():
+            raise PackError(
+                f"{where}, episode {self.numbers[at]} is from {found.begins[at]:.6f} to {found.ends[at]:.6f} "
+                f"s in {found.paths[found.files[at]]}, and its last row's time stamp is {times[at]:.6f} s. "
+                "to_timestamp and from_timestamp must be as far apart as its rows, to one frame."
+            )
+        ends = np.fmax(found.ends, found.begins + times + 1 / self.fps)
+        order = np.lexsort((found.begins, found.files))
+        first, second = order[:-1], order[1:]
+        over = (found.files[first] == found.files[second]) & (found.begins[second] < ends[first] - frame)
+        for one, two in list(zip(first[over].tolist(), second[over].tolist(), strict=True))[:1]:
+            raise PackError(
+                f"{where}, episode {self.numbers[one]} is from {found.begins[one]:.6f} to {ends[one]:.6f} s "
+                f"in {found.paths[found.files[one]]}, and episode {self.numbers[two]} begins there at "
+                f"{found.begins[two]:.6f} s, before that ends: from_timestamp of one of them is wrong."
+            )
+
+    def missing_videos(self, cameras: Iterable[str]) -> str:
+        """Return which video files are not there, in words; "": none."""
+        lost = [
+            (camera, path, self.numbers[self.cameras[camera].files == number])
+            for camera in cameras
+            for number, path in enumerate(self.cameras[camera].paths)
+            if not is_file(self.root / path)
+        ]
+        if not lost:
+            return ""
+        camera, path, episodes = lost[0]
+        more = f" {counted(len(lost) - 1, 'other video')} of the set as well." if len(lost) > 1 else ""
+        return f"{self.root / path} is not there. It has {camera!r} of {episodes_named(episodes)}.{more}"
 
     def digest(self) -> str:
         """Return what tells the set from others: the contents of ``meta/``, names and sizes of the rest."""
@@ -164,19 +245,25 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
             f"{place / INFO} says version {info['codebase_version']!r} of LeRobot's layout, must be "
             f"{' or '.join(VERSIONS)}. LeRobot's own converters make one of them."
         )
+    fps, chunk = info.get("fps"), info.get("chunks_size") or 1000
+    if not isinstance(fps, (int, float)) or not 0 < fps < float("inf"):
+        raise PackError(f"{place / INFO}: fps is {fps!r}, must be a number above 0, the rows a second.")
+    if not isinstance(chunk, int) or chunk < 1:
+        raise PackError(f"{place / INFO}: chunks_size is {chunk!r}, must be an integer of 1 or more.")
     try:
         features = {str(name): dict(feature) for name, feature in info["features"].items()}
-        fps, chunk = float(info["fps"]), int(info.get("chunks_size") or 1000)
-        if not (0 < fps < float("inf")) or chunk < 1:
-            raise ValueError(f"fps is {info['fps']}, chunks_size {info.get('chunks_size')}")
         cameras = [name for name, feature in features.items() if feature["dtype"] == "video"]
-        data_path, video_path = str(info["data_path"]), str(info.get("video_path"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PackError(f"{place / INFO} cannot be used ({type(error).__name__}: {error}).") from None
     rows = list(_episodes_21(place, chunk) if version == "2.1" else _episodes_30(place, cameras))
     if not rows:
         raise PackError(f"{place} has no episodes: {META}/ lists none.")
     _check_totals(place, info, rows)
+    data_path, video_path = info.get("data_path"), info.get("video_path")
+    for name, path in ("data_path", data_path), *([("video_path", video_path)] if cameras else []):
+        if not isinstance(path, str):
+            raise PackError(f"{place / INFO}: {name} is {path!r}, must be a text that names the files.")
+    assert isinstance(data_path, str)
     try:
         named = [(_inside(place, data_path.format(**row["data"])), row) for row in rows]
         # The rows' order is that of the files, as LeRobot reads them, and in one file that of the episodes.
@@ -184,20 +271,41 @@ def layout_of(place: Path, info: Mapping[str, Any]) -> Layout:
         rows = [row for _, row in named]
         data, data_of = _numbered([name for name, _ in named])
         found = {
-            camera: _camera_files(place, video_path, camera, [row["videos"][camera] for row in rows])
+            camera: _camera_files(place, str(video_path), camera, [row["videos"][camera] for row in rows])
             for camera in cameras
         }
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
         raise PackError(
             f"{place / INFO}: data_path or video_path cannot be used ({type(error).__name__}: {error})."
         ) from None
     numbers, lengths = (np.array([row[name] for row in rows], np.int64) for name in ("number", "length"))
-    texts = {column: (field, _texts(place, names, column)) for column, (field, names) in _TEXTS.items()
-             if column in features}  # fmt: skip
-    return Layout(
-        place, version, fps, features, numbers, lengths, data, data_of, found,
-        {column: (field, known) for column, (field, known) in texts.items() if known is not None},
-    )  # fmt: skip
+    texts = {
+        column: _texts(column, field, place / META / files[version])
+        for column, (field, files) in _TEXTS.items()
+        if column in features
+    }
+    return Layout(place, version, float(fps), features, numbers, lengths, data, data_of, found, texts)
+
+
+def with_size(
+    feature: Mapping[str, Any], size_of: Callable[[tuple[int, int]], tuple[int, int]]
+) -> dict[str, Any]:
+    """Return a feature of pictures with another size in its shape.
+
+    Args:
+        feature: as ``info.json`` has it; without a shape of three sides it stays as it is.
+        size_of: the new (width, height) of one.
+    """
+    shape, names = feature.get("shape"), feature.get("names")
+    if not isinstance(shape, list) or len(shape) != 3 or not all(isinstance(side, int) for side in shape):
+        return dict(feature)
+    if isinstance(names, list) and {"height", "width"} <= {*map(str, names)} and len(names) == 3:
+        height, width = names.index("height"), names.index("width")
+    else:  # some sets have channels first
+        height, width = (1, 2) if shape[0] in (1, 3) and shape[2] not in (1, 3) else (0, 1)
+    sides = [*shape]
+    sides[width], sides[height] = size_of((shape[width], shape[height]))
+    return {**feature, "shape": sides}
 
 
 def _check_totals(place: Path, info: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -220,19 +328,16 @@ def _check_totals(place: Path, info: Mapping[str, Any], rows: Sequence[Mapping[s
 def _episodes_21(place: Path, chunk: int) -> Iterator[dict[str, Any]]:
     """Yield number and length of each episode, and what its files' names are made of."""
     for line in _lines(place / META / "episodes.jsonl"):
-        try:
-            number, length = int(line["episode_index"]), int(line["length"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise PackError(
-                f"{place / META / 'episodes.jsonl'} cannot be used ({type(error).__name__}: {error})."
-            ) from None
+        where, row = place / META / "episodes.jsonl", line if isinstance(line, dict) else {}
+        number = _whole(row.get("episode_index"), "episode_index", where)
+        length = _whole(row.get("length"), "length", f"{where}, episode {number}")
         names = {"episode_chunk": number // chunk, "episode_index": number}
         yield {
             "number": number,
             "length": length,
             "begin": number,
             "data": names,
-            "videos": _Same((names, 0.0)),
+            "videos": _Same((names, 0.0, float("nan"))),
         }
 
 
@@ -256,22 +361,50 @@ def _episodes_30(place: Path, cameras: Sequence[str]) -> Iterator[dict[str, Any]
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
     parts = ("chunk_index", "file_index", "from_timestamp")
     wanted += [f"videos/{camera}/{part}" for camera in cameras for part in parts]
+    ends = [f"videos/{camera}/to_timestamp" for camera in cameras]
     for name in files:
-        for row in _table(folder / name, wanted, ["dataset_from_index"]):
+        for row in _table(folder / name, wanted, ["dataset_from_index", *ends]):
+            number = _whole(row["episode_index"], "episode_index", folder / name)
+            where = f"{folder / name}, episode {number}"
             videos = {
                 camera: (
                     {part: row[f"videos/{camera}/{part}"] for part in parts[:2]},
-                    float(row[f"videos/{camera}/from_timestamp"]),
+                    _seconds(row[f"videos/{camera}/from_timestamp"], f"{parts[2]} of {camera!r}", where),
+                    _seconds(row[end], f"to_timestamp of {camera!r}", where) if end in row else float("nan"),
                 )
-                for camera in cameras
+                for camera, end in zip(cameras, ends, strict=True)
             }
             yield {
-                "number": row["episode_index"],
-                "length": row["length"],
-                "begin": row.get("dataset_from_index", row["episode_index"]),
+                "number": number,
+                "length": _whole(row["length"], "length", where),
+                "begin": row.get("dataset_from_index", number),
                 "data": {"chunk_index": row["data/chunk_index"], "file_index": row["data/file_index"]},
                 "videos": videos,
             }
+
+
+def _whole(value: Any, name: str, where: Any) -> int:
+    """Return a count or number of ``meta/``.
+
+    Raises:
+        PackError: it is none.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise PackError(f"{where}: {name} is {value!r}, must be an integer of 0 or more.")
+    return value
+
+
+def _seconds(value: Any, name: str, where: str) -> float:
+    """Return a time of ``meta/``.
+
+    Raises:
+        PackError: it is none.
+    """
+    if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise PackError(f"{where}: {name} is {value!r}, must be seconds, 0 or more.")
+    return float(value)
 
 
 def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -283,8 +416,8 @@ def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> l
     import pyarrow as pa
     from pyarrow import parquet
 
+    names = _columns_of(path)
     try:
-        names = parquet.read_schema(path).names
         missing = [name for name in wanted if name not in names]
         if missing:
             raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(names)}.")
@@ -299,12 +432,29 @@ def _table(path: Path, wanted: Sequence[str], optional: Sequence[str] = ()) -> l
     return rows
 
 
+def _columns_of(path: Path) -> list[str]:
+    """Return the names of a Parquet file's columns.
+
+    Raises:
+        PackError: it cannot be read.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        names: list[str] = parquet.read_schema(path).names
+    except (pa.ArrowException, OSError) as error:
+        raise PackError(f"{path} cannot be read ({error}). Download it again.") from None
+    return names
+
+
 def _camera_files(
-    place: Path, video_path: str, camera: str, rows: Sequence[tuple[Mapping[str, Any], float]]
+    place: Path, video_path: str, camera: str, rows: Sequence[tuple[Mapping[str, Any], float, float]]
 ) -> CameraFiles:
-    names = [_inside(place, video_path.format(**parts, video_key=camera)) for parts, _ in rows]
+    names = [_inside(place, video_path.format(**parts, video_key=camera)) for parts, *_ in rows]
     paths, files = _numbered(names)
-    return CameraFiles(paths, files, np.array([begin for _, begin in rows], np.float64))
+    begins, ends = (np.array([row[at] for row in rows], np.float64) for at in (1, 2))
+    return CameraFiles(paths, files, begins, ends)
 
 
 def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
@@ -342,25 +492,25 @@ def _lines(path: Path) -> Iterator[Any]:
         raise PackError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _texts(place: Path, names: Sequence[str], column: str) -> dict[int, str] | None:
-    """Return the texts of a column's numbers; None: ``meta/`` has none.
+def _texts(column: str, field: str, path: Path) -> Texts:
+    """Return the texts of a column's numbers.
 
     Raises:
         PackError: the file that has them cannot be used.
     """
-    path = next((place / META / name for name in names if is_file(place / META / name)), None)
-    if path is None:
-        return None
-    text = column.removesuffix("_index")
+    if not is_file(path):
+        return Texts(column, field, path, None)
+    rows: list[tuple[Any, Any]]
     if path.suffix == ".jsonl":
-        rows = [(line.get(column), line.get(text)) for line in _lines(path)]
+        lines = [line if isinstance(line, dict) else {} for line in _lines(path)]
+        rows = [(line.get(column), line.get(field)) for line in lines]
     else:
         # pandas keeps its index, here the texts, as a column of that name.
-        from pyarrow import parquet
-
-        names = parquet.read_schema(path).names
-        index = text if text in names else "__index_level_0__"
+        index = field if field in _columns_of(path) else "__index_level_0__"
         rows = [(row[column], row[index]) for row in _table(path, [column, index])]
-    if not all(isinstance(number, int) and isinstance(words, str) for number, words in rows):
-        raise PackError(f"{path} must have {column}, an integer, and {text}, a text, in each row.")
-    return dict(rows)
+    wrong = next((row for row in rows if [*map(type, row)] != [int, str]), None)
+    if wrong is not None:
+        raise PackError(
+            f"{path} must have {column}, an integer, and {field}, a text, in each row. Found: {wrong}."
+        )
+    return Texts(column, field, path, dict(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,18 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.errors import LibraryMissing, PackError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.annotations.find import schema_asked
 from fastload.packing.files import raise_if_transient
-from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, info_of, layout_of
+from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, info_of, layout_of, with_size
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import picture_of
 from fastload.packing.publish import KEPT_RUNS
-from fastload.packing.recoding import frame_picture, threads_for
+from fastload.packing.recoding import frame_picture, scaled_size, threads_for
 from fastload.packing.rows import CARRIED, FRAMES, Batch, Carried, FailedSample, Notes, Rows, StoredSample
 from fastload.packing.sample_rows import SampleRows
 from fastload.packing.stored import Source, StorePlace, TableFile
@@ -73,6 +75,7 @@ def open_lerobot(source: Source, options: PackOptions) -> Sequence[tuple[str, Ro
     left_out = {name for name, kind in options.fields if kind.strip() == "none"}
     schema = schema_asked(_schema(layout, reader, left_out), options)
     _refuse_depth(layout, schema)
+    _check_rows(layout, reader, schema, options)
     decoder = chosen_decoder() if any(name in layout.cameras for name in schema.names) else None
     return [("", LeRobotRows(layout, reader, schema, step, decoder, options))]
 
@@ -118,7 +121,16 @@ def _reader(layout: Layout) -> ArrowRows:
         path = layout.root / name
         if not is_file(path):
             number = layout.numbers[layout.data_of == layout.data.index(name)][0]
-            raise PackError(f"{path} is not there. {META}/ says that it has the rows of episode {number}.")
+            unpacked = (
+                ""
+                if exists(layout.root / "data")
+                else (
+                    " If 'fastload unpack' wrote this folder, pack the samples.jsonl in it, as that has said."
+                )
+            )
+            raise PackError(
+                f"{path} is not there. {META}/ says that it has the rows of episode {number}.{unpacked}"
+            )
         size, mtime_ns = layout.status(name)
         files.append(TableFile(str(path), size, str(path), mtime_ns=mtime_ns))
     return ArrowRows(files, str(layout.root), os.fsencode(layout.root))
@@ -145,22 +157,44 @@ def _schema(layout: Layout, reader: ArrowRows, left_out: Set[str]) -> Schema:
     lost = next((name for name in (_EPISODE, _FRAME, _TIME) if name not in columns), None)
     if lost is not None:
         raise PackError(f"{reader.files[0].path} has no column {lost!r}, which every LeRobot set has.")
-    fields: list[tuple[str, Kind]] = []
+    fields: list[Field] = []
     for name in dict.fromkeys([*layout.features, *columns]):
         if name in left_out:
             continue
-        feature = layout.features.get(name, {})
-        if name in layout.cameras or name in pictures:
-            fields.append((name, Image()))
-        else:
-            fields.append((name, _kind(types[name], feature.get("shape"))))
+        is_picture = name in layout.cameras or name in pictures
+        fields.append(_field(layout, name, None if is_picture else types[name]))
         text = layout.texts.get(name)
-        if text is not None and text[0] not in columns:
-            fields.append((text[0], Text()))
+        if text is not None and text.field not in columns:
+            if text.known is None and text.field not in left_out:
+                raise PackError(
+                    f"{text.path} is not there: it has the texts of {name}, which {INFO} lists. Download it, "
+                    f"or leave the texts out: --field {text.field}=none."
+                )
+            fields.append(Field(text.field, Text()))
     try:
-        return Schema(tuple(Field(name, kind) for name, kind in fields))
+        return Schema(tuple(fields))
     except ValueError as error:
-        raise PackError(f"{layout.root}: {error}") from None
+        raise PackError(f"{layout.root}: {error} Leave one out with --field NAME=none.") from None
+
+
+def _field(layout: Layout, name: str, typed: Any) -> Field:
+    """Return the field of a column of a type; None: of pictures.
+
+    Raises:
+        PackError: no field has that name or shape.
+    """
+    shape = layout.features.get(name, {}).get("shape")
+    leave = f"Leave it out: --field {name}=none (in Python fields={{{name!r}: 'none'}})."
+    try:
+        kind = Image() if typed is None else _kind(typed, shape)
+    except (TypeError, ValueError) as error:
+        raise PackError(
+            f"{layout.root / INFO}: the feature {name!r} has the shape {shape}: {error} {leave}"
+        ) from None
+    try:
+        return Field(name, kind)
+    except ValueError as error:
+        raise PackError(f"{layout.root / INFO}: the column {name!r}: {error} {leave}") from None
 
 
 def _kind(typed: Any, shape: Any) -> Kind:
@@ -192,6 +226,64 @@ def _refuse_depth(layout: Layout, schema: Schema) -> None:
                 f"{name!r} is a video of depth maps, whose depths RGB of 8 bits would spoil. Leave it out: "
                 f"--field {name}=none (in Python fields={{{name!r}: 'none'}})."
             )
+
+
+def _check_rows(layout: Layout, reader: ArrowRows, schema: Schema, options: PackOptions) -> None:
+    """Look for what would be met only after hours: rows out of order, wrong times, missing videos.
+
+    Raises:
+        PackError: there is some; a missing video only if it is not to be skipped.
+    """
+    cameras = [name for name in schema.names if name in layout.cameras]
+    numbers, frames, times = _columns_of_all(layout, reader)
+    starts = np.concatenate([[0], np.cumsum(layout.lengths)])[:-1]
+    place = np.arange(len(numbers)) - np.repeat(starts, layout.lengths)
+    wanted = np.repeat(layout.numbers, layout.lengths)
+
+    def refuse(at: int, what: str) -> None:
+        file = layout.data[int(layout.data_of[np.searchsorted(starts, at, "right") - 1])]
+        raise PackError(f"{layout.root / file}: episode {wanted[at]}, row {place[at]} of it: {what}")
+
+    for at in np.flatnonzero(numbers != wanted)[:1].tolist():
+        refuse(at, f"the row says {_EPISODE} {numbers[at]:g}, and {META}/ that it is of {wanted[at]}.")
+    for name, values in ((_FRAME, frames), (_TIME, times)) if options.runs is None else ():
+        # A NaN or a missing value is not above the one before it, nor is anything above it.
+        follows = np.append(True, (values[1:] > values[:-1]) | (place[1:] == 0))
+        for at in np.flatnonzero(np.isnan(values) | ~follows)[:1].tolist():
+            before = f" after {values[at - 1]:.7g}" if place[at] else ""
+            refuse(at, f"{name} is {values[at]:.7g}{before}; it must increase from row to row of an episode. "
+                       "Mend the Parquet files, or pack without the order of rows: --runs none.")  # fmt: skip
+    if not cameras:
+        return
+    for at in np.flatnonzero(~np.isfinite(times))[:1].tolist():
+        refuse(at, f"{_TIME} is {times[at]}, must be seconds: it says which frame is the row's.")
+    lasts = np.maximum.reduceat(times, starts)
+    for camera in cameras:
+        layout.check_videos(camera, lasts)
+    missing = layout.missing_videos(cameras)
+    if missing and options.on_error == "raise":
+        raise PackError(f"{missing} Download it again, or leave its rows out: --on-error skip.")
+
+
+def _columns_of_all(layout: Layout, reader: ArrowRows) -> list[npt.NDArray[np.float64]]:
+    """Return episode, frame and time of all rows; a missing value is NaN.
+
+    Raises:
+        PackError: a column's values are no numbers.
+    """
+    import pyarrow as pa
+
+    names = (_EPISODE, _FRAME, _TIME)
+    types = reader.schema()
+    for name in (*names, *(name for name in layout.texts if name in types.names)):
+        kind = types.field(name).type
+        if not (pa.types.is_integer(kind) or (pa.types.is_floating(kind) and name in names)):
+            legal = "integers" if name not in names else "numbers"
+            raise PackError(
+                f"{reader.files[0].path}: the column {name!r} is of type {kind}, must be one of {legal}."
+            )
+    tables = [*reader.columns(names)]
+    return [np.concatenate([table[name] for table in tables]) for name in names]
 
 
 # ---- Rows -------------------------------------------------------------------------------------------
@@ -298,6 +390,7 @@ class LeRobotRows(SampleRows):
 
     process_bytes = 8 << 20  # videos are decoded
     walks = False
+    lists_paths = False
     unit = "row"
 
     def __init__(
@@ -345,46 +438,61 @@ class LeRobotRows(SampleRows):
         }
         # Bytes are guessed, so the totals do not tell sets apart.
         given = {"samples": None if totals is None else totals.files, **self.settings()}
-        carried = {name: len(read()) for name, read in self.carried.files.items()}
         return {
             "given": given,
             "schema": json.loads(self.schema.to_json()),
             FRAMES: facts,
             KEPT_RUNS: RUNS,
-            CARRIED: {META: carried},
+            CARRIED: {META: self.carried.facts()},
         }
 
     @functools.cached_property
     def carried(self) -> Carried:  # type: ignore[override]
-        """``meta/``; of every k-th row with an ``info.json`` that says so, and the original beside it."""
+        """``meta/``; with an ``info.json`` of what is packed, and the original beside it if it differs."""
         folder = self.layout.root / META
         files: dict[str, Any] = {
             name: functools.partial(Path.read_bytes, folder / name) for name in files_below(folder)
         }
-        if self.step > 1:
+        source = json.loads((folder / Path(INFO).name).read_bytes())
+        info = self._packed_info(source)
+        if info != source:
             files[ORIGINAL] = files[Path(INFO).name]
-            files[Path(INFO).name] = functools.partial(self._changed_info, folder / Path(INFO).name)
+            changed = json.dumps(info, indent=4, ensure_ascii=False).encode()
+            files[Path(INFO).name] = functools.partial(bytes, changed)
         return Carried(META, files)
 
-    def _changed_info(self, path: Path) -> bytes:
-        info = json.loads(path.read_bytes())
-        fps = self.layout.fps / self.step
-        info |= {"fps": int(fps) if fps.is_integer() else fps, "total_frames": len(self)}
-        return json.dumps(info, indent=4, ensure_ascii=False).encode()
+    def _packed_info(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``info.json`` of the rows that are packed and of the size of their pictures."""
+        info, options = {**source}, self._options
+        if self.step > 1:
+            fps = self.layout.fps / self.step
+            info |= {"fps": int(fps) if fps.is_integer() else fps, "total_frames": len(self)}
+        if options.limit is not None and options.limit < len(self):
+            episodes = int(np.searchsorted(self._starts, options.limit))
+            info |= {"total_frames": options.limit, "total_episodes": episodes}
+        features = dict(source["features"])
+        for each in self.schema:
+            if isinstance(each.kind, Image) and each.name in features:
+                size_of = functools.partial(scaled_size, options=options)
+                features[each.name] = with_size(features[each.name], size_of)
+        return info | {"features": features}
 
     # What the rows take
 
     def listed(self, notes: Notes) -> Iterator[Row]:
         """Yield each row with about the bytes that it will take, and when its newest file was modified."""
         size = max(1, round(sum(self._bytes.values())))
-        times = {name: self.layout.status(name)[1] for name in self.layout.files()}
+        known = {name: self.layout.status(name) for name in self.layout.files()}
         for episode in range(len(self.layout.numbers)):
             files = [self.layout.data[int(self.layout.data_of[episode])]]
             for camera in map(self.layout.cameras.__getitem__, self.cameras):
                 files.append(camera.paths[int(camera.files[episode])])
-            row = Row(b"", size, max(times[name] for name in files))
-            for _ in range(int(self._starts[episode]), int(self._starts[episode + 1])):
-                yield row
+            # One of them may change and still be older than another, so the first row of each episode tells
+            # all of them; all rows would be long lists.
+            told = b"\0".join("{} ({} bytes, modified at {} ns)".format(n, *known[n]).encode() for n in files)
+            newest = max(known[name][1] for name in files)
+            for place in range(int(self._starts[episode + 1] - self._starts[episode])):
+                yield Row(b"" if place else told, size, newest)
 
     @functools.cached_property
     def _bytes(self) -> dict[str, float]:
@@ -423,6 +531,25 @@ class LeRobotRows(SampleRows):
         )
         times = f" ({stored / videos:.1f} times)" if videos else ""
         return [f"videos {human_bytes(videos)}; as {what} about {human_bytes(stored)}{rows}{times}"]
+
+    def lost(self, skipped: Sequence[str]) -> list[str]:
+        """Say how many rows are missing between others of their episode, which no window's reader sees."""
+        of: dict[int, set[int]] = {}
+        for name in skipped:
+            episode, _, frame = name.removeprefix("episode_").partition("/")
+            of.setdefault(int(episode), set()).add(int(frame))
+        inside = []
+        for number, frames in of.items():
+            length = int(self.layout.lengths[self.layout.numbers == number][0])
+            for ends in (range(0, length, self.step), reversed(range(0, length, self.step))):
+                for place in itertools.takewhile(frames.__contains__, ends):
+                    frames.remove(place)
+            inside += [len(frames)] if frames else []
+        if not inside:
+            return []
+        count, episodes = sum(inside), counted(len(inside), "episode")
+        are = "row is" if count == 1 else "rows are"
+        return [f"{count} {are} missing inside {episodes}: windows counted in rows reach over them"]
 
     # Samples
 
@@ -469,7 +596,7 @@ class LeRobotRows(SampleRows):
         frame = row[_FRAME] if isinstance(row[_FRAME], int) else place
         path = f"episode_{number:06d}/{frame:06d}".encode()
         try:
-            self._check(number, place, row)
+            self._check(place, row)
             values = []
             for each in self.schema:
                 try:
@@ -484,17 +611,13 @@ class LeRobotRows(SampleRows):
             return FailedSample(ValueError(f"episode {number}, frame {frame}: {error}"), path)
         return StoredSample(path, values)
 
-    def _check(self, number: int, place: int, row: Mapping[str, Any]) -> None:
-        """Raise ValueError if a row is not the one that ``meta/`` says it is."""
-        if row[_EPISODE] != number:
-            raise ValueError(f"the row says {_EPISODE} {row[_EPISODE]}, and {META}/ that it is of {number}")
+    def _check(self, place: int, row: Mapping[str, Any]) -> None:
+        """Raise ValueError if a row is not the one of its time."""
         if self.step > 1 and row[_FRAME] != place:
             raise ValueError(
                 f"{_FRAME} is {row[_FRAME]} at row {place} of the episode, so that every {self.step}th is "
                 "not every such time: fps needs episodes without gaps"
             )
-        if self.cameras and not np.isfinite(row[_TIME] if row[_TIME] is not None else np.nan):
-            raise ValueError(f"{_TIME} is {row[_TIME]}")
 
     def _value(
         self, named: Field, episode: int, row: Mapping[str, Any], cameras: Mapping[str, _Camera],
@@ -506,9 +629,7 @@ class LeRobotRows(SampleRows):
             return frame_picture(named.kind, frame.pixels, frame.sampling, options)
         if isinstance(named.kind, Image):
             return picture_of(named.kind, row[named.name], self.root)
-        for column, (field_name, texts) in self.layout.texts.items():
-            if field_name == named.name and field_name not in row:
-                if row[column] not in texts:
-                    raise ValueError(f"{column} is {row[column]}, which {META}/ has no text for")
-                return named.encode(texts[row[column]])
+        for column, texts in self.layout.texts.items():
+            if texts.field == named.name and named.name not in row:
+                return named.encode(texts.of(row[column]))
         return named.encode(value_of(named.kind, row[named.name], False, True))

@@ -223,7 +223,8 @@ def _pack_one(
 
 def _with_notes(result: PackResult, rows: Rows) -> PackResult:
     """Return a result with its rows' notes; of a complete set only the manifest tells how it was made."""
-    return result if result.was_complete else replace(result, notes=rows.notes)
+    lost = tuple(rows.lost([entry["path"] for entry in result.skipped()]))
+    return replace(result, notes=lost if result.was_complete else rows.notes + lost)
 
 
 def _put_carried(rows: Rows, target: Target) -> None:

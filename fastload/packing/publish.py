@@ -364,9 +364,13 @@ class PackResult:
 
     def skip_reasons(self) -> list[tuple[str, int]]:
         """Count the reasons why files were skipped and annotations left out; commonest first."""
+        return Counter(entry["reason"] for entry in self.skipped()).most_common()
+
+    def skipped(self) -> list[dict[str, Any]]:
+        """Return the entries of ``skipped.jsonl``."""
         if not self.manifest.skipped and not self.manifest.left_out:
             return []
         if isinstance(self.output, Location):
-            return Counter(json.loads(line)["reason"] for line in self.skipped_lines).most_common()
+            return [json.loads(line) for line in self.skipped_lines]
         with open(self.output / SKIPPED_NAME, encoding="utf-8") as lines:
-            return Counter(json.loads(line)["reason"] for line in lines).most_common()
+            return [json.loads(line) for line in lines]

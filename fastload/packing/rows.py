@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import FormatError
+from fastload._native import _C
+from fastload.errors import ChecksumError, FormatError, ObjectMissing
 from fastload.packing.coefficients import RecodeOutcome
 from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import Ignored, Problem
@@ -23,7 +24,8 @@ from fastload.sample.schema import Schema
 from fastload.shard.columns import Chunk
 from fastload.shard.dataset import PackedFiles
 
-#: The entry of :meth:`Rows.identity` with the folders that go into the set as they are: their files' sizes.
+#: The entry of :meth:`Rows.identity` with the folders that go into the set as they are: bytes and CRC-32C
+#: of their files.
 CARRIED = "carried"
 #: That with what decides how the videos of a LeRobot set become pictures.
 FRAMES = "lerobot"
@@ -120,6 +122,10 @@ class Carried:
     name: str
     files: Mapping[str, Callable[[], bytes]]
 
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest says of its files: bytes and CRC-32C of each, by path."""
+        return {name: _facts_of(read()) for name, read in self.files.items()}
+
     def write(self, stage: Path) -> None:
         """Write it into a set's folder, all of it or nothing."""
         final = stage / self.name
@@ -132,18 +138,35 @@ class Carried:
         publish_folder(temporary, final)
 
 
+def _facts_of(data: bytes) -> dict[str, int]:
+    return {"bytes": len(data), "crc32c": int(_C.crc32c(np.frombuffer(data, np.uint8)))}
+
+
 def carried_by(dataset: PackedFiles) -> list[Carried]:
     """Return the folders that a packed set has as its source had them.
+
+    Reading one of their files raises ChecksumError if it is not there or not as it was packed.
 
     Raises:
         FormatError: a name leads out of the set's folder.
     """
 
-    def read(name: str) -> bytes:
-        if dataset.location is None:
-            return (dataset.folder / name).read_bytes()
-        assert dataset.store is not None
-        data: bytes = dataset.store.get((dataset.location / name).path)
+    def read(name: str, known: Mapping[str, Any]) -> bytes:
+        again = f"Put the file of the set's source there, or pack {dataset.where} again."
+        try:
+            if dataset.location is None:
+                data = (dataset.folder / name).read_bytes()
+            else:
+                assert dataset.store is not None
+                data = dataset.store.get((dataset.location / name).path)
+        except (FileNotFoundError, NotADirectoryError, ObjectMissing):
+            raise ChecksumError(f"{name} is not there. {again}") from None
+        found = _facts_of(data)
+        if found != known:
+            raise ChecksumError(
+                f"{name} has {found['bytes']} bytes with CRC-32C {found['crc32c']:#010x}, and was packed "
+                f"with {known['bytes']} and {known['crc32c']:#010x}: it was changed. {again}"
+            )
         return data
 
     folders = dataset.manifest.options.get(CARRIED) or {}
@@ -152,8 +175,17 @@ def carried_by(dataset: PackedFiles) -> list[Carried]:
             raise FormatError(
                 f"{dataset.where}: the manifest's {CARRIED!r} has {str(path)!r}, which is no file below it."
             )
+    for known in (known for files in folders.values() for known in files.values()):
+        if not isinstance(known, dict) or [*map(type, map(known.get, ("bytes", "crc32c")))] != [int, int]:
+            raise FormatError(
+                f"{dataset.where}: the manifest's {CARRIED!r} has {known!r}, which must be an object of "
+                "bytes and crc32c. Pack the set again."
+            )
     return [
-        Carried(folder, {name: functools.partial(read, f"{folder}/{name}") for name in files})
+        Carried(
+            folder,
+            {name: functools.partial(read, f"{folder}/{name}", known) for name, known in files.items()},
+        )
         for folder, files in folders.items()
     ]
 
@@ -173,6 +205,7 @@ class Rows:
     notes: tuple[str, ...] = ()  # what became of a source's columns, in words
     containers: tuple[Path, ...] = ()  # files of this machine with rows that have no files of their own
     walks = True  # whether they are what a folder holds, so that the output must lie outside it
+    lists_paths = True  # whether listed rows' files are paths; else words that tell those of containers
     carried: Carried | None = None  # a folder that goes into the set as it is
 
     def __len__(self) -> int:
@@ -215,6 +248,10 @@ class Rows:
 
     def announced(self) -> list[str]:
         """Return what is said before the rows are packed."""
+        return []
+
+    def lost(self, skipped: Sequence[str]) -> list[str]:
+        """Return what users must know of a pack that left some rows out, by their names."""
         return []
 
     def show(self, options: PackOptions) -> Rows:

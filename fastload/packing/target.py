@@ -550,7 +550,7 @@ class SharedFolder(Folder):
         shard = plan.shards[number]
         times = {path.stat().st_mtime_ns for path in rows.containers}
         for row in Listing(self.place / WORK_NAME).rows(shard.start, shard.stop):
-            names = row.files.split(b"\0") if row.files else []
+            names = row.files.split(b"\0") if row.files and rows.lists_paths else []
             if times and not names and row.mtime_ns not in times:
                 raise PackError(
                     f"the source has changed since this pack of {self.place} was planned: a file of "

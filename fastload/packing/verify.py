@@ -21,14 +21,14 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
 from fastload.errors import FastloadError
-from fastload.machine.paths import exists, is_file, read_at
+from fastload.machine.paths import exists, read_at
 from fastload.machine.threads import started_pool
 from fastload.packing.entries import entries_by, wrong_entries
 from fastload.packing.facts import Summary
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, Spread, StoredShards, check_seen
 from fastload.packing.files import ESCAPED
 from fastload.packing.publish import WrittenTables
-from fastload.packing.rows import CARRIED
+from fastload.packing.rows import CARRIED, carried_by
 from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.remote.store import MOST_AGAIN
 from fastload.sample.fields import Image, Images, Mask
@@ -687,16 +687,15 @@ class _Checks:
             self.found.add("", [Problem(str(error), self.manifest.dropped.file)])
 
     def carried(self) -> None:
-        """Find files that the source had as they are, and that are missing or have another size; of a set
-        on this machine."""
-        for folder, files in (self.manifest.options.get(CARRIED) or {}).items() if not self.stored else ():
-            for name, size in files.items():
-                path = self.folder / folder / name
-                found = path.stat().st_size if is_file(path) else None
-                if found != size:
-                    reason = "is not there" if found is None else f"has {found} bytes, not {size}"
-                    problem = Problem(f"{folder}/{name} {reason}", MANIFEST_NAME)
-                    self.found.add("files of the source's own folders", [problem])
+        """Find files that the source had as they are, and that are missing or were changed."""
+        if CARRIED not in self.manifest.options:
+            return
+        for folder in carried_by(self._dataset()):
+            for read in folder.files.values():
+                try:
+                    read()
+                except (FastloadError, OSError) as error:
+                    self.found.add("files of the source's own folders", [Problem(str(error), MANIFEST_NAME)])
 
     def runs(self) -> None:
         """Find damaged runs, and others than columns and keys give, if these are whole."""
@@ -797,8 +796,10 @@ class _Checks:
         stored = self.stored
         options = None if stored is None else stored.options
         made = None if spread is None else entries_by(spread, None, options)
-        dataset = PackedFiles(self.folder, entries=False) if stored is None else stored.dataset()
-        return wrong_entries(dataset, len(os.sched_getaffinity(0)), self.folder, made)
+        return wrong_entries(self._dataset(), len(os.sched_getaffinity(0)), self.folder, made)
+
+    def _dataset(self) -> PackedFiles:
+        return PackedFiles(self.folder, entries=False) if self.stored is None else self.stored.dataset()
 
 
 def verify(

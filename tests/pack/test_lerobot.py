@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import re
 import struct
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import torch
-from lerobot_sets import FPS, LENGTHS, SIZES, TASKS, TOP, WRIST, Made, make_set, rows_of, write_video
+from lerobot_sets import FPS, LENGTHS, SIZES, TOP, WRIST, Made, make_set, rows_of, write_video
 from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
@@ -32,7 +33,7 @@ from PIL import Image
 import fastload
 from fastload import PackedDataset
 from fastload.cli import main as command
-from fastload.errors import FormatError, LibraryMissing, PackError
+from fastload.errors import ChecksumError, FormatError, LibraryMissing, PackError
 from fastload.packing import videos
 from fastload.packing.lerobot_rows import LeRobotRows, open_lerobot
 from fastload.packing.options import PackOptions
@@ -138,15 +139,32 @@ def test_meta_is_kept_and_given_back(root: Path, made: Made, tmp_path: Path) -> 
     assert snapshot(tmp_path / "set" / "meta") == before
 
 
-def test_verify_misses_files_of_meta(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["{}", "file://{}"])
+def test_changed_files_of_meta_are_found(root: Path, tmp_path: Path, where: str) -> None:
+    place, meta = where.format(tmp_path / "set"), tmp_path / "set" / "meta"
     fastload.pack(root, tmp_path / "set")
-    assert verify(tmp_path / "set") == ([], sum(LENGTHS))
-    (tmp_path / "set" / "meta" / "info.json").write_bytes(b"{}")
-    next((tmp_path / "set" / "meta").glob("*tasks*")).unlink()
-    reasons = [problem.reason for problem in verify(tmp_path / "set")[0]]
-    assert len(reasons) == 2
-    assert any(re.fullmatch(r"meta/info\.json has 2 bytes, not \d+", reason) for reason in reasons)
-    assert any(re.fullmatch(r"meta/tasks\.\w+ is not there", reason) for reason in reasons)
+    assert verify(place) == ([], sum(LENGTHS))
+    info, tasks = meta / "info.json", next(meta.glob("tasks.*"))
+    whole = info.read_bytes()
+    damage = {
+        r"info\.json has 2 bytes with CRC-32C 0x\w{8}, and was packed with \d+ and 0x\w{8}": lambda: (
+            info.write_bytes(b"{}")
+        ),
+        r"info\.json has \d+ bytes .*: it was changed\. Put the file": lambda: info.write_bytes(
+            whole.replace(b'"fps": 10', b'"fps": 60')
+        ),
+        rf"{re.escape(tasks.name)} is not there\.": lambda: tasks.rename(meta / "other"),
+    }
+    for number, (words, change) in enumerate(damage.items()):
+        change()
+        reasons = [problem.reason for problem in verify(place)[0]]
+        assert len(reasons) == 1
+        assert re.match(f"meta/{words}", reasons[0])
+        for again in (unpack, fastload.pack):
+            with pytest.raises(ChecksumError, match=words):
+                again(place, tmp_path / f"out {number}")
+        assert not (tmp_path / f"out {number}" / "meta").exists()
+        info.write_bytes(whole)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", ""])
@@ -158,6 +176,10 @@ def test_a_manifest_that_names_files_elsewhere(root: Path, tmp_path: Path, name:
     path.write_text(json.dumps(body))
     with pytest.raises(FormatError, match="which is no file below it"):
         unpack(tmp_path / "set", tmp_path / "files")
+    body["options"]["carried"] = {"meta": {"info.json": 3}}
+    path.write_text(json.dumps(body))
+    with pytest.raises(FormatError, match=r"has 3, which must be an object of bytes and crc32c\."):
+        unpack(tmp_path / "set", tmp_path / "files")
     assert not (tmp_path / "files").exists()
 
 
@@ -167,8 +189,25 @@ def test_info_says_what_it_was(
     fastload.pack(root, tmp_path / "set")
     capsys.readouterr()
     assert command(["info", str(tmp_path / "set")]) == 0
-    line = f"LeRobot {made.version[1:]}, 3 episodes, 10 fps, decoded by PyAV {av.__version__}"
-    assert line in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"LeRobot {made.version[1:]}, 3 episodes, 10 fps, decoded by PyAV {av.__version__}" in said
+    assert re.search(rf"records +24, \S+ kB of {TOP}\n", said)
+
+
+def test_unpack_says_how_it_is_packed_again(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fastload.pack(root, tmp_path / "set")
+    capsys.readouterr()
+    assert command(["unpack", str(tmp_path / "set"), str(tmp_path / "files")]) == 0
+    words = capsys.readouterr().out.partition("'fastload pack ")[2].partition("'")[0]
+    source, _, *more = words.split()
+    assert source == str(tmp_path / "files" / "samples.jsonl")
+    assert command(["pack", source, str(tmp_path / "again"), *more]) == 0
+    again = PackedDataset(tmp_path / "again")
+    assert (len(again), again.runs is not None) == (sum(LENGTHS), True)
+    with pytest.raises(PackError, match=r"is not there\. .* If 'fastload unpack' wrote this folder, pack"):
+        fastload.pack(tmp_path / "files", tmp_path / "out")
 
 
 @pytest.mark.usefixtures("torchcodec")
@@ -334,6 +373,36 @@ def test_sizes(
                 assert np.abs(stored.astype(int) - scaled).mean() < 8  # as the engine resizes
 
 
+@pytest.mark.parametrize(
+    "names", [["height", "width", "channels"], ["c", "h", "w"], ["width", "height", "c"]]
+)
+def test_info_has_the_size_and_the_count_of_what_is_packed(tmp_path: Path, names: list[str]) -> None:
+    root = changed(tmp_path)
+    sides = {"height": 48, "h": 48, "width": 64, "w": 64}
+    path = root / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    info["features"][TOP] |= {"shape": [sides.get(name, 3) for name in names], "names": names}
+    path.write_text(json.dumps(info))
+
+    def found(name: str, **options: Any) -> dict[str, Any]:
+        fastload.pack(root, tmp_path / name, **options)
+        assert (tmp_path / name / "meta" / "info.source.json").read_bytes() == path.read_bytes()
+        assert verify(tmp_path / name)[0] == []
+        result: dict[str, Any] = json.loads((tmp_path / name / "meta" / "info.json").read_text())
+        return result
+
+    for options, width, height in ({"size": (32, 40)}, 32, 40), ({"max_side": 50}, 50, 38):
+        sides = {"height": height, "h": height, "width": width, "w": width}
+        info["features"][TOP]["shape"] = [sides.get(name, 3) for name in names]
+        assert found(f"of {width}", **options) == info
+    info = json.loads(path.read_text())
+    for limit, fps, episodes in (4, 10, 1), (5, 10, 2), (2, 5, 1), (3, 5, 2):
+        wanted = info | {"total_frames": limit, "total_episodes": episodes, "fps": fps}
+        assert found(f"{limit} at {fps}", limit=limit, fps=fps) == wanted
+    fastload.pack(root, tmp_path / "whole", limit=10, max_side=64)
+    assert snapshot(tmp_path / "whole" / "meta") == snapshot(root / "meta")
+
+
 @pytest.mark.parametrize("form", ["fast", "small"])
 def test_coefficient_records_are_of_the_same_jpegs(root: Path, tmp_path: Path, form: str) -> None:
     plain = packed(root, tmp_path / "plain")
@@ -398,6 +467,24 @@ def test_rows_without_a_frame_of_their_own(
     fastload.pack(root, tmp_path / "out", on_error="skip", restart=True)
     assert list(skipped(tmp_path / "out")) == [f"episode_000001/{row:06d}" for row in lost]
     assert len(PackedDataset(tmp_path / "out")) == 10 - len(lost)
+
+
+def test_rows_missing_inside_episodes_are_said(tmp_path: Path) -> None:
+    """Those at its ends leave no gap."""
+    regular = [i / 10 for i in range(9)]
+    shown = {
+        (TOP, 0): regular[2:],
+        (TOP, 1): [*regular[1:3], *regular[4:6], *regular[7:8]],
+        (TOP, 2): [*regular[:4], *regular[5:]],
+    }
+    root = changed(tmp_path, lengths=(9, 9, 9), per_file=1, shown=shown)
+    [result] = fastload.pack(root, tmp_path / "out", on_error="skip")
+    assert result.manifest.skipped == 2 + 4 + 1
+    assert "3 rows are missing inside 2 episodes: windows counted in rows reach over them" in result.notes
+    [result] = fastload.pack(root, tmp_path / "some", on_error="skip", fps=5)
+    assert "1 row is missing inside 1 episode: windows counted in rows reach over them" in result.notes
+    [result] = fastload.pack(root, tmp_path / "ends", on_error="skip", limit=9)
+    assert not any("missing inside" in note for note in result.notes)
 
 
 def test_the_tolerance_is_lerobots_own(tmp_path: Path) -> None:
@@ -660,7 +747,11 @@ def test_damaged_videos(tmp_path: Path, version: str, damage: Callable[[Path], N
     whole = packed(root, tmp_path / "whole")
     pictures = {whole.key(i): whole.value_bytes(TOP, i) for i in range(len(whole))}
     damage(sorted((root / "videos").rglob("*.mp4"))[1])
-    with pytest.raises(PackError, match=r"episode 1, frame \d+: observation\.images\.top: videos/\S+ has no"):
+    words = r"episode 1, frame \d+: observation\.images\.top: videos/\S+ has no"
+    words = (
+        r"mp4 is not there\. It has 'observation\.images\.top' of episode 1\." if damage is gone else words
+    )
+    with pytest.raises(PackError, match=words):
         fastload.pack(root, tmp_path / "out")
     dataset = packed(root, tmp_path / "out", on_error="skip", restart=True)
     lost = set(skipped(tmp_path / "out"))
@@ -670,54 +761,6 @@ def test_damaged_videos(tmp_path: Path, version: str, damage: Callable[[Path], N
         assert dataset.value_bytes(TOP, i) == pictures[dataset.key(i)]
     if damage in (cut_in_the_middle, scribbled):
         assert len(lost) < 12
-
-
-def test_a_set_that_contradicts_itself(tmp_path: Path) -> None:
-    def refused(words: str, version: str = "v3.0", **info: Any) -> None:
-        root = changed(tmp_path, version=version)
-        path = root / "meta" / "info.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **info}))
-        with pytest.raises(PackError, match=words):
-            fastload.pack(root, tmp_path / "out")
-
-    refused(r"says total_episodes 3, and the episodes that meta/ lists make 2\.", total_episodes=3)
-    refused(r"says total_frames 11, and the episodes that meta/ lists make 10\.", "v2.1", total_frames=11)
-    refused(r"says version 'v1\.6' of LeRobot's layout, must be v2\.1 or v3\.0\.", codebase_version="v1.6")
-    refused(r"names the file '\.\./x\.mp4', which leads out of the set's folder", video_path="../x.mp4")
-    refused(r"data_path or video_path cannot be used \(KeyError: 'chunk'\)", data_path="data/{chunk}.parquet")
-    refused(r"info\.json cannot be used \(ValueError: fps is 0", fps=0)
-    refused(r"has the feature 'lost', and the Parquet files do not: their columns are action, ", features={
-        "lost": {"dtype": "float32", "shape": [1]}})  # fmt: skip
-
-
-def test_wrong_counts(tmp_path: Path) -> None:
-    root = changed(tmp_path, version="v2.1")
-    episodes = root / "meta" / "episodes.jsonl"
-    episodes.write_text(episodes.read_text().replace('"length": 4', '"length": 5').replace(": 6", ": 5"))
-    with pytest.raises(
-        PackError, match=r"episode_000000\.parquet has 4 rows, and meta/ says that episode 0 in it has 5"
-    ):
-        fastload.pack(root, tmp_path / "out")
-    root = changed(tmp_path)
-    [path] = (root / "meta" / "episodes").rglob("*.parquet")
-    table = parquet.read_table(path)
-    wrong = table.set_column(table.schema.get_field_index("length"), "length", pa.array([5, 5]))
-    parquet.write_table(wrong, path)
-    with pytest.raises(
-        PackError, match=r"episode 0, frame 0: the row says episode_index 1, and meta/ that it is of 0"
-    ):
-        fastload.pack(root, tmp_path / "out")
-
-
-def test_a_task_without_a_text(tmp_path: Path) -> None:
-    root = changed(tmp_path, version="v2.1")
-    tasks = root / "meta" / "tasks.jsonl"
-    tasks.write_text(tasks.read_text().splitlines()[0] + "\n")
-    with pytest.raises(
-        PackError, match=r"episode 1, frame 0: field 'task': task_index is 1, which meta/ has no text"
-    ):
-        fastload.pack(root, tmp_path / "out")
-    assert TASKS[1] not in tasks.read_text()
 
 
 def test_depth_maps_are_refused(tmp_path: Path) -> None:
@@ -852,6 +895,25 @@ def test_a_pack_goes_on_only_as_it_began(root: Path, tmp_path: Path, monkeypatch
         assert result.was_complete
     with pytest.raises(PackError, match=r"packed_fps was 10\.0, now 5\.0"):
         fastload.pack(root, output, fps=5, **options)
+
+
+def test_a_video_that_changes_between_two_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that keeps its size, and is older than the other files then."""
+    root = changed(tmp_path, lengths=(6, 6), per_file=1)
+    for name, moved in ("old", -(10**10)), ("new", 10**10):
+        with monkeypatch.context() as patch:
+            stopped_after(1, patch)
+            with pytest.raises(PackError, match="stopped"):
+                fastload.pack(root, tmp_path / name, shard_size=4096)
+        video = sorted((root / "videos").rglob("*.mp4"))[1]
+        video.write_bytes(bytes(len(video.read_bytes())))
+        status = video.stat()
+        os.utime(video, ns=(status.st_atime_ns, status.st_mtime_ns + moved))
+        with pytest.raises(
+            PackError, match=r"the first difference is at videos/\S+/file-001\.mp4 \(\d+ bytes, mod"
+        ):
+            fastload.pack(root, tmp_path / name, shard_size=4096)
+        root = changed(tmp_path, lengths=(6, 6), per_file=1)
 
 
 def test_killed_around_every_change_on_disk(tmp_path: Path) -> None:

@@ -206,15 +206,16 @@ def _write_30(root: Path, made: Made) -> None:
             start = 0.0
             for e in held:
                 own, seconds = _frames(made, camera, e)
+                end = start + max(seconds[-1], made.seconds(e)[-1]) + 1 / made.fps
                 row = next(row for row in rows if row["episode_index"] == e)
                 row |= {
                     f"videos/{camera}/chunk_index": 0, f"videos/{camera}/file_index": file,
                     f"videos/{camera}/from_timestamp": start,
-                    f"videos/{camera}/to_timestamp": start + seconds[-1] + 1 / made.fps,
+                    f"videos/{camera}/to_timestamp": end,
                 }  # fmt: skip
                 frames += own
                 times += [start + at for at in seconds]
-                start = times[-1] + 1 / made.fps
+                start = end
             where = root / "videos" / camera / "chunk-000" / f"file-{file:03d}.mp4"
             write_video(where, frames, times, made)
     path = meta / "episodes" / "chunk-000" / "file-000.parquet"
