@@ -7,13 +7,10 @@ import json
 import os
 import random
 import re
-import struct
 import subprocess
 import sys
 import tracemalloc
-import types
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,11 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-import torch
-from lerobot_sets import FPS, LENGTHS, SIZES, TOP, WRIST, Made, make_set, rows_of, write_video
+from lerobot_sets import FPS, LENGTHS, SIZES, TOP, WRIST, Made, make_set, rows_of
 from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
+from video_fakes import torchcodec as torchcodec
 
 import fastload
 from fastload import PackedDataset
@@ -560,85 +557,6 @@ def test_any_set_is_packed_as_the_slow_way_finds_its_frames(tmp_path: Path) -> N
     assert kept > lost
 
 
-# ---- Colours ----------------------------------------------------------------------------------------
-
-PATCHES = np.array(
-    [(250, 20, 30), (20, 200, 60), (40, 50, 230), (128, 128, 128), (230, 220, 20), (10, 200, 210)]
-)
-#: By FFmpeg's number of a colour space: what red and blue weigh in its luma.
-WEIGHTS = {1: (0.2126, 0.0722), 2: (0.299, 0.114), 5: (0.299, 0.114), 6: (0.299, 0.114), 7: (0.212, 0.087),
-           9: (0.2627, 0.0593)}  # fmt: skip
-
-
-def write_patches(path: Path, space: int, is_full: bool, pixels: str = "yuv420p") -> Path:
-    """A lossless video of one frame of six patches, whose YUV is computed here by the standards' formulas."""
-    red, blue = WEIGHTS.get(space, WEIGHTS[1])
-    rgb = PATCHES / 255
-    luma = rgb @ [red, 1 - red - blue, blue]
-    parts = [luma, (rgb[:, 2] - luma) / 2 / (1 - blue), (rgb[:, 0] - luma) / 2 / (1 - red)]
-    spans = [(255, 0), (255, 128), (255, 128)] if is_full else [(219, 16), (224, 128), (224, 128)]
-    depth, kind = (4, np.dtype("<u2")) if "10" in pixels else (1, np.dtype("u1"))
-    frame = av.VideoFrame(96, 48, pixels)
-    for plane, part, (span, zero) in zip(frame.planes, parts, spans, strict=True):
-        row = np.repeat(np.round(depth * (span * part + zero)), plane.width // 6)
-        padded = np.zeros((plane.height, plane.line_size // kind.itemsize), kind)
-        padded[:, : plane.width] = row
-        plane.update(padded.tobytes())
-    with av.open(str(path), "w") as container:
-        stream: Any = container.add_stream("libx264", rate=10)
-        stream.width, stream.height, stream.pix_fmt = 96, 48, pixels
-        stream.options = {"qp": "0", "preset": "ultrafast"}
-        for one in (stream.codec_context, frame):
-            one.colorspace, one.color_range = space, 2 if is_full else 1
-        frame.pts, frame.time_base = 0, Fraction(1, 10)
-        container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    return path
-
-
-@pytest.mark.parametrize("pixels", ["yuv420p", "yuv444p", "yuv420p10le"])
-@pytest.mark.parametrize("is_full", [False, True])
-@pytest.mark.parametrize("space", WEIGHTS)
-def test_colours_are_those_of_the_videos_own_space(
-    tmp_path: Path, space: int, is_full: bool, pixels: str
-) -> None:
-    """Even of a PyAV that would take every video for BT.601 of limited range, where nothing is said."""
-    path = write_patches(tmp_path / "one.mp4", space, is_full, pixels)
-    found = videos.Decoder("PyAV", "").opened(path, 1).frame_at(0, videos.TOLERANCE).pixels
-    assert np.abs(found[24, 8::16].astype(int) - PATCHES).max() <= 4
-
-
-def test_the_space_and_range_are_said(tmp_path: Path) -> None:
-    """They are given to every PyAV: what one takes by itself is no matter."""
-    given: list[dict[str, Any]] = []
-
-    class Spied:
-        def __init__(self, frame: Any) -> None:
-            self.frame = frame
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.frame, name)
-
-        def reformat(self, **options: Any) -> Any:
-            given.append(options)
-            return self.frame.reformat(**options)
-
-    for space, is_full in ((1, False), (9, True)):
-        with av.open(str(write_patches(tmp_path / "one.mp4", space, is_full))) as container:
-            videos._rgb_of(Spied(next(container.decode(video=0))))
-    assert [(each["src_colorspace"], each["src_color_range"]) for each in given] == [(1, 1), (9, 2)]
-
-
-@pytest.mark.parametrize("space", [8, 10, 14])
-@pytest.mark.parametrize("decoder", ["PyAV", "torchcodec"])
-@pytest.mark.usefixtures("torchcodec")
-def test_a_space_without_a_matrix_is_refused(tmp_path: Path, decoder: str, space: int) -> None:
-    path = write_patches(tmp_path / "one.mp4", space, False)
-    name = f"FFmpeg's number {space}" if decoder == "PyAV" else repr(SPACES[space])
-    with pytest.raises(videos.VideoError, match=f"its colour space is {name}, must be one of bt709, fcc, "):
-        videos.Decoder(decoder, "").opened(path, 1).frame_at(0, videos.TOLERANCE)
-
-
 # ---- Sizes ------------------------------------------------------------------------------------------
 
 
@@ -673,42 +591,6 @@ def test_frames_of_another_size_are_refused(
     words = r"episode 0, frame 0: .*\.mp4 has pictures of height 48, width 64 and 3 channels"
     with pytest.raises(PackError, match=rf"{words}, and meta/info\.json says shape {shown}\."):
         fastload.pack(root, tmp_path / "out")
-
-
-IDENTITY = struct.pack(">9i", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
-TURNS = {
-    0: IDENTITY,
-    90: struct.pack(">9i", 0, -1 << 16, 0, 1 << 16, 0, 0, 0, 0, 1 << 30),
-    180: struct.pack(">9i", -1 << 16, 0, 0, 0, -1 << 16, 0, 0, 0, 1 << 30),
-}
-
-
-def turned(path: Path, degrees: int) -> None:
-    """Let the track's header of an MP4 file say that its pictures are to be turned."""
-    data = path.read_bytes()
-    at = data.index(b"tkhd")
-    path.write_bytes(data[:at] + data[at:].replace(IDENTITY, TURNS[degrees], 1))
-
-
-def turn_of(path: Path) -> int:
-    header = path.read_bytes().partition(b"tkhd")[2][:84]
-    return next((degrees for degrees, matrix in TURNS.items() if matrix in header), 0)
-
-
-@pytest.mark.parametrize("degrees", [90, 180])
-@pytest.mark.parametrize("decoder", ["PyAV", "torchcodec"])
-@pytest.mark.usefixtures("torchcodec")
-def test_a_video_to_be_turned_is_refused(tmp_path: Path, decoder: str, degrees: int) -> None:
-    path = tmp_path / "one.mp4"
-    write_video(path, [np.zeros((48, 64, 3), np.uint8)], [0.0], Made())
-    assert videos.Decoder(decoder, "").opened(path, 1).frame_at(0, videos.TOLERANCE).pixels.shape == (
-        48,
-        64,
-        3,
-    )
-    turned(path, degrees)
-    with pytest.raises(videos.VideoError, match=rf"it says that it is to be turned by -?{degrees} degrees"):
-        videos.Decoder(decoder, "").opened(path, 1).frame_at(0, videos.TOLERANCE)
 
 
 # ---- Damage -----------------------------------------------------------------------------------------
@@ -952,61 +834,6 @@ def test_memory_does_not_grow_with_the_set(tmp_path: Path) -> None:
 # ---- Decoders ---------------------------------------------------------------------------------------
 
 
-#: FFmpeg's names of colour spaces.
-SPACES = {1: "bt709", 5: "bt470bg", 6: "smpte170m", 8: "ycgco", 9: "bt2020nc", 10: "bt2020c", 14: "ictcp"}
-
-
-class LikeTorchCodec:
-    """torchcodec's ``VideoDecoder`` as far as it is used, made of PyAV."""
-
-    def __init__(self, path: str, *, dimension_order: str, num_ffmpeg_threads: int) -> None:
-        assert dimension_order == "NHWC"
-        with av.open(path) as container:
-            pixels = container.streams.video[0].format.name
-            space = SPACES.get(int(container.streams.video[0].codec_context.colorspace))
-            frames = [(float(f.pts * f.time_base), f) for f in container.decode(video=0)]
-        self._frames = frames
-        self.decoded: list[int] = []
-        self.metadata = types.SimpleNamespace(
-            begin_stream_seconds=frames[0][0], pixel_format=pixels, color_space=space,
-            rotation=turn_of(Path(path)),
-            average_fps=len(frames) / max(frames[-1][0] - frames[0][0], 0.1),
-        )  # fmt: skip
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def get_frame_at(self, index: int) -> Any:
-        assert 0 <= index < len(self)
-        self.decoded.append(index)
-        seconds, frame = self._frames[index]
-        pixels = torch.from_numpy(frame.to_ndarray(format="rgb24"))
-        return types.SimpleNamespace(pts_seconds=seconds, data=pixels)
-
-
-def without(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
-    """Let some modules not be installed."""
-
-    def loaded(name: str) -> Any:
-        if name in modules:
-            raise ModuleNotFoundError(name)
-        return import_module(name)
-
-    monkeypatch.setattr(videos, "import_module", loaded)
-
-
-@pytest.fixture
-def torchcodec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torchcodec, and no PyAV."""
-    package, decoders = types.ModuleType("torchcodec"), types.ModuleType("torchcodec.decoders")
-    package.__version__ = "9.0"  # type: ignore[attr-defined]
-    package.decoders = decoders  # type: ignore[attr-defined]
-    decoders.VideoDecoder = LikeTorchCodec  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "torchcodec", package)
-    monkeypatch.setitem(sys.modules, "torchcodec.decoders", decoders)
-    without(monkeypatch, "av")
-
-
 @pytest.mark.usefixtures("torchcodec")
 def test_torchcodec_where_there_is_no_pyav(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = Made(lengths=(4, 6, 3), times={1: UNEVEN}, gop=2)
@@ -1030,75 +857,6 @@ def test_torchcodec_finds_no_other_frames(tmp_path: Path, times: list[float], lo
     found = skipped(tmp_path / "out")
     assert list(found) == [f"episode_000001/{row:06d}" for row in lost]
     assert all("no frame has it, the nearest is at " in reason for reason in found.values())
-
-
-@pytest.mark.usefixtures("torchcodec")
-def test_torchcodec_with_more_than_8_bits(tmp_path: Path) -> None:
-    """torchcodec 0.13 takes the full range of these for the limited one, and does not say which it is."""
-    path = write_patches(tmp_path / "one.mp4", 1, True, "yuv420p10le")
-    with pytest.raises(
-        videos.VideoError, match=r"its pixels are yuv420p10le, .* PyAV decodes it: pip install"
-    ):
-        videos.Decoder("torchcodec", "").opened(path, 1)
-
-
-@pytest.mark.usefixtures("torchcodec")
-def test_torchcodec_finds_frames_by_number(tmp_path: Path) -> None:
-    """Those that last no time are found, too; any order is right, and forward each is decoded once."""
-    rng = random.Random(SEED)
-    for _ in range(how_many(8, 300)):
-        ticks = sorted(rng.sample(range(rng.choice((60, 3000))), rng.randint(1, 40)))
-        made = Made(fps=30, gop=rng.randint(1, 9))
-        pictures = [np.full((16, 16, 3), (i * 6, 90, 255 - i * 6), np.uint8) for i in range(len(ticks))]
-        write_video(tmp_path / "one.mp4", pictures, [tick / 1000 for tick in ticks], made)
-        with av.open(str(tmp_path / "one.mp4")) as container:
-            times = [float(one.pts * one.time_base) for one in container.decode(video=0)]
-        video = videos.Decoder("torchcodec", "").opened(tmp_path / "one.mp4", 1)
-        wanted = [*times, *(rng.uniform(-1, times[-1] + 1) for _ in range(9))]
-        rng.shuffle(wanted)
-        for at in wanted:
-            fitting = [time for time in times if abs(time - at) <= videos.TOLERANCE]
-            found = [seen.seconds for seen in video.near(at, videos.TOLERANCE)]
-            assert [time for time in found if abs(time - at) <= videos.TOLERANCE] == fitting, as_drawn(ticks)
-            assert min(times, key=lambda time: abs(time - at)) in found, as_drawn(ticks)
-    seconds = [i / 30 for i in range(200)]
-    write_video(tmp_path / "one.mp4", [pictures[0]] * 200, seconds, Made(fps=30))
-    for step in (1, 3):
-        one = videos.DECODERS["torchcodec"](tmp_path / "one.mp4", 1)
-        for at in seconds[5::step]:
-            assert len(one.near(at, videos.TOLERANCE)) >= 2
-        decoded = one._decoder.decoded  # type: ignore[attr-defined]
-        assert decoded == sorted(set(decoded))
-
-
-@pytest.mark.usefixtures("torchcodec")
-def test_pyav_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It notices damage, and torchcodec does not."""
-    monkeypatch.setattr(videos, "import_module", import_module)
-    assert (videos.chosen_decoder().name, videos.chosen_decoder().why) == ("PyAV", "")
-    monkeypatch.setattr(av, "__version__", "14.4.0")
-    decoder = videos.chosen_decoder()
-    assert str(decoder) == "torchcodec 9.0"
-    assert decoder.why == "PyAV is 14.4.0, must be 15.0 or newer: damage inside a video is not noticed"
-
-
-def test_decoders_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def loaded(name: str) -> Any:
-        if name == "torchcodec.decoders":
-            raise RuntimeError("Could not load libtorchcodec.\nFFmpeg is not installed")
-        return import_module(name)
-
-    monkeypatch.setattr(av, "__version__", "14.4.0")
-    monkeypatch.setattr(videos, "import_module", loaded)
-    words = (
-        "packing videos needs PyAV. PyAV is 14.4.0, must be 15.0 or newer; torchcodec cannot be used (Could "
-        'not load libtorchcodec.): pip install "fastload[video]".'
-    )
-    with pytest.raises(LibraryMissing, match=f"^{re.escape(words)}$"):
-        videos.chosen_decoder()
-    without(monkeypatch, "av", "torchcodec.decoders")
-    with pytest.raises(LibraryMissing, match=r"PyAV is not installed; torchcodec is not installed: pip"):
-        videos.chosen_decoder()
 
 
 def test_a_decoder_that_is_gone_stops_the_pack(
