@@ -363,7 +363,7 @@ class Fields(Printed):
     names: Sequence[str] | None = None
     masks: Literal["packed", "dense"] = "packed"
     rows_of: Groups = None
-    windows: Windows | Mapping[str, Iterable[float]] | None = None
+    windows: Mapping[str, Iterable[float]] | Any = None  # a Windows once it is made
 
     def __post_init__(self) -> None:
         one_of("Fields.masks", self.masks, ("packed", "dense"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import FormatError
+from fastload.machine.messages import stacklevel
 from fastload.sample.windows import Windows
 from fastload.sampler.runs import PerRunSampler
 from fastload.shard.dataset import PackedFiles
@@ -62,6 +64,24 @@ class _PartWindows:
         self._offsets = windows.distinct
         #: Rows of each offset; None: they differ from sample to sample.
         self._rows = self._as_rows()
+        self._warn_of_gaps()
+
+    def _warn_of_gaps(self) -> None:
+        """Warn once of rows that are missing inside runs, where windows count rows."""
+        from fastload.shard.runs import KEY, gaps_of
+
+        counts_rows = any(not isinstance(one, float) for one in self._offsets)
+        # Names of files take too long to read here, and packing has told of them.
+        if not counts_rows or self.runs.spec.order == KEY:
+            return
+        gaps = gaps_of(self.runs, self._files)
+        if gaps:
+            warnings.warn(
+                f"Windows that count rows reach over rows that are missing in {self._files.where}: {gaps}. "
+                "Where that matters, give offsets in seconds (floats): then missing rows are errors, and "
+                "drop_short=True leaves such windows out.",
+                stacklevel=stacklevel(),
+            )
 
     # ---- Seconds as rows -----------------------------------------------------------------------------
 

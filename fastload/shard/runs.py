@@ -430,9 +430,19 @@ def table_of(files: Tables, spec: RunsSpec) -> tuple[Ids, Ids | None]:
 def gaps_in(runs: Runs, files: Tables) -> str:
     """Return where samples are missing, by integers that order them, though a rate tells their time; "":
     nowhere that anybody could know."""
-    spec = runs.spec
-    if spec.fps is None:
+    found = gaps_of(runs, files) if runs.spec.fps is not None else ""
+    if not found:
         return ""
+    return (
+        f"{found}. A rate ({runs.spec.fps:.15g}fps) counts the samples that are there, so those behind a gap "
+        "come too early. Where that matters, give TIME as a field."
+    )
+
+
+def gaps_of(runs: Runs, files: Tables) -> str:
+    """Return in words where samples are missing, by integers that order them; "": nowhere that anybody could
+    know."""
+    spec = runs.spec
     numbers, *rest = _order_values(files, spec.order)
     if numbers.dtype.kind not in "iu" or any(each.any() for each in rest):
         return ""
@@ -449,8 +459,7 @@ def gaps_in(runs: Runs, files: Tables) -> str:
     first, count = int(at[gaps[0]]), len(np.unique(of[gaps]))
     return (
         f"{count} of {len(runs)} runs have gaps: in {runs.name_of(int(of[gaps[0]]))}, {runs.order_of(first)} "
-        f"is followed by {runs.order_of(first + 1)}. A rate ({spec.fps:.15g}fps) counts the samples that are "
-        "there, so those behind a gap come too early. Where that matters, give TIME as a field."
+        f"is followed by {runs.order_of(first + 1)}"
     )
 
 
