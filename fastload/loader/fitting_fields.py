@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from fastload.backends.fields import Followers, check_objects, of_channels, viewed, warn_of_objects
 from fastload.backends.options import Options
 from fastload.backends.planned_batches import batch_form
 from fastload.dataset.mixture import Packed
+from fastload.machine.messages import stacklevel
 from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
+from fastload.shard.index import RECORD
 from fastload.transforms.callables import all_parts, short_name
 from fastload.transforms.compiler import ViewTail
 from fastload.transforms.plan import Called, ObjectsUse, Plan
@@ -314,9 +319,51 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
 
 def warn_of_fields(dataset: Packed, plan: Plan, options: Options) -> None:
     """Warn once per loader of what a model would learn wrongly from these fields."""
-    warn_of_objects(
-        dataset.schema, options.fields.rows_of, chosen(dataset.schema, options.fields.names), plan
+    fields = chosen(dataset.schema, options.fields.names)
+    warn_of_objects(dataset.schema, options.fields.rows_of, fields, plan)
+    images = [field for field in fields if isinstance(field.kind, Image)]
+    cameras = options.fields.windows is not None or plan.each != "sample"
+    if cameras and len(images) > 1 and not all(map(_takes_all, plan.every)):
+        _warn_of_shapes(dataset, images)
+
+
+def _takes_all(plan: Plan) -> bool:
+    """Whether a transform resizes whole pictures of any shape to one size."""
+    return any(use.name == "resize_exact" for use in plan.geometry) and all(
+        use.name in _WHOLE for use in plan.geometry
     )
+
+
+_WHOLE = ("resize_exact", "horizontal_flip", "vertical_flip")
+
+
+def _warn_of_shapes(dataset: Packed, images: Sequence[Field]) -> None:
+    """Warn of pictures that are stretched, because the views of a sample are drawn on its first picture."""
+    for part in dataset.parts:
+        if not len(part):
+            continue
+        first, *others = (_size_of(part, field) for field in images)
+        for field, (width, height) in zip(images[1:], others, strict=True):
+            if 0 in (*first, width, height) or abs(first[0] * height - first[1] * width) <= width + height:
+                continue
+            warnings.warn(
+                f"Pictures of {field.name!r} are stretched: all pictures of a sample have one view, drawn on "
+                f"{images[0].name!r}. Found: {width} x {height} pixels (width x height), and {first[0]} x "
+                f"{first[1]} there, another shape. Resize((height, width)) first, or read the fields by two "
+                "loaders.",
+                stacklevel=stacklevel(),
+            )
+            return
+
+
+def _size_of(part: Any, field: Field) -> tuple[int, int]:
+    """Return width and height of a field's first picture, as the index has them; 0: unknown."""
+    sample = part.first_id
+    if field == part.schema.index_field:
+        found = part.record(sample)
+    else:
+        found = np.frombuffer(part.columns[field.name].record(sample), RECORD)[0]
+    return int(found["width"]), int(found["height"])
 
 
 def _check_rows(dataset: Packed, fields: Sequence[Field], options: Options) -> None:

@@ -117,7 +117,7 @@ def test_the_reference_has_every_verb(site: Path) -> None:
     text = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     assert [verb for verb in VERBS if f'id="fastload-{verb}"' not in text] == []
     assert "--coefficients [{fast,small}]" in text
-    assert "JPEG quality for --max-side (default: 90)" in text
+    assert "JPEG quality for --max-side, and for the frames of videos (default: 90)" in text
 
 
 def test_llms_txt_lists_every_page(site: Path, pages: dict[Path, Built]) -> None:

@@ -6,6 +6,7 @@ import os
 import random
 import statistics
 import time
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -150,6 +151,24 @@ def test_draws_without_windows_are_for_each_camera(steady: Path) -> None:
         torch.equal(one[:2], other[:2]) for one, other in zip(batch["front"], batch["wrist"], strict=True)
     ]
     assert not all(equal)
+
+
+def test_pictures_of_another_shape_are_told_of(tmp_path: Path) -> None:
+    rows = [{"front": ramp(0), "wrist": ramp(1, 40, 40), "near": ramp(2, 20, 28)}]
+    fastload.pack(rows, tmp_path / "set", schema=dict.fromkeys(rows[0], "image"))
+    windows = Windows({"wrist": [0]}, runs="/")
+    said = r"'wrist' are stretched.*40 x 40 pixels .*, and 56 x 40 there"
+    for transform in (None, T.CenterCrop(16)):
+        with pytest.warns(UserWarning, match=said):
+            fastload.DataLoader(tmp_path / "set", 1, transform=transform, fields=Fields(windows=windows))
+    with pytest.warns(UserWarning, match=said):
+        fastload.DataLoader(tmp_path / "set", 1, transform=T.DrawEach("camera", T.RandomCrop(16)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole = T.Compose([T.Resize((16, 16)), T.RandomHorizontalFlip()])
+        fastload.DataLoader(tmp_path / "set", 1, transform=whole, fields=Fields(windows=windows))
+        near = Fields(["front", "near"], windows=replace(windows, offsets={"near": [0]}))
+        fastload.DataLoader(tmp_path / "set", 1, fields=near)
 
 
 # ---- Sharing ----------------------------------------------------------------------------------------
