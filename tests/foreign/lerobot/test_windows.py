@@ -180,6 +180,7 @@ def test_what_lerobot_refuses_is_refused(written: Path, packed: Path) -> None:
     assert torch.equal(ours_of(packed, close)[3]["action"], theirs[3]["action"])
 
 
+@pytest.mark.filterwarnings("ignore:Pictures of .* are stretched")
 @pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 def test_sets_of_both_versions(version: str, tmp_path: Path) -> None:
     """A set of version 2.1 is that of version 3.0 which LeRobot's own converter makes of it."""
