@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.children import child
+from harness.command_line import pack_folder
 from harness.machine import facts
 from harness.measure import (
     MINIMUM_REPEATS,
@@ -74,8 +74,7 @@ def prepared(options: argparse.Namespace, work: Path) -> Path:
         make_robot_set(source, pictures_in(options.images), options.episodes, options.length)
         (work / "made").touch()
     for name, words in PACKS.items():
-        line = [sys.executable, "-m", "fastload", "pack", str(source), str(work / name), "--as", "lerobot"]
-        subprocess.run([*line, *words, "--quiet"], check=True)
+        pack_folder(source, work / name, "--as", "lerobot", *words, "--quiet")
     return source
 
 

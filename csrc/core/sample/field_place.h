@@ -37,7 +37,9 @@ struct FieldPlace {
   }
   // That of a sample's picture at a step; they lie one after the other.
   [[nodiscard]] uint8_t* frame_at(uint32_t position, uint32_t step) const {
-    return at(position) + step * row_bytes * static_cast<size_t>(room.height);
+    uint8_t* const first = at(position);
+    if (first == nullptr) return nullptr;
+    return first + step * row_bytes * static_cast<size_t>(room.height);
   }
   [[nodiscard]] PictureSize size_at(uint32_t position) const {
     return sizes.empty() ? room : sizes[position];
