@@ -27,6 +27,7 @@ void fill(uint8_t* to, size_t size, const std::vector<uint8_t>& pattern) noexcep
 
 void fill_rows(uint8_t* to, size_t row_bytes, int rows, size_t size,
                const std::vector<uint8_t>& pattern) noexcept {
+  if (to == nullptr) return;  // of pictures without pixels
   for (int y = 0; y < rows; ++y) fill(to + row_bytes * static_cast<size_t>(y), size, pattern);
 }
 
