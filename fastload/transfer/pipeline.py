@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import mmap
 import os
 import resource
 import time
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +36,16 @@ _ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
 _POLL_SECONDS = 1e-4  # between checks of an event
 _DRAIN_SECONDS = 10.0  # how long close() waits for the device
 _ABANDONED: list[mmap.mmap] = []  # mappings of rings whose device never came back
+_MAPPINGS: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+def _leak_in_child() -> None:
+    """Let a forked child never unmap what it does not have: other memory may be in that place by then."""
+    for mapping in _MAPPINGS:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(mapping))
+
+
+os.register_at_fork(after_in_child=_leak_in_child)
 
 
 class SlotState(enum.Enum):
@@ -86,6 +98,7 @@ def _mapping(size: int) -> mmap.mmap:
         raise StateError(
             f"No memory for slots of {size} bytes: {error.strerror}. Lower batch_size or prefetch_factor."
         ) from error
+    _MAPPINGS.add(mapping)
     with suppress(OSError):  # a kernel may lack either
         # After fork() the first write by either process would move the page away from what the device reads.
         mapping.madvise(mmap.MADV_DONTFORK)
