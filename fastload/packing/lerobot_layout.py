@@ -296,16 +296,24 @@ def with_size(
         feature: as ``info.json`` has it; without a shape of three sides it stays as it is.
         size_of: the new (width, height) of one.
     """
+    places = sides_in(feature)
+    if places is None:
+        return dict(feature)
+    (height, width, _), sides = places, [*feature["shape"]]
+    sides[width], sides[height] = size_of((sides[width], sides[height]))
+    return {**feature, "shape": sides}
+
+
+def sides_in(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Return where height, width and channels are in the shape of a feature of pictures, by the initials of
+    its ``names``, else by which side can be channels; None: it has no shape of three sides."""
     shape, names = feature.get("shape"), feature.get("names")
     if not isinstance(shape, list) or len(shape) != 3 or not all(isinstance(side, int) for side in shape):
-        return dict(feature)
-    if isinstance(names, list) and {"height", "width"} <= {*map(str, names)} and len(names) == 3:
-        height, width = names.index("height"), names.index("width")
-    else:  # some sets have channels first
-        height, width = (1, 2) if shape[0] in (1, 3) and shape[2] not in (1, 3) else (0, 1)
-    sides = [*shape]
-    sides[width], sides[height] = size_of((shape[width], shape[height]))
-    return {**feature, "shape": sides}
+        return None
+    initials = "".join(str(name)[:1].lower() for name in names) if isinstance(names, list) else ""
+    if sorted(initials) == ["c", "h", "w"]:
+        return initials.index("h"), initials.index("w"), initials.index("c")
+    return (1, 2, 0) if shape[0] in (1, 3) and shape[2] not in (1, 3) else (0, 1, 2)
 
 
 def _check_totals(place: Path, info: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:

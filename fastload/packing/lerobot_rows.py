@@ -20,7 +20,16 @@ from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.annotations.find import schema_asked
 from fastload.packing.files import raise_if_transient
-from fastload.packing.lerobot_layout import INFO, META, Layout, files_below, info_of, layout_of, with_size
+from fastload.packing.lerobot_layout import (
+    INFO,
+    META,
+    Layout,
+    files_below,
+    info_of,
+    layout_of,
+    sides_in,
+    with_size,
+)
 from fastload.packing.listing import Listing, Row, Totals
 from fastload.packing.options import PackOptions
 from fastload.packing.pictures import picture_of
@@ -291,13 +300,11 @@ def _columns_of_all(layout: Layout, reader: ArrowRows) -> list[npt.NDArray[np.fl
 
 def _is_size_of(feature: Mapping[str, Any], height: int, width: int) -> bool:
     """Return whether a camera's feature may have such frames; one without a shape may have any."""
-    shape, names = feature.get("shape"), feature.get("names")
-    if not isinstance(shape, Sequence) or len(shape) != 3:
+    places = sides_in(feature)
+    if places is None:
         return True
-    initials = "".join(str(name)[:1].lower() for name in names) if isinstance(names, Sequence) else ""
-    orders = [initials] if sorted(initials) == ["c", "h", "w"] else ["hwc", "chw"]
-    said = [dict(zip(order, shape, strict=True)) for order in orders]
-    return any(one["h"] == height and one["w"] == width and one["c"] in (1, 3) for one in said)  # 1: of gray
+    *sides, channels = (feature["shape"][place] for place in places)
+    return sides == [height, width] and channels in (1, 3)  # 1: of gray
 
 
 @dataclass

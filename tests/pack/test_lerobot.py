@@ -371,7 +371,7 @@ def test_sizes(
 
 
 @pytest.mark.parametrize(
-    "names", [["height", "width", "channels"], ["c", "h", "w"], ["width", "height", "c"]]
+    "names", [["height", "width", "channels"], ["c", "h", "w"], ["width", "height", "c"], ["w", "h", "c"]]
 )
 def test_info_has_the_size_and_the_count_of_what_is_packed(tmp_path: Path, names: list[str]) -> None:
     root = changed(tmp_path)
