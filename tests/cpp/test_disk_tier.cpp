@@ -128,6 +128,28 @@ TEST(reading_ahead_reads_from_a_tier) {
   CHECK_EQ(tier->counts().held_records, 300u);
 }
 
+// A second slot for one record would leave another without room.
+TEST(threads_that_store_one_record_take_one_slot) {
+  const Reset reset;
+  MadeSet set(300, 4000, 8);
+  const MadeTier made(set, 300, 300);
+  const auto tier = made.attach(true);
+  const std::vector<uint8_t> bytes(4000, 7);
+  std::atomic<size_t> arrived{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 2; ++thread) {
+    threads.emplace_back([&] {
+      for (uint64_t id = 0; id < set.size(); ++id) {
+        for (++arrived; arrived < 2 * (id + 1);) std::this_thread::yield();
+        tier->store(id, bytes);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(tier->counts().stored, 300u);
+  for (uint64_t id = 0; id < set.size(); ++id) CHECK(tier->find(id, 4000).has_value());
+}
+
 TEST(many_threads_change_a_small_tier) {
   const Reset reset;
   MadeSet set(400, 4000, 10);

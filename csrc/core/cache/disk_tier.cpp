@@ -137,24 +137,37 @@ std::optional<DiskTier::Slot> DiskTier::take_drawn(const TierClass& of, uint64_t
   return best;
 }
 
+// A record that another thread is storing is left to it: reading ahead and a miss may bring the
+// same one, and a second slot for it would leave some other record without room. (Other processes
+// may still do so.)
 void DiskTier::store(uint64_t id, Bytes bytes) noexcept {
-  if (id >= header().num_records || find(id, static_cast<uint32_t>(bytes.size()))) return;
-  const TierClass* const of = table_.class_of_length(bytes.size());
+  const auto length = static_cast<uint32_t>(bytes.size());
+  if (id >= header().num_records || find(id, length)) return;
+  std::atomic<uint64_t>& writing = writing_[id % writing_.size()];
+  uint64_t found = 0;
+  const bool is_marked = writing.compare_exchange_strong(found, id + 1);
+  if (found == id + 1) return;
+  const TierClass* const of = table_.class_of_length(length);
   if (writers_.fetch_add(1, std::memory_order_relaxed) >= kMostWriters) {
     add(busy_);
   } else if (of == nullptr) {
     add(declined_);
-  } else {
-    std::optional<Slot> slot = take_own(*of, id);
-    if (!slot) slot = take_next(*of, id);
-    if (!slot) slot = take_drawn(*of, id);
-    if (slot) {
-      write_slot(*of, *slot, id, bytes);
-    } else {
-      add(declined_);
-    }
+  } else if (!find(id, length)) {
+    store_in(*of, id, bytes);
   }
   writers_.fetch_sub(1, std::memory_order_relaxed);
+  if (is_marked) writing.store(0);
+}
+
+void DiskTier::store_in(const TierClass& of, uint64_t id, Bytes bytes) noexcept {
+  std::optional<Slot> slot = take_own(of, id);
+  if (!slot) slot = take_next(of, id);
+  if (!slot) slot = take_drawn(of, id);
+  if (slot) {
+    write_slot(of, *slot, id, bytes);
+  } else {
+    add(declined_);
+  }
 }
 
 // Into a slot that is taken.

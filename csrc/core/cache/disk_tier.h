@@ -24,6 +24,7 @@
 // go on. The table has its blocks from the beginning: it is written to by a map.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -97,6 +98,7 @@ class DiskTier final : public RecordTier {
   std::optional<Slot> take_own(const TierClass& of, uint64_t id) noexcept;
   std::optional<Slot> take_next(const TierClass& of, uint64_t id) noexcept;
   std::optional<Slot> take_drawn(const TierClass& of, uint64_t id) noexcept;
+  void store_in(const TierClass& of, uint64_t id, Bytes bytes) noexcept;
   void write_slot(const TierClass& of, const Slot& slot, uint64_t id, Bytes bytes) noexcept;
   bool write(uint64_t offset, Bytes bytes) noexcept;
   void add_held(int64_t records, uint64_t slot_bytes) noexcept;
@@ -106,6 +108,7 @@ class DiskTier final : public RecordTier {
   int out_ = -1;  // the slots, for writing
   Uses uses_;
   std::atomic<int> writers_{0};
+  std::array<std::atomic<uint64_t>, 64> writing_{};  // records, plus one, by their last bits
   std::atomic<uint64_t> hits_{0}, hit_bytes_{0}, misses_{0}, miss_bytes_{0}, stored_{0},
       dropped_{0}, declined_{0}, damaged_{0}, overtaken_{0}, failed_{0}, busy_{0};
   std::atomic<uint64_t> draws_{0};
