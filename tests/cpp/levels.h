@@ -13,7 +13,8 @@ inline std::vector<SimdLevel> machine_levels() {
   const SimdLevel best = simd_level();
   std::vector<SimdLevel> levels;
   for (const SimdLevel level :
-       {SimdLevel::kScalar, SimdLevel::kNeon, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+       {SimdLevel::kScalar, SimdLevel::kNeon, SimdLevel::kSse4, SimdLevel::kAvx2,
+        SimdLevel::kAvx512}) {
     set_simd_level(simd_level_name(level));
     if (level <= best && simd_level() == level) levels.push_back(level);
   }

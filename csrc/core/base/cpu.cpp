@@ -13,13 +13,13 @@
 namespace fastload {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"scalar", "neon", "avx2", "avx512"};
+constexpr std::array<std::string_view, 5> kNames{"scalar", "neon", "sse4", "avx2", "avx512"};
 
 SimdLevel level_by_name(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<SimdLevel>(i);
   }
-  throw Error(ErrorKind::kValue, "SIMD level must be scalar, neon, avx2 or avx512. Found: " +
+  throw Error(ErrorKind::kValue, "SIMD level must be scalar, neon, sse4, avx2 or avx512. Found: " +
                                      std::string(name) + ". Check FASTLOAD_SIMD.");
 }
 
@@ -34,10 +34,12 @@ bool has_f16c() {
 SimdLevel machine_level() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt")) {
+    return SimdLevel::kScalar;
+  }
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
-                    has_f16c();
-  if (!avx2) return SimdLevel::kScalar;
+                    __builtin_cpu_supports("bmi2") && has_f16c();
+  if (!avx2) return SimdLevel::kSse4;
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vbmi") &&

@@ -4,32 +4,12 @@
 #include <cmath>
 
 #include "transform/pixels/box_blur_kernels.h"
-#include "transform/pixels/box_blur_simd.h"
 #include "transform/pixels/registry.h"
 
 namespace fastload {
 namespace {
 
 constexpr const char* kParameters[] = {"radius"};
-
-struct Box1 {
-  using Sum = uint32_t;
-  static constexpr int kLanes = 1;
-
-  static Sum load(const uint8_t* from) { return *from; }
-  static Sum add(Sum a, Sum b) { return a + b; }
-  static Sum both(const uint8_t* a, const uint8_t* b) { return Sum{*a} + *b; }
-  static Sum sub(Sum a, Sum b) { return a - b; }
-
-  struct Weights {
-    const Box box;
-    explicit Weights(const Box& b) : box(b) {}
-    // `sum` of the inner pixels, `far` of the two outer ones.
-    void store(uint8_t* to, Sum sum, Sum far) const {
-      *to = static_cast<uint8_t>((sum * box.inner + far * box.outer + (1U << 23)) >> 24);
-    }
-  };
-};
 
 // The radius of boxes whose third convolution has this standard deviation: in float, as Pillow's.
 float box_radius(float sigma) {
@@ -57,19 +37,10 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
   const Picture& picture = canvas.picture();
   const Box box = box_of(box_radius(sigma));
   uint8_t* scratch = canvas.scratch(box_blur_scratch(box, picture.width, picture.height));
-  box_blur_kernel(simd_level())(box, picture, scratch);
+  FASTLOAD_KERNEL_AT(simd_level(), box_blur)(box, picture, scratch);
 }
 
 }  // namespace
-
-BoxBlurKernel box_blur_kernel(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return box_blur_avx512;
-  if (level == SimdLevel::kAvx2) return box_blur_avx2;
-#endif
-  (void)level;
-  return box_blur<Box1>;
-}
 
 constinit const PixelOperation kGaussianBlurPillow{"gaussian_blur_pillow", 46, kParameters, apply};
 

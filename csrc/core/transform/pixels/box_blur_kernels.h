@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "transform/pixels/operation.h"
 
 namespace fastload {
@@ -40,13 +40,6 @@ inline size_t box_blur_scratch(const Box& box, int width, int height) {
 }
 
 // Blurs in place, three times along rows, then columns. `scratch` has box_blur_scratch() bytes.
-using BoxBlurKernel = void (*)(const Box& box, const Picture& picture, uint8_t* scratch);
-
-BoxBlurKernel box_blur_kernel(SimdLevel level);
-
-#if defined(__x86_64__)
-void box_blur_avx2(const Box& box, const Picture& picture, uint8_t* scratch);
-void box_blur_avx512(const Box& box, const Picture& picture, uint8_t* scratch);
-#endif
+FASTLOAD_KERNEL(void box_blur(const Box& box, const Picture& picture, uint8_t* scratch));
 
 }  // namespace fastload

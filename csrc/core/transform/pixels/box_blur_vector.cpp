@@ -1,13 +1,84 @@
-// Box blurs over a type V that names the operations on sums of kLanes bytes each. Sums are whole
-// numbers, so their order changes nothing.
-#pragma once
-
+// The loops of box_blur over Sums<V>, the operations on the sums of kBytes bytes at a time. Sums are
+// whole numbers, so their order changes nothing.
 #include <cstring>
 #include <utility>
 
 #include "transform/pixels/box_blur_kernels.h"
+// Behind the others:
+#include "base/highway.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
+namespace {
+
+// Sums of 32 bits: any reach.
+struct WideSums {
+  static constexpr hn::ScalableTag<uint32_t> kWide{};
+  static constexpr hn::Rebind<uint8_t, hn::ScalableTag<uint32_t>> kBytes{};
+  using Sum = hn::Vec<hn::ScalableTag<uint32_t>>;
+  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(kWide));
+
+  static Sum load(const uint8_t* from) { return hn::PromoteTo(kWide, hn::LoadU(kBytes, from)); }
+  static Sum add(Sum a, Sum b) { return hn::Add(a, b); }
+  static Sum sub(Sum a, Sum b) { return hn::Sub(a, b); }
+  static Sum both(const uint8_t* a, const uint8_t* b) { return add(load(a), load(b)); }
+
+  struct Weights {
+    Sum inner, outer;
+    explicit Weights(const Box& box)
+        : inner(hn::Set(kWide, box.inner)), outer(hn::Set(kWide, box.outer)) {}
+    void store(uint8_t* to, Sum sum, Sum far) const {
+      const Sum bulk = hn::Add(hn::Mul(sum, inner), hn::Mul(far, outer));
+      const Sum rounded = hn::ShiftRight<24>(hn::Add(bulk, hn::Set(kWide, 1U << 23)));
+      hn::StoreU(hn::U8FromU32(rounded), kBytes, to);
+    }
+  };
+};
+
+// Sums of 16 bits, to kNarrowReach, of the even and the odd bytes. A weight is 2^12 high + low, so
+// that pairs of 16 bits are multiplied and added up at once.
+struct NarrowSums {
+  static constexpr hn::ScalableTag<uint8_t> kBytes{};
+  static constexpr hn::ScalableTag<int16_t> kNarrow{};
+  static constexpr hn::ScalableTag<int32_t> kWide{};
+  using Half = hn::Vec<hn::ScalableTag<int16_t>>;
+  using Product = hn::Vec<hn::ScalableTag<int32_t>>;
+  struct Sum {
+    Half even, odd;
+  };
+  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(kBytes));
+
+  static Sum load(const uint8_t* from) {
+    const auto pairs = hn::BitCast(hn::RebindToUnsigned<decltype(kNarrow)>(), hn::LoadU(kBytes, from));
+    return {hn::And(hn::BitCast(kNarrow, pairs), hn::Set(kNarrow, 0xFF)),
+            hn::BitCast(kNarrow, hn::ShiftRight<8>(pairs))};
+  }
+  static Sum add(Sum a, Sum b) { return {hn::Add(a.even, b.even), hn::Add(a.odd, b.odd)}; }
+  static Sum sub(Sum a, Sum b) { return {hn::Sub(a.even, b.even), hn::Sub(a.odd, b.odd)}; }
+  static Sum both(const uint8_t* a, const uint8_t* b) { return add(load(a), load(b)); }
+
+  struct Weights {
+    Half high, low;
+    explicit Weights(const Box& box)
+        : high(pairs_of(box.inner >> 12, box.outer >> 12)),
+          low(pairs_of(box.inner & 0xFFF, box.outer & 0xFFF)) {}
+    static Half pairs_of(uint32_t inner, uint32_t outer) {
+      return hn::BitCast(kNarrow, hn::Set(kWide, static_cast<int32_t>(inner | outer << 16)));
+    }
+    [[nodiscard]] Product of(Half pairs) const {
+      const Product upper = add_pair_products(kWide, hn::Set(kWide, 1 << 11), pairs, high);
+      return hn::ShiftRight<24>(add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low));
+    }
+    [[nodiscard]] Half of(Half sum, Half far) const {
+      return hn::ReorderDemote2To(kNarrow, of(hn::InterleaveLower(kNarrow, sum, far)),
+                                  of(hn::InterleaveUpper(kNarrow, sum, far)));
+    }
+    void store(uint8_t* to, Sum sum, Sum far) const {
+      const Half even = of(sum.even, far.even);
+      const Half odd = of(sum.odd, far.odd);
+      hn::StoreU(hn::BitCast(kBytes, hn::Or(even, hn::ShiftLeft<8>(odd))), kBytes, to);
+    }
+  };
+};
 
 template <typename V>
 struct BoxBlur {
@@ -110,10 +181,17 @@ struct BoxBlur {
 };
 
 template <typename V>
-void box_blur(const Box& box, const Picture& picture, uint8_t* scratch) {
-  const BoxBlur<V> blur(box);
-  blur.rows(picture, scratch);
-  blur.columns(picture, scratch);
+void blur(const Box& box, const Picture& picture, uint8_t* scratch) {
+  const BoxBlur<V> blurred(box);
+  blurred.rows(picture, scratch);
+  blurred.columns(picture, scratch);
 }
 
-}  // namespace fastload
+}  // namespace
+
+void box_blur(const Box& box, const Picture& picture, uint8_t* scratch) {
+  box.reach <= kNarrowReach ? blur<NarrowSums>(box, picture, scratch)
+                            : blur<WideSums>(box, picture, scratch);
+}
+
+}  // namespace fastload::FASTLOAD_LEVEL

@@ -1,0 +1,219 @@
+"""Each kernel's CPU time by SIMD level, beside the same kernel of another build of fastload.
+
+    python benchmarks/bench_kernels.py BEFORE [--images FOLDER] [--levels avx2,avx512] [--only box,noise] [--repeats 15]
+
+BEFORE is a checkout of an older commit with its extension built into fastload/ (tools/build_inplace.sh there), and
+the package that is imported here is compared with it. Each build runs in a process of its own, with this checkout's
+benchmarks as the cases; the two take turns. A cell has the median of new / before (below 1: faster now) and, in
+brackets, the tenth and ninetieth of a hundred. A level that the older build does not have is compared with its
+scalar code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+SECONDS = 0.02  # of one repeat of one case
+Case = Callable[[int], object]  # runs n times over
+
+
+def coded(images: Path | None) -> list[np.ndarray]:
+    """Some JPEG files: a folder's, or made ones."""
+    if images is not None:
+        found = sorted(path for path in images.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))[:16]
+        return [np.fromfile(path, np.uint8) for path in found]
+    from bench_operations import photograph
+    from PIL import Image
+
+    files = []
+    for quality in (75, 90, 95):
+        file = io.BytesIO()
+        Image.fromarray(photograph(448)).save(file, "JPEG", quality=quality)
+        files.append(np.frombuffer(file.getvalue(), np.uint8))
+    return files
+
+
+def each(call: Callable[[np.ndarray], object], items: list[np.ndarray], n: int) -> None:
+    for _ in range(n):
+        for item in items:
+            call(item)
+
+
+def coding_cases(images: Path | None) -> dict[str, Case]:
+    """Decoding and coding of JPEG and of coefficient records."""
+    from PIL import Image
+
+    from fastload._native import _C
+
+    files = coded(images)
+    cases: dict[str, Case] = {"decode JPEG": partial(each, _C.decode_rgb, files)}
+    for form in ("fast", "small"):
+        records = [np.frombuffer(_C.to_coefficients(file, form), np.uint8) for file in files]
+        cases[f"decode coefficients, {form}"] = partial(each, _C.decode_rgb, records)
+        cases[f"code coefficients, {form}"] = partial(
+            each, lambda f, to=form: _C.to_coefficients(f, to), files
+        )
+        if form == "fast":
+            cases["coefficients to JPEG"] = partial(each, _C.coefficients_to_jpeg, records)
+    cases["JPEG to baseline"] = partial(each, _C.jpeg_to_baseline, files)
+    grays = []
+    for file in files:
+        png = io.BytesIO()
+        Image.open(io.BytesIO(file.tobytes())).convert("L").save(png, "PNG", compress_level=0)
+        grays.append(np.frombuffer(png.getvalue(), np.uint8))
+    cases["decode gray PNG"] = partial(each, _C.decode_rgb, grays)
+    return cases
+
+
+def all_cases(images: Path | None) -> dict[str, Case]:
+    import bench_operations
+    import bench_transform
+
+    cases: dict[str, Case] = {}
+    for title, (ours, _) in bench_operations.tasks(224, set()).items():
+        cases[f"op {title}"] = ours
+    for name in ("bilinear", "bicubic"):
+        for title, (ours, _) in bench_transform.resize_tasks((267, 263), 224, name).items():
+            cases[f"{name} {title}"] = ours
+    cases |= {title: ours for title, (ours, _) in bench_transform.store_tasks(224).items()}
+    cases |= coding_cases(images)
+    return cases
+
+
+def work(images: Path | None) -> None:
+    """The child: answers with the CPU microseconds of a case at a level."""
+    from fastload._native import _C
+
+    cases = all_cases(images)
+    loops: dict[str, int] = {}
+    print(json.dumps(list(cases)), flush=True)
+    for line in sys.stdin:
+        title, level = json.loads(line)
+        _C.set_simd_level(level)
+        if title not in loops:
+            begin = time.thread_time()
+            cases[title](1)
+            loops[title] = max(1, int(SECONDS / max(time.thread_time() - begin, 1e-6)))
+        begin = time.thread_time()
+        cases[title](loops[title])
+        print((time.thread_time() - begin) / loops[title] * 1e6, flush=True)
+
+
+class Build:
+    """One build of fastload in a process of its own.
+
+    Args:
+        folder: what holds its ``fastload`` package.
+        levels: those it has; others are measured as "scalar".
+    """
+
+    def __init__(self, folder: Path, images: Path | None) -> None:
+        paths = os.pathsep.join((str(folder), str(HERE)))
+        command = [sys.executable, __file__, "--work", *(["--images", str(images)] if images else [])]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        )
+        self.titles = json.loads(self._read())
+        self.levels = subprocess.run(
+            [sys.executable, "-c", LEVELS],
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            cwd=HERE,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a build ended: {self._process.args}")
+        return line
+
+    def microseconds(self, title: str, level: str) -> float:
+        assert self._process.stdin is not None
+        level = level if level in self.levels else "scalar"
+        self._process.stdin.write(json.dumps((title, level)) + "\n")
+        self._process.stdin.flush()
+        return float(self._read())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+LEVELS = """
+from fastload._native import _C
+for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
+    try:
+        _C.set_simd_level(level)
+    except Exception:
+        continue
+    if _C.simd_level() == level:
+        print(level)
+"""
+
+
+def compared(before: Build, after: Build, title: str, level: str, repeats: int) -> tuple[float, str]:
+    """CPU microseconds now, and a cell of the table."""
+    ratios, times = [], []
+    for build in (before, after):
+        build.microseconds(title, level)
+    for turn in range(repeats):
+        builds = (before, after) if turn % 2 else (after, before)
+        spent = {build: build.microseconds(title, level) for build in builds}
+        ratios.append(spent[after] / spent[before])
+        times.append(spent[after])
+    tenths = statistics.quantiles(ratios, n=10)
+    return statistics.median(times), f"{statistics.median(ratios):.2f} [{tenths[0]:.2f}-{tenths[-1]:.2f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("before", type=Path, nargs="?", help="an older checkout, with its extension built")
+    parser.add_argument("--images", type=Path, help="a folder of JPEG files")
+    parser.add_argument("--levels", default="sse4,avx2,avx512", help="separated by commas")
+    parser.add_argument("--only", default="", help="parts of cases' names, separated by commas")
+    parser.add_argument("--repeats", type=int, default=15, help="at least 5")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.images)
+        return
+    if options.before is None or options.repeats < 5:
+        parser.error("give an older checkout, and 5 repeats or more")
+    import fastload
+
+    folders = options.before.resolve(), Path(fastload.__file__).resolve().parent.parent
+    before, after = (Build(folder, options.images and options.images.resolve()) for folder in folders)
+    levels = [level for level in options.levels.split(",") if level in after.levels]
+    only = [part for part in options.only.split(",") if part]
+    print(f"{'new / before':32}" + "".join(f"{level:>30}" for level in levels))
+    for title in after.titles:
+        if title in before.titles and (not only or any(part in title for part in only)):
+            cells = [compared(before, after, title, level, options.repeats) for level in levels]
+            row = "".join(f"{cell:>20}{time_:8.1f}us" for time_, cell in cells)
+            print(f"{title:32}{row}", flush=True)
+    before.close()
+    after.close()
+
+
+if __name__ == "__main__":
+    main()

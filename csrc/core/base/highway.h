@@ -1,0 +1,30 @@
+// Google Highway for the level that a *_vector.cpp is being compiled for (CMakeLists.txt, base/kernels.h).
+#pragma once
+
+#if !defined(HWY_COMPILE_ONLY_EMU128)
+#define HWY_COMPILE_ONLY_STATIC
+#endif
+// GCC 12 takes _mm512_undefined_*() for a use of an uninitialized value (gcc bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <hwy/highway.h>
+
+namespace fastload::FASTLOAD_LEVEL {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// sum + a[2i] b[2i] + a[2i+1] b[2i+1], of signed 16 bits each: pmaddwd, or vpdpwssd, which older
+// Highways do not take.
+template <class D32, class V32 = hn::Vec<D32>, class V16 = hn::Vec<hn::Repartition<int16_t, D32>>>
+HWY_INLINE V32 add_pair_products(D32 d, V32 sum, V16 a, V16 b) {
+#if defined(__AVX512VNNI__)
+  if constexpr (sizeof(V32) == 64) return V32{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
+#endif
+  V32 rest = hn::Zero(d);
+  const V32 products = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
+  return hn::Add(sum, hn::RearrangeToOddPlusEven(products, rest));
+}
+
+}  // namespace fastload::FASTLOAD_LEVEL
