@@ -49,6 +49,15 @@ void check_sides(const View& view) {
   check("Height of the window", view.window.height);
 }
 
+void fill_axis(SimdLevel level, const AxisSpec& spec, int multiple, Axis& axis) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::kAvx512) return fill_axis_avx512(spec, multiple, axis);
+  if (level == SimdLevel::kAvx2) return fill_axis_avx2(spec, multiple, axis);
+#endif
+  (void)level;
+  fill_axis_scalar(spec, multiple, axis);
+}
+
 size_t line_stride(size_t bytes) { return (bytes + RowSink::kSlack + 63) / 64 * 64; }
 
 }  // namespace
@@ -63,17 +72,6 @@ Rect source_rect(const View& view, Filter filter) {
 Rect source_rect(const Placing& placing) {
   const Span x = source_span(placing.across), y = source_span(placing.down);
   return {x.begin, y.begin, x.end - x.begin, y.end - y.begin};
-}
-
-const ResampleKernels& resample_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return kAvx512Resample;
-  if (level == SimdLevel::kAvx2) return kAvx2Resample;
-#elif defined(__aarch64__)
-  if (level == SimdLevel::kNeon) return kNeonResample;
-#endif
-  (void)level;
-  return kScalarResample;
 }
 
 struct Resampler::Impl {
@@ -135,7 +133,7 @@ void Resampler::Impl::begin(const Placing& placing, const Rect& from, const Pixe
   is_rgb8 = format.is_rgb8();
   pixel_bytes = format.pixel_bytes();
   source = from;
-  kernels = &resample_kernels(simd_level());
+  kernels = &FASTLOAD_KERNEL_AT(simd_level(), kResample);
   const auto& [hs, vs] = placing;
   width = hs.count;
   height = vs.count;
@@ -169,7 +167,7 @@ void Resampler::Impl::fill(const AxisSpec& spec, bool horizontal, Axis& axis) {
   const int multiple = plain        ? 1
                        : horizontal ? kernels->horizontal_multiple
                                     : kernels->vertical_multiple;
-  spec.identity() ? fill_identity(spec, multiple, axis) : kernels->fill_axis(spec, multiple, axis);
+  spec.identity() ? fill_identity(spec, multiple, axis) : fill_axis(simd_level(), spec, multiple, axis);
   if (format.bits == 16) return fill_exact(spec, axis);
   if (plain) return pack_any(axis);
   horizontal ? kernels->pack_horizontal(axis) : kernels->pack_vertical(axis);
