@@ -167,7 +167,8 @@ void Resampler::Impl::fill(const AxisSpec& spec, bool horizontal, Axis& axis) {
   const int multiple = plain        ? 1
                        : horizontal ? kernels->horizontal_multiple
                                     : kernels->vertical_multiple;
-  spec.identity() ? fill_identity(spec, multiple, axis) : fill_axis(simd_level(), spec, multiple, axis);
+  spec.identity() ? fill_identity(spec, multiple, axis)
+                  : fill_axis(simd_level(), spec, multiple, axis);
   if (format.bits == 16) return fill_exact(spec, axis);
   if (plain) return pack_any(axis);
   horizontal ? kernels->pack_horizontal(axis) : kernels->pack_vertical(axis);

@@ -11,10 +11,11 @@ namespace fastload::FASTLOAD_LEVEL {
 
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2
 
-// A weight is w = 2^16 high + low, both signed, and Pillow's integer sum is 2^16 (p.high) + p.low + half. Pairs of
-// taps are multiplied and added up at once: bytes by bytes (pmaddubsw), as high is at most 83 (Lanczos beside a
-// border) and a pair of them at most 128; and 16 by 16 bits (pmaddwd). Of the sum, bits 16 to 31 do, in which
-// p.high is taken modulo 2^16: with half they are divided by 2^6.
+// A weight is w = 2^16 high + low, both signed, and Pillow's integer sum is 2^16 (p.high) + p.low +
+// half. Pairs of taps are multiplied and added up at once: bytes by bytes (pmaddubsw), as high is
+// at most 83 (Lanczos beside a border) and a pair of them at most 128; and 16 by 16 bits (pmaddwd).
+// Of the sum, bits 16 to 31 do, in which p.high is taken modulo 2^16: with half they are divided by
+// 2^6.
 namespace {
 
 constexpr hn::ScalableTag<uint8_t> kBytes;
@@ -24,11 +25,11 @@ using Bytes = hn::Vec<hn::ScalableTag<uint8_t>>;
 using Short = hn::Vec<hn::ScalableTag<int16_t>>;
 using Wide = hn::Vec<hn::ScalableTag<int32_t>>;
 
-constexpr int kPair = 2;                                           // taps of a product
-constexpr int kVector = static_cast<int>(hn::MaxLanes(kWide));     // 32-bit lanes
-constexpr int kParts = kVector / 4;                                // 16 bytes each
-constexpr int kGroup = 8;                                          // output pixels of a part of a block
-constexpr int kBlock = kGroup * kParts;                            // output pixels stored together
+constexpr int kPair = 2;                                        // taps of a product
+constexpr int kVector = static_cast<int>(hn::MaxLanes(kWide));  // 32-bit lanes
+constexpr int kParts = kVector / 4;                             // 16 bytes each
+constexpr int kGroup = 8;                // output pixels of a part of a block
+constexpr int kBlock = kGroup * kParts;  // output pixels stored together
 
 Short multiply_bytes(Bytes pixels, Bytes weights) {
 #if HWY_TARGET == HWY_AVX2
@@ -66,7 +67,8 @@ struct Sums {
     const auto product = [&](const uint8_t* lanes, Short by) {
       const Bytes two = hn::TableLookupBytesOr0(taps, hn::LoadDup128(kBytes, lanes));
       Wide none = hn::Zero(kWide);
-      return hn::ReorderWidenMulAccumulate(kWide, hn::BitCast(kShort, two), by, hn::Zero(kWide), none);
+      return hn::ReorderWidenMulAccumulate(kWide, hn::BitCast(kShort, two), by, hn::Zero(kWide),
+                                           none);
     };
     high = hn::Add(high, multiply_bytes(taps, weights.high));
     even = hn::Add(even, product(kEven, weights.even));
@@ -75,151 +77,148 @@ struct Sums {
 
   // What 8 bits do not hold is below 0 or above 255.
   [[nodiscard]] HWY_INLINE Short rounded() const {
-    const Short low = hn::OddEven(hn::BitCast(kShort, odd), hn::BitCast(kShort, hn::ShiftRight<16>(even)));
-    return hn::MulFixedPoint15(hn::Add(high, low), hn::Set(kShort, 1 << (15 - (kPrecisionBits - 16))));
+    const Short low =
+        hn::OddEven(hn::BitCast(kShort, odd), hn::BitCast(kShort, hn::ShiftRight<16>(even)));
+    return hn::MulFixedPoint15(hn::Add(high, low),
+                               hn::Set(kShort, 1 << (15 - (kPrecisionBits - 16))));
   }
 };
 
 // Which output pixels the 16-bit lanes of a vector are, and how their source pixels are loaded.
 enum Way : int {
-  kDense,   // 8 output bytes in 16 bytes, whose pixels 16 bytes of the source hold
-  kSpaced,  // R, G, B, unused of 2 pixels, whose pixels 16 bytes of the source hold
-  kApart,   // the same, by a load for each pixel
+  kDense,     // 8 output bytes in a part, whose source pixels 16 bytes hold
+  kMirrored,  // the same, blue before green before red, so that a mirrored line is read in order
+  kSpaced,    // R, G, B, unused of 2 pixels, whose source pixels 16 bytes hold
+  kApart,     // the same, by a load for each pixel
 };
-constexpr int vectors_of(Way way) { return way == kDense ? 3 : 4; }  // in a block
+constexpr bool is_dense(Way way) { return way == kDense || way == kMirrored; }
+constexpr int vectors_of(Way way) { return is_dense(way) ? 3 : 4; }  // in a block
 
-// Of the lanes of a part: the pixel in the group, and its channel.
-struct Lane {
-  int pixel, channel;
-};
-constexpr Lane lane_of(Way way, int vector, int lane) {
-  const int at = 8 * vector + lane;
-  return way == kDense ? Lane{at / 3, at % 3} : Lane{at / 4, at % 4 % 3};
-}
-
-// Axis::packed for the horizontal pass has for each vector: the byte offsets of its source pixels, the bytes that
-// the lanes take of those, and for each pair of taps the weights: high, even lanes' low, odd lanes' low.
+// Axis::packed for the horizontal pass has for each vector: the byte offsets of its source pixels,
+// the bytes that the lanes take of those, and for each pair of taps the weights: high, even lanes'
+// low, odd lanes' low.
 struct Layout {
   int pairs, vector_size;
   explicit Layout(const Axis& axis)
       : pairs(axis.taps / kPair), vector_size(kVector * (2 + 3 * pairs)) {}
 };
 
-// The words of the lanes of a vector among those of a group's pixels, for TableLookupBytes. Even lanes come first.
-struct Spread {
-  alignas(16) uint8_t high[4][16] = {};
-  alignas(16) uint8_t low[4][16] = {};
-  constexpr explicit Spread(Way way) {
+constexpr hn::Full128<int16_t> kWords;
+using Words = hn::Vec<hn::Full128<int16_t>>;
+
+// What the lanes of a part are, for each vector of a block.
+struct Lanes {
+  alignas(16) uint8_t pixel[4][16] = {};   // two bytes of each: of a group's words, to look up
+  alignas(16) uint8_t sorted[4][16] = {};  // the same, the even lanes first
+  alignas(16) int16_t channel[4][8] = {};  // the byte of the first tap in its pixel's load
+  constexpr explicit Lanes(Way way) {
     for (int v = 0; v < vectors_of(way); ++v) {
-      for (int lane = 0; lane < 8; ++lane) {
+      for (int i = 0; i < 8; ++i) {
+        const int at = 8 * v + i;
+        const int third = is_dense(way) ? at % 3 : at % 4 % 3;
+        const int apart = way == kApart ? i / 4 * 8 : 0;
+        channel[v][i] = static_cast<int16_t>(apart + (way == kMirrored ? 2 - third : third));
         for (int byte = 0; byte < 2; ++byte) {
-          const int from = 2 * lane_of(way, v, lane).pixel + byte;
-          high[v][2 * lane + byte] = static_cast<uint8_t>(from);
-          low[v][2 * (lane / 2 + lane % 2 * 4) + byte] = static_cast<uint8_t>(from);
+          const auto from = static_cast<uint8_t>(2 * (is_dense(way) ? at / 3 : at / 4) + byte);
+          pixel[v][2 * i + byte] = from;
+          sorted[v][2 * (i / 2 + i % 2 * 4) + byte] = from;
         }
       }
     }
   }
 };
-
-// The offsets and bytes of one part of a vector; whether 16 bytes hold its pixels.
 template <Way kWay>
-bool pack_part(const int32_t* first, int vector, int32_t* offsets, uint8_t* index) {
-  int at[8];
-  int least = 1 << 30;
-  int most = 0;
-  for (int i = 0; i < 8; ++i) {
-    const Lane lane = lane_of(kWay, vector, i);
-    at[i] = 3 * first[lane.pixel] + lane.channel;
-    least = std::min(least, at[i]);
-    most = std::max(most, at[i]);
-  }
-  offsets[0] = least;
-  if constexpr (kWay == kApart) {
-    offsets[0] = at[0];
-    offsets[1] = at[4];
-    for (int i = 0; i < 8; ++i) at[i] = 8 * (i / 4) + i % 4 % 3;
-    least = 0;
-  }
-  for (int i = 0; i < 8; ++i) {
-    index[2 * i] = static_cast<uint8_t>(at[i] - least);
-    index[2 * i + 1] = static_cast<uint8_t>(at[i] - least + 3);
-  }
-  return kWay == kApart || most - least + 3 < 16;
+constexpr Lanes kLanes{kWay};
+
+Words spread(Words words, const uint8_t* lanes) {
+  return hn::TableLookupBytes(words, hn::BitCast(kWords, hn::Load(hn::Full128<uint8_t>(), lanes)));
 }
 
+int least_of(Words words) { return _mm_cvtsi128_si32(_mm_minpos_epu16(words.raw)) & 0xFFFF; }
+
+// The offsets and bytes of a group's part of the vectors; whether 16 bytes hold the source pixels.
 template <Way kWay>
-bool pack_offsets(Axis& axis) {
-  const Layout layout(axis);
-  int32_t* to = axis.packed.data();
-  for (int j = 0; j < axis.stride; j += kBlock) {
-    for (int v = 0; v < vectors_of(kWay); ++v, to += layout.vector_size) {
-      auto* const index = reinterpret_cast<uint8_t*>(to + kVector);
-      for (int part = 0; part < kParts; ++part) {
-        const int32_t* const first = axis.first.data() + j + kGroup * part;
-        if (!pack_part<kWay>(first, v, to + (kWay == kApart ? 2 : 1) * part, index + 16 * part)) return false;
-      }
+bool pack_group(const int32_t* first, int part, int vector_size, int32_t* to) {
+  constexpr hn::Full128<int32_t> d;
+  const int begin = std::min(first[0], first[kGroup - 1]);
+  if (kWay != kApart && std::max(first[0], first[kGroup - 1]) - begin > 64) return false;
+  const auto of_four = [&](int i) { return hn::Sub(hn::LoadU(d, first + i), hn::Set(d, begin)); };
+  const Words pixels =
+      hn::Mul(hn::ReorderDemote2To(kWords, of_four(0), of_four(4)), hn::Set(kWords, 3));
+  for (int v = 0; v < vectors_of(kWay); ++v, to += vector_size) {
+    Words bytes = hn::Load(kWords, kLanes<kWay>.channel[v]);
+    if constexpr (kWay == kApart) {
+      to[2 * part] = 3 * first[2 * v];
+      to[2 * part + 1] = 3 * first[2 * v + 1];
+    } else {
+      bytes = hn::Add(bytes, spread(pixels, kLanes<kWay>.pixel[v]));
+      const int least = least_of(bytes);
+      if (0xFFFF - least_of(hn::Not(bytes)) - least > 15 - 3) return false;
+      to[part] = 3 * begin + least;
+      bytes = hn::Sub(bytes, hn::Set(kWords, static_cast<int16_t>(least)));
     }
+    const Words both = hn::Add(hn::Mul(bytes, hn::Set(kWords, 0x101)), hn::Set(kWords, 0x300));
+    hn::StoreU(both, kWords, reinterpret_cast<int16_t*>(to + kVector + 4 * part));
   }
   return true;
 }
 
 // Taps t and t + 1 of a group: the lower 16 bits of each, and the upper ones as two bytes.
 struct Pairs {
-  alignas(16) int16_t low[kPair][kGroup];
-  alignas(16) uint16_t high[kGroup];
+  Words low[kPair], high;
   Pairs(const Axis& axis, int t, int j) {
-    const int32_t* const one = axis.weights.data() + static_cast<size_t>(t) * axis.stride + j;
-    const int32_t* const other = one + axis.stride;
-    const auto upper = [](int32_t w) { return static_cast<uint32_t>((w + (1 << 15)) >> 16); };
-    for (int i = 0; i < kGroup; ++i) {
-      low[0][i] = static_cast<int16_t>(one[i]);
-      low[1][i] = static_cast<int16_t>(other[i]);
-      high[i] = static_cast<uint16_t>((upper(one[i]) & 0xFF) | upper(other[i]) << 8);
+    constexpr hn::Full128<int32_t> d;
+    Words upper[kPair];
+    for (int i = 0; i < kPair; ++i) {
+      const int32_t* const from =
+          axis.weights.data() + static_cast<size_t>(t + i) * axis.stride + j;
+      const auto front = hn::LoadU(d, from);
+      const auto back = hn::LoadU(d, from + 4);
+      const auto lower = [](auto w) { return hn::ShiftRight<16>(hn::ShiftLeft<16>(w)); };
+      const auto rest = [](auto w) { return hn::ShiftRight<16>(hn::Add(w, hn::Set(d, 1 << 15))); };
+      low[i] = hn::ReorderDemote2To(kWords, lower(front), lower(back));
+      upper[i] = hn::ReorderDemote2To(kWords, rest(front), rest(back));
     }
+    high = hn::Or(hn::And(upper[0], hn::Set(kWords, 0xFF)), hn::ShiftLeft<8>(upper[1]));
   }
 };
 
 template <Way kWay>
-void pack_weights(Axis& axis) {
-  static constexpr Spread kSpread(kWay);
-  constexpr hn::Full128<uint8_t> d;
-  constexpr hn::Full128<int16_t> words;
+bool pack_lines(Axis& axis) {
   const Layout layout(axis);
+  const auto group = [&](int j) {
+    return axis.packed.data() +
+           static_cast<size_t>(j / kBlock * vectors_of(kWay)) * layout.vector_size;
+  };
+  const auto part_of = [](int j) { return j % kBlock / kGroup; };
   for (int j = 0; j < axis.stride; j += kGroup) {
-    const size_t vectors = static_cast<size_t>(j / kBlock) * vectors_of(kWay);
-    int32_t* const block = axis.packed.data() + vectors * layout.vector_size + j % kBlock / kGroup * 4;
+    const int32_t* const first = axis.first.data() + j;
+    if (!pack_group<kWay>(first, part_of(j), layout.vector_size, group(j))) return false;
+  }
+  for (int j = 0; j < axis.stride; j += kGroup) {
     for (int pair = 0; pair < layout.pairs; ++pair) {
       const Pairs weights(axis, kPair * pair, j);
-      const auto spread = [&](const void* from, const uint8_t* by) {
-        const auto bytes = hn::Load(d, static_cast<const uint8_t*>(from));
-        return hn::BitCast(words, hn::TableLookupBytes(bytes, hn::Load(d, by)));
-      };
-      for (int v = 0; v < vectors_of(kWay); ++v) {
-        auto* const to = reinterpret_cast<int16_t*>(block + v * layout.vector_size + kVector * (2 + 3 * pair));
-        const auto one = spread(weights.low[0], kSpread.low[v]);
-        const auto other = spread(weights.low[1], kSpread.low[v]);
-        hn::Store(spread(weights.high, kSpread.high[v]), words, to);
-        hn::Store(hn::InterleaveLower(words, one, other), words, to + 2 * kVector);
-        hn::Store(hn::InterleaveUpper(words, one, other), words, to + 4 * kVector);
+      int32_t* to = group(j) + kVector * (2 + 3 * pair) + 4 * part_of(j);
+      for (int v = 0; v < vectors_of(kWay); ++v, to += layout.vector_size) {
+        const Lanes& lanes = kLanes<kWay>;
+        const Words one = spread(weights.low[0], lanes.sorted[v]);
+        const Words other = spread(weights.low[1], lanes.sorted[v]);
+        auto* const words = reinterpret_cast<int16_t*>(to);
+        hn::StoreU(spread(weights.high, lanes.pixel[v]), kWords, words);
+        hn::StoreU(hn::InterleaveLower(kWords, one, other), kWords, words + 2 * kVector);
+        hn::StoreU(hn::InterleaveUpper(kWords, one, other), kWords, words + 4 * kVector);
       }
     }
   }
+  axis.way = kWay;
+  return true;
 }
 
 void pack_horizontal(Axis& axis) {
-  const Layout layout(axis);
-  axis.packed.reserve(static_cast<size_t>(layout.vector_size) * (axis.stride / kBlock) * vectors_of(kApart));
-  if (pack_offsets<kDense>(axis)) {
-    axis.way = kDense;
-    return pack_weights<kDense>(axis);
-  }
-  axis.way = kSpaced;
-  if (!pack_offsets<kSpaced>(axis)) {
-    axis.way = kApart;
-    pack_offsets<kApart>(axis);
-  }
-  pack_weights<kSpaced>(axis);
+  const size_t vectors = static_cast<size_t>(axis.stride / kBlock) * vectors_of(kApart);
+  axis.packed.reserve(vectors * Layout(axis).vector_size);
+  (void)(pack_lines<kDense>(axis) || pack_lines<kMirrored>(axis) || pack_lines<kSpaced>(axis) ||
+         pack_lines<kApart>(axis));
 }
 
 // The 16 bytes of each part.
@@ -229,7 +228,8 @@ HWY_INLINE Bytes load_pixels(const uint8_t* line, const int32_t* offsets) {
     constexpr hn::Full128<uint8_t> d;
     if constexpr (kWay != kApart) return hn::LoadU(d, line + offsets[i]);
     constexpr hn::Full64<uint8_t> half;
-    return hn::Combine(d, hn::LoadU(half, line + offsets[2 * i + 1]), hn::LoadU(half, line + offsets[2 * i]));
+    return hn::Combine(d, hn::LoadU(half, line + offsets[2 * i + 1]),
+                       hn::LoadU(half, line + offsets[2 * i]));
   };
 #if HWY_TARGET == HWY_AVX2
   return hn::Combine(kBytes, part(1), part(0));
@@ -246,8 +246,9 @@ HWY_INLINE Short outputs(const uint8_t* line, const int32_t* vector, int pairs) 
   Sums sums;
   for (int pair = 0; pair < (kPairs > 0 ? kPairs : pairs); ++pair) {
     const Bytes taps = hn::TableLookupBytes(load_pixels<kWay>(line, vector), index);
-    sums.add(taps, {hn::BitCast(kBytes, hn::Load(kShort, weights)), hn::Load(kShort, weights + 2 * kVector),
-                    hn::Load(kShort, weights + 4 * kVector)});
+    sums.add(taps,
+             {hn::BitCast(kBytes, hn::Load(kShort, weights)),
+              hn::Load(kShort, weights + 2 * kVector), hn::Load(kShort, weights + 4 * kVector)});
     line += 3 * kPair;
     weights += 6 * kVector;
   }
@@ -264,22 +265,35 @@ HWY_INLINE void store_part(Bytes bytes, [[maybe_unused]] int part, uint8_t* to) 
 #endif
 }
 
-// Of a group's 24 bytes 16 or 12 are in one vector, the others in the next. What is stored behind them is
-// overwritten.
+// Where the bytes of an output line are in those of two vectors.
+struct Order {
+  alignas(16) uint8_t front[16] = {};  // of vectors 0 and 1
+  alignas(16) uint8_t back[16] = {};   // of the last two
+  constexpr explicit Order(Way way) {
+    for (int i = 0; i < 16; ++i) {
+      const int from = way == kMirrored ? i / 3 * 3 + 2 - i % 3 : i / 3 * 4 + i % 3;
+      front[i] = static_cast<uint8_t>(from % 16);
+      back[i] = static_cast<uint8_t>((way == kMirrored ? from + 7 : from) % 16);
+    }
+  }
+};
+
+// A group's 24 bytes: kFront of them from vectors 0 and 1, the others from the last two. What is
+// stored behind them is overwritten.
 template <Way kWay>
 HWY_INLINE void store_block(const Short* outputs, uint8_t* to) {
-  alignas(16) static constexpr uint8_t kDropFourth[16] = {0,  1,  2,  4,  5,   6,   8,   9,
-                                                          10, 12, 13, 14, 128, 128, 128, 128};
+  constexpr int kFront = kWay == kDense ? 16 : kWay == kMirrored ? 15 : 12;
+  constexpr int kLast = vectors_of(kWay) - 1;
   Bytes front = saturate(outputs[0], outputs[1]);
-  Bytes back = saturate(outputs[2], outputs[vectors_of(kWay) - 1]);
+  Bytes back = saturate(outputs[kWay == kDense ? kLast : kLast - 1], outputs[kLast]);
   if constexpr (kWay != kDense) {
-    const Bytes pixels = hn::LoadDup128(kBytes, kDropFourth);
-    front = hn::TableLookupBytes(front, pixels);
-    back = hn::TableLookupBytes(back, pixels);
+    static constexpr Order kOrder(kWay);
+    front = hn::TableLookupBytes(front, hn::LoadDup128(kBytes, kOrder.front));
+    back = hn::TableLookupBytes(back, hn::LoadDup128(kBytes, kOrder.back));
   }
   for (int part = 0; part < kParts; ++part, to += 3 * kGroup) {
     store_part(front, part, to);
-    store_part(back, part, to + (kWay == kDense ? 16 : 12));
+    store_part(back, part, to + kFront);
   }
 }
 
@@ -290,9 +304,11 @@ void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int 
   for (int j = 0; j < axis.stride; j += kBlock) {
     Short results[ResampleKernels::kBatch][vectors_of(kWay)];
     for (int v = 0; v < vectors_of(kWay); ++v, vector += layout.vector_size) {
-      for (int r = 0; r < rows; ++r) results[r][v] = outputs<kWay, kPairs>(in[r], vector, layout.pairs);
+      for (int r = 0; r < rows; ++r)
+        results[r][v] = outputs<kWay, kPairs>(in[r], vector, layout.pairs);
     }
-    for (int r = 0; r < rows; ++r) store_block<kWay>(results[r], out[r] + 3 * static_cast<size_t>(j));
+    for (int r = 0; r < rows; ++r)
+      store_block<kWay>(results[r], out[r] + 3 * static_cast<size_t>(j));
   }
 }
 
@@ -306,28 +322,34 @@ void near_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out,
 
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
   if (axis.way == kDense) return near_lines<kDense>(axis, in, out, rows);
+  if (axis.way == kMirrored) return near_lines<kMirrored>(axis, in, out, rows);
   if (axis.way == kSpaced) return near_lines<kSpaced>(axis, in, out, rows);
   lines<kApart, 0>(axis, in, out, rows);
 }
 
-// packed[t * stride + j] for output line j: the low weights of taps t and t + 1, and at t + 1 the high ones, twice.
+// packed[t * stride + j] for output line j: the low weights of taps t and t + 1, and at t + 1 the
+// high ones, twice.
 void pack_vertical(Axis& axis) {
   axis.packed.reserve(static_cast<size_t>(axis.taps) * axis.stride);
+  const auto store = [&](int t, int j, Words one, Words other) {
+    int32_t* const to = axis.packed.data() + static_cast<size_t>(t) * axis.stride + j;
+    hn::StoreU(hn::InterleaveLower(kWords, one, other), kWords, reinterpret_cast<int16_t*>(to));
+    hn::StoreU(hn::InterleaveUpper(kWords, one, other), kWords, reinterpret_cast<int16_t*>(to + 4));
+  };
   for (int t = 0; t < axis.taps; t += kPair) {
-    int32_t* const to = axis.packed.data() + static_cast<size_t>(t) * axis.stride;
     for (int j = 0; j < axis.stride; j += kGroup) {
       const Pairs pairs(axis, t, j);
-      for (int i = 0; i < kGroup; ++i) {
-        to[j + i] = static_cast<uint16_t>(pairs.low[0][i]) | pairs.low[1][i] * (1 << 16);
-        to[axis.stride + j + i] = pairs.high[i] * 0x10001;
-      }
+      store(t, j, pairs.low[0], pairs.low[1]);
+      store(t + 1, j, pairs.high, pairs.high);
     }
   }
 }
 
+// kPairs: pairs of taps; 0: `many`.
 template <int kPairs>
-void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out) {
-  const int pairs = kPairs > 0 ? kPairs : axis.taps / kPair;
+void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out,
+                   int many = 0) {
+  const int pairs = kPairs > 0 ? kPairs : many;
   for (size_t x = 0; x < bytes; x += hn::MaxLanes(kBytes)) {
     Sums lower, upper;
     const int32_t* weights = axis.packed.data() + j;
@@ -343,10 +365,16 @@ void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t byt
   }
 }
 
+// Many lines have one source line less than others, so that their last pair has no weight.
 void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out) {
-  if (axis.taps == kPair) return vertical_line<1>(axis, j, in, bytes, out);
-  if (axis.taps == 2 * kPair) return vertical_line<2>(axis, j, in, bytes, out);
-  vertical_line<0>(axis, j, in, bytes, out);
+  int pairs = axis.taps / kPair;
+  const int32_t* const last =
+      axis.packed.data() + static_cast<size_t>(kPair * (pairs - 1)) * axis.stride + j;
+  if (pairs > 1 && (last[0] | last[axis.stride]) == 0) --pairs;
+  if (pairs == 1) return vertical_line<1>(axis, j, in, bytes, out);
+  if (pairs == 2) return vertical_line<2>(axis, j, in, bytes, out);
+  if (pairs == 3) return vertical_line<3>(axis, j, in, bytes, out);
+  vertical_line<0>(axis, j, in, bytes, out, pairs);
 }
 
 }  // namespace
@@ -382,10 +410,13 @@ void pack_nothing(Axis&) {}
 // sums >> 22, clipped to bytes.
 Bytes bytes_of(const Wide* sums) {
   const auto pack = [&](int i) {
-    return hn::ReorderDemote2To(kShort, hn::ShiftRight<16>(sums[i]), hn::ShiftRight<16>(sums[i + 1]));
+    return hn::ReorderDemote2To(kShort, hn::ShiftRight<16>(sums[i]),
+                                hn::ShiftRight<16>(sums[i + 1]));
   };
   constexpr hn::Half<hn::Full128<uint8_t>> half;
-  const auto bytes = [&](auto shorts) { return hn::DemoteTo(half, hn::ShiftRight<kPrecisionBits - 16>(shorts)); };
+  const auto bytes = [&](auto shorts) {
+    return hn::DemoteTo(half, hn::ShiftRight<kPrecisionBits - 16>(shorts));
+  };
   return hn::Combine(kBytes, bytes(pack(2)), bytes(pack(0)));
 }
 
@@ -396,8 +427,9 @@ Wide pixel(const uint8_t* taps) {
   return hn::PromoteTo(kWide, hn::LoadU(hn::Rebind<uint8_t, decltype(kWide)>(), taps + 3 * kTap));
 #else
   constexpr uint8_t r = 3 * kTap, none = 0x80;
-  alignas(16) static constexpr uint8_t kIndex[16] = {
-      r, none, none, none, r + 1, none, none, none, r + 2, none, none, none, none, none, none, none};
+  alignas(16) static constexpr uint8_t kIndex[16] = {r,    none, none,  none, r + 1, none,
+                                                     none, none, r + 2, none, none,  none,
+                                                     none, none, none,  none};
   const Bytes pixels = hn::LoadU(kBytes, taps);
   return hn::BitCast(kWide, hn::TableLookupBytesOr0(pixels, hn::Load(kBytes, kIndex)));
 #endif
@@ -444,7 +476,8 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
       const auto front = hn::PromoteTo(words, hn::LowerHalf(samples));
       const auto back = hn::PromoteTo(words, hn::UpperHalf(hn::Half<decltype(kBytes)>(), samples));
       const auto add = [&](int i, auto samples_of) {
-        sums[i] = hn::Add(sums[i], hn::Mul(hn::PromoteTo(kWide, samples_of), hn::Set(kWide, *weight)));
+        sums[i] =
+            hn::Add(sums[i], hn::Mul(hn::PromoteTo(kWide, samples_of), hn::Set(kWide, *weight)));
       };
       add(0, hn::LowerHalf(four, front));
       add(1, hn::UpperHalf(four, front));
