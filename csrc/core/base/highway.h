@@ -11,6 +11,8 @@
 #endif
 #include <hwy/highway.h>
 
+#include <cmath>
+
 namespace fastload::FASTLOAD_LEVEL {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -25,6 +27,47 @@ HWY_INLINE V32 add_pair_products(D32 d, V32 sum, V16 a, V16 b) {
   V32 rest = hn::Zero(d);
   const V32 products = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
   return hn::Add(sum, hn::RearrangeToOddPlusEven(products, rest));
+}
+
+// Half of what fused_multiply_add() does without such instructions: products of floats are exact in
+// double, and a sum that is rounded to odd there becomes the float that one rounding gives.
+template <class DF, class DD = hn::Repartition<double, DF>, class V = hn::Vec<DD>>
+HWY_INLINE hn::Vec<hn::Half<DF>> rounded_once(DF, V product, V c) {
+  const DD dd;
+  const hn::RebindToSigned<DD> di;
+  const V sum = hn::Add(product, c);
+  const V part = hn::Sub(sum, product);
+  const V lost = hn::Add(hn::Sub(product, hn::Sub(sum, part)), hn::Sub(c, part));
+  // Bits, as whole numbers, grow away from zero.
+  const V outward = hn::Xor(lost, hn::And(sum, hn::SignBit(dd)));
+  const auto up = hn::BitCast(di, hn::VecFromMask(dd, hn::Gt(outward, hn::Zero(dd))));
+  const auto down = hn::BitCast(di, hn::VecFromMask(dd, hn::Lt(outward, hn::Zero(dd))));
+  const auto bits = hn::BitCast(di, sum);
+  const auto even = hn::Sub(hn::And(bits, hn::Set(di, 1)), hn::Set(di, 1));
+  const auto odd = hn::Add(hn::Sub(bits, hn::And(up, even)), hn::And(down, even));
+  return hn::DemoteTo(hn::Half<DF>(), hn::BitCast(dd, odd));
+}
+
+// a b + c of floats, rounded once, on every level.
+template <class V>
+HWY_INLINE V fused_multiply_add(V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#elif HWY_TARGET == HWY_EMU128
+  V sums = c;
+  for (size_t i = 0; i < hn::MaxLanes(hn::DFromV<V>()); ++i) {
+    sums.raw[i] = std::fma(a.raw[i], b.raw[i], c.raw[i]);
+  }
+  return sums;
+#else
+  const hn::DFromV<V> df;
+  const hn::Half<decltype(df)> half;
+  const hn::Repartition<double, decltype(df)> dd;
+  const auto lower = [&](V v) { return hn::PromoteTo(dd, hn::LowerHalf(v)); };
+  const auto upper = [&](V v) { return hn::PromoteTo(dd, hn::UpperHalf(half, v)); };
+  return hn::Combine(df, rounded_once(df, hn::Mul(upper(a), upper(b)), upper(c)),
+                     rounded_once(df, hn::Mul(lower(a), lower(b)), lower(c)));
+#endif
 }
 
 }  // namespace fastload::FASTLOAD_LEVEL
