@@ -1,20 +1,29 @@
-// torchvision's Gaussian blur over a type V that names the operations on kLanes floats.
+// torchvision's Gaussian blur.
 //
 // The rule: a pixel is the sum of its neighbours' products with the outer product of both
 // directions' weights, added by fused multiply-adds row by row, left to right; rounded to the
 // nearest even. That is a product for each weight, 529 for 23 x 23. So each pixel is estimated, by
 // columns and then by rows, which is off by some 1e-5, and those that lie so near the middle of two
 // numbers that the order of the sum may decide are computed again by the rule.
-#pragma once
-
-#include <cmath>
 #include <cstring>
 
 #include "transform/pixels/gaussian_blur_kernels.h"
+// Behind the others:
+#include "base/highway.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
+namespace {
 
-template <typename V>
+// How near .5 a part is for which the order of the sum may decide. Not proven: 1e-5 were the
+// largest differences of 63 million values.
+constexpr float kDoubt = 1e-3F;
+
+template <class D>
+hn::Vec<D> widened(D d, const uint8_t* from) {
+  const hn::RebindToSigned<D> whole;
+  return hn::ConvertTo(d, hn::PromoteTo(whole, hn::LoadU(hn::Rebind<uint8_t, D>(), from)));
+}
+
 class GaussianBlur {
  public:
   explicit GaussianBlur(const GaussianJob& job)
@@ -22,10 +31,9 @@ class GaussianBlur {
         values_(3 * static_cast<ptrdiff_t>(job.in.width)),
         margin_(static_cast<ptrdiff_t>(gaussian_margin(job))),
         line_(static_cast<ptrdiff_t>(gaussian_line(job))),
-        window_(static_cast<ptrdiff_t>(gaussian_window(job))),
         lines_(job.scratch),
-        windows_(lines_ + kRows * line_),
-        columns_(windows_ + kAgain * window_),
+        columns_(lines_ + kRows * line_),
+        windows_(reinterpret_cast<uint8_t*>(columns_ + gaussian_columns(job))),
         rows_(job.rows + job.y.half) {}
 
   void run() {
@@ -49,7 +57,9 @@ class GaussianBlur {
   }
 
  private:
-  using Float = typename V::Float;
+  using Float = hn::Vec<hn::ScalableTag<float>>;
+  static constexpr hn::ScalableTag<float> kFloats{};
+  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(kFloats));
   static constexpr int kRows = kGaussianRows;
   static constexpr int kAgain = kGaussianAgain;
 
@@ -68,16 +78,18 @@ class GaussianBlur {
     const int reach = job_.y.reach;
     const int inputs = 2 * reach + kRows;
     const uint8_t* const* from = rows_ + y - reach;
-    for (ptrdiff_t i = 0; i < values_; i += V::kLanes) {
+    for (ptrdiff_t i = 0; i < values_; i += kLanes) {
       Float sums[kRows];
-      for (int r = 0; r < kRows; ++r) sums[r] = V::zero();
+      for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(kFloats);
       for (int t = 0; t < inputs; ++t) {
-        const Float x = V::widened(from[t] + i);
+        const Float x = widened(kFloats, from[t] + i);
         for (int r = 0; r < kRows; ++r) {
-          sums[r] = V::added(x, V::set(columns_[t - r + kRows - 1]), sums[r]);
+          sums[r] = hn::MulAdd(x, hn::Set(kFloats, columns_[t - r + kRows - 1]), sums[r]);
         }
       }
-      for (int r = 0; r < kRows; ++r) V::store(lines_ + r * line_ + margin_ + i, sums[r]);
+      for (int r = 0; r < kRows; ++r) {
+        hn::StoreU(sums[r], kFloats, lines_ + r * line_ + margin_ + i);
+      }
     }
   }
 
@@ -92,27 +104,39 @@ class GaussianBlur {
 
   // Row `y` of the output from a line.
   void along(const float* line, int y) {
-    constexpr ptrdiff_t kStep = static_cast<ptrdiff_t>(V::kLanes) * kGaussianVectors;
+    constexpr ptrdiff_t kStep = ptrdiff_t{kLanes} * kGaussianVectors;
     const int reach = job_.x.reach;
     const float* taps = job_.x.taps + job_.x.half;
     for (ptrdiff_t i = 0; i < values_; i += kStep) {
       Float sums[kGaussianVectors];
-      for (Float& sum : sums) sum = V::zero();
+      for (Float& sum : sums) sum = hn::Zero(kFloats);
       for (int t = -reach; t <= reach; ++t) {
-        const Float tap = V::set(taps[t]);
+        const Float tap = hn::Set(kFloats, taps[t]);
         const float* from = line + i + 3 * t;
         for (int v = 0; v < kGaussianVectors; ++v) {
-          sums[v] = V::added(V::load(from + v * V::kLanes), tap, sums[v]);
+          sums[v] = hn::MulAdd(hn::LoadU(kFloats, from + v * kLanes), tap, sums[v]);
         }
       }
       for (int v = 0; v < kGaussianVectors; ++v) {
-        const ptrdiff_t at = i + v * V::kLanes;
-        uint32_t doubtful = V::round(sums[v], job_.out + y * values_ + at);
-        for (; doubtful != 0; doubtful &= doubtful - 1) {
-          const ptrdiff_t value = at + __builtin_ctz(doubtful);
-          if (value < values_) note(value, y);
-        }
+        const ptrdiff_t at = i + v * kLanes;
+        round(sums[v], job_.out + y * values_ + at, at, y);
       }
+    }
+  }
+
+  // Stores bytes and notes those that are in doubt.
+  void round(Float sums, uint8_t* to, ptrdiff_t at, int y) {
+    const auto whole = hn::NearestInt(sums);
+    const hn::RebindToUnsigned<decltype(kFloats)> wide;
+    hn::StoreU(hn::U8FromU32(hn::BitCast(wide, whole)), hn::Rebind<uint8_t, decltype(wide)>(), to);
+    const Float part = hn::Abs(hn::Sub(sums, hn::ConvertTo(kFloats, whole)));
+    const auto doubtful = hn::Gt(part, hn::Set(kFloats, 0.5F - kDoubt));
+    if (hn::AllFalse(kFloats, doubtful)) return;
+    uint8_t bytes[8] = {};
+    hn::StoreMaskBits(kFloats, doubtful, bytes);
+    for (uint32_t bits = bytes[0] | bytes[1] << 8; bits != 0; bits &= bits - 1) {
+      const ptrdiff_t value = at + __builtin_ctz(bits);
+      if (value < values_) note(value, y);
     }
   }
 
@@ -123,15 +147,20 @@ class GaussianBlur {
 
   // By the rule, those that are noted.
   void again() {
+    constexpr hn::CappedTag<float, kAgain> kPart{};
+    constexpr int kLanes = static_cast<int>(hn::MaxLanes(kPart));
     const int taps = 2 * job_.x.half + 1;
     float sums[kAgain] = {};
     for (int t = 0; t <= 2 * job_.y.half; ++t) {
-      for (int n = 0; n < count_; ++n) widen(noted_[n], t - job_.y.half, windows_ + n * window_);
+      for (int n = 0; n < count_; ++n) gather(noted_[n], t - job_.y.half, windows_ + n);
       const float weight = job_.y.taps[t];
-      for (int k = 0; k < taps; ++k) {
-        const float product = weight * job_.x.taps[k];
-        const float* at = windows_ + static_cast<ptrdiff_t>(3) * k;
-        for (int n = 0; n < kAgain; ++n) sums[n] = std::fma(at[n * window_], product, sums[n]);
+      for (int n = 0; n < kAgain; n += kLanes) {
+        auto part = hn::LoadU(kPart, sums + n);
+        for (int k = 0; k < taps; ++k) {
+          const auto product = hn::Set(kPart, weight * job_.x.taps[k]);
+          part = fused_multiply_add(widened(kPart, windows_ + n + k * kAgain), product, part);
+        }
+        hn::StoreU(part, kPart, sums + n);
       }
     }
     for (int n = 0; n < count_; ++n) {
@@ -146,22 +175,14 @@ class GaussianBlur {
     int y = 0;
   };
 
-  // Every third of `to`: the neighbours of a value in the row that is `rows` below it.
-  void widen(const Noted& noted, int rows, float* to) const {
-    const int half = job_.x.half;
-    const uint8_t* from = rows_[noted.y + rows];
-    const ptrdiff_t first = noted.value - static_cast<ptrdiff_t>(3) * half;
-    const ptrdiff_t count = 3 * (2 * static_cast<ptrdiff_t>(half) + 1);
-    if (first >= 0 && first + count - 3 < values_) {
-      for (ptrdiff_t i = 0; i < count; i += V::kLanes)
-        V::store(to + i, V::widened(from + first + i));
-      return;
-    }
+  // The neighbours of a value in the row that is `rows` below it, kAgain bytes apart.
+  void gather(const Noted& noted, int rows, uint8_t* to) const {
+    const uint8_t* from = rows_[noted.y + rows] + noted.value % 3;
     const int pixel = static_cast<int>(noted.value / 3);
-    const auto channel = noted.value % 3;
-    for (int k = -half; k <= half; ++k) {
-      const ptrdiff_t near = reflected(pixel + k, job_.in.width);
-      to[3 * (k + half)] = static_cast<float>(from[3 * near + channel]);
+    const int half = job_.x.half;
+    const bool inside = pixel >= half && pixel + half < job_.in.width;
+    for (int k = -half; k <= half; ++k, to += kAgain) {
+      *to = from[3 * ptrdiff_t{inside ? pixel + k : reflected(pixel + k, job_.in.width)}];
     }
   }
 
@@ -169,17 +190,16 @@ class GaussianBlur {
   ptrdiff_t values_;
   ptrdiff_t margin_;
   ptrdiff_t line_;
-  ptrdiff_t window_;
   float* lines_;
-  float* windows_;
   float* columns_;
+  uint8_t* windows_;
   const uint8_t** rows_;  // by y, beyond the edges, too
   Noted noted_[kAgain];
   int count_ = 0;
 };
 
-// How near .5 a part is for which the order of the sum may decide. Not proven: 1e-5 were the
-// largest differences of 63 million values.
-inline constexpr float kGaussianDoubt = 1e-3F;
+}  // namespace
 
-}  // namespace fastload
+void gaussian_blur(const GaussianJob& job) { GaussianBlur(job).run(); }
+
+}  // namespace fastload::FASTLOAD_LEVEL
