@@ -1,12 +1,12 @@
 """Each kernel's CPU time by SIMD level, beside the same kernel of another build of fastload.
 
-    python benchmarks/bench_kernels.py BEFORE [--images FOLDER] [--levels avx2,avx512] [--only box,noise] [--repeats 15]
+    python benchmarks/bench_kernels.py BEFORE [--images FOLDER] [--levels avx2,avx512] [--only box,noise]
 
-BEFORE is a checkout of an older commit with its extension built into fastload/ (tools/build_inplace.sh there), and
-the package that is imported here is compared with it. Each build runs in a process of its own, with this checkout's
-benchmarks as the cases; the two take turns. A cell has the median of new / before (below 1: faster now) and, in
-brackets, the tenth and ninetieth of a hundred. A level that the older build does not have is compared with its
-scalar code.
+BEFORE is a checkout of an older commit with its extension built into fastload/ (tools/build_inplace.sh).
+The package that is imported here is compared with it. Each build runs in a process of its own, with this
+checkout's benchmarks as the cases; the two take turns. A cell has the median of new / before (below 1:
+faster now), in brackets the tenth and ninetieth of a hundred, and the time now. A level that the older
+build does not have is compared with its scalar code.
 """
 
 from __future__ import annotations

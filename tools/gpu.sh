@@ -95,6 +95,7 @@ check_tools() {
     compiles png.h -lpng || missing+=("libpng's headers (libpng-dev, libpng-devel)")
     compiles webp/decode.h -lwebp || missing+=("libwebp's headers (libwebp-dev, libwebp-devel)")
     compiles curl/curl.h || missing+=("libcurl's headers (libcurl4-openssl-dev, libcurl-devel)")
+    compiles hwy/highway.h || missing+=("Highway's headers (libhwy-dev, highway-devel)")
   fi
   [ ${#missing[@]} -eq 0 ] && return 0
   die "Missing:" "${missing[@]/#/  }" "Install them, or put their .whl and .deb files into a folder: make gpu PACKAGES=..."

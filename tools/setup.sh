@@ -52,6 +52,7 @@ find_missing() {
   compiles png.h -lpng || { apt+=(libpng-dev); dnf+=(libpng-devel); }
   compiles webp/decode.h -lwebp || { apt+=(libwebp-dev); dnf+=(libwebp-devel); }
   compiles curl/curl.h || { apt+=(libcurl4-openssl-dev); dnf+=(libcurl-devel); }
+  compiles hwy/highway.h || { apt+=(libhwy-dev); dnf+=(highway-devel); }
   if [ "$mode" = test ]; then # Debian's g++ brings the sanitizers' libraries
     compiles cstdlib -fsanitize=address,undefined || dnf+=(libasan libubsan)
     # Root alone can make the network namespaces that stand for hosts.

@@ -53,14 +53,14 @@ arm_apt() {
 get_libraries() {
   [ -z "${ARM_LIBRARIES:-}" ] && [ ! -f "$libraries/complete" ] || return 0
   command -v apt-get > /dev/null || give_up "the image libraries' arm64 packages need apt-get, or ARM_LIBRARIES."
-  say "getting the arm64 packages of libjpeg-turbo, libpng, libwebp and libcurl"
+  say "getting the arm64 packages of libjpeg-turbo, libpng, libwebp, libcurl and Highway"
   arm_apt update || true # one source may fail; what counts is whether the packages are there
-  arm_apt install -y --no-install-recommends --download-only libjpeg-dev libpng-dev zlib1g-dev libwebp-dev libcurl4-openssl-dev > "$folder/apt.log" ||
+  arm_apt install -y --no-install-recommends --download-only libjpeg-dev libpng-dev zlib1g-dev libwebp-dev libcurl4-openssl-dev libhwy-dev > "$folder/apt.log" ||
     give_up "apt-get could not get the image libraries' arm64 packages (Ubuntu has them at ports.ubuntu.com only)." \
-      "Unpack libjpeg-dev, libpng-dev, libwebp-dev, libcurl4-openssl-dev, zlib1g-dev and what they need, and set ARM_LIBRARIES."
+      "Unpack libjpeg-dev, libpng-dev, libwebp-dev, libcurl4-openssl-dev, libhwy-dev, zlib1g-dev and what they need, and set ARM_LIBRARIES."
   mkdir -p "$libraries"
   local package
-  for package in "$folder"/apt/archives/{libjpeg,libpng,libwebp,libsharpyuv,zlib1g,libcurl4-openssl-dev}*.deb; do
+  for package in "$folder"/apt/archives/{libjpeg,libpng,libwebp,libsharpyuv,zlib1g,libcurl4-openssl-dev,libhwy-dev}*.deb; do
     [ ! -f "$package" ] || dpkg -x "$package" "$libraries"
   done
   touch "$libraries/complete"
