@@ -70,4 +70,17 @@ HWY_INLINE V fused_multiply_add(V a, V b, V c) {
 #endif
 }
 
+// Whole numbers towards zero, of values that 32 bits hold: ConvertTo() looks for larger ones, too.
+template <class DI, class VF>
+HWY_INLINE hn::Vec<DI> truncated(DI d, VF value) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(VF) == 64) return hn::Vec<DI>{_mm512_cvttps_epi32(value.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  if constexpr (sizeof(VF) == 32) return hn::Vec<DI>{_mm256_cvttps_epi32(value.raw)};
+#elif HWY_TARGET == HWY_SSE4
+  if constexpr (sizeof(VF) == 16) return hn::Vec<DI>{_mm_cvttps_epi32(value.raw)};
+#endif
+  return hn::ConvertTo(d, value);
+}
+
 }  // namespace fastload::FASTLOAD_LEVEL
