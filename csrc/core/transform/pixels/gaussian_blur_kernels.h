@@ -39,18 +39,17 @@ inline size_t gaussian_line(const GaussianJob& job) {
   const size_t values = size_t{3} * static_cast<size_t>(job.in.width);
   return 2 * gaussian_margin(job) + (values + 63) / 64 * 64;
 }
-// Weights of a column, with zeros around.
-inline size_t gaussian_columns(const GaussianJob& job) {
-  const size_t taps = 2 * static_cast<size_t>(job.y.half) + 1 + 2 * (kGaussianRows - 1);
-  return (taps + 15) / 16 * 16;
+// Values around a pixel in a row that is computed again.
+inline size_t gaussian_window(const GaussianJob& job) {
+  return (3 * (2 * static_cast<size_t>(job.x.half) + 1) + 31) / 16 * 16;
 }
 inline size_t gaussian_blur_rows(const GaussianJob& job) {
   return static_cast<size_t>(job.in.height) + 2 * static_cast<size_t>(job.y.half) + kGaussianRows;
 }
 inline size_t gaussian_blur_floats(const GaussianJob& job) {
-  // Of what is computed again: a byte of each pixel's for each weight along a row.
-  const size_t again = kGaussianAgain * (2 * static_cast<size_t>(job.x.half) + 1) / sizeof(float);
-  return kGaussianRows * gaussian_line(job) + gaussian_columns(job) + again;
+  const size_t taps = 2 * static_cast<size_t>(job.y.half) + 1 + 2 * (kGaussianRows - 1);
+  return kGaussianRows * gaussian_line(job) + kGaussianAgain * gaussian_window(job) +
+         (taps + 15) / 16 * 16;
 }
 
 FASTLOAD_KERNEL(void gaussian_blur(const GaussianJob& job));

@@ -5,6 +5,7 @@
 // nearest even. That is a product for each weight, 529 for 23 x 23. So each pixel is estimated, by
 // columns and then by rows, which is off by some 1e-5, and those that lie so near the middle of two
 // numbers that the order of the sum may decide are computed again by the rule.
+#include <cmath>
 #include <cstring>
 
 #include "transform/pixels/gaussian_blur_kernels.h"
@@ -18,12 +19,6 @@ namespace {
 // largest differences of 63 million values.
 constexpr float kDoubt = 1e-3F;
 
-template <class D>
-hn::Vec<D> widened(D d, const uint8_t* from) {
-  const hn::RebindToSigned<D> whole;
-  return hn::ConvertTo(d, hn::PromoteTo(whole, hn::LoadU(hn::Rebind<uint8_t, D>(), from)));
-}
-
 class GaussianBlur {
  public:
   explicit GaussianBlur(const GaussianJob& job)
@@ -31,9 +26,10 @@ class GaussianBlur {
         values_(3 * static_cast<ptrdiff_t>(job.in.width)),
         margin_(static_cast<ptrdiff_t>(gaussian_margin(job))),
         line_(static_cast<ptrdiff_t>(gaussian_line(job))),
+        window_(static_cast<ptrdiff_t>(gaussian_window(job))),
         lines_(job.scratch),
-        columns_(lines_ + kRows * line_),
-        windows_(reinterpret_cast<uint8_t*>(columns_ + gaussian_columns(job))),
+        windows_(lines_ + kRows * line_),
+        columns_(windows_ + kAgain * window_),
         rows_(job.rows + job.y.half) {}
 
   void run() {
@@ -58,10 +54,17 @@ class GaussianBlur {
 
  private:
   using Float = hn::Vec<hn::ScalableTag<float>>;
-  static constexpr hn::ScalableTag<float> kFloats{};
+  using Floats = hn::ScalableTag<float>;
+  static constexpr Floats kFloats{};
   static constexpr int kLanes = static_cast<int>(hn::MaxLanes(kFloats));
   static constexpr int kRows = kGaussianRows;
   static constexpr int kAgain = kGaussianAgain;
+
+  static Float widened(const uint8_t* from) {
+    constexpr hn::RebindToSigned<Floats> kWhole{};
+    constexpr hn::Rebind<uint8_t, Floats> kBytes{};
+    return hn::ConvertTo(kFloats, hn::PromoteTo(kWhole, hn::LoadU(kBytes, from)));
+  }
 
   // Where torch's reflection has pixel i of n; for pictures smaller than the kernel, which torch
   // refuses, it goes on to and fro.
@@ -82,7 +85,7 @@ class GaussianBlur {
       Float sums[kRows];
       for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(kFloats);
       for (int t = 0; t < inputs; ++t) {
-        const Float x = widened(kFloats, from[t] + i);
+        const Float x = widened(from[t] + i);
         for (int r = 0; r < kRows; ++r) {
           sums[r] = hn::MulAdd(x, hn::Set(kFloats, columns_[t - r + kRows - 1]), sums[r]);
         }
@@ -126,10 +129,13 @@ class GaussianBlur {
 
   // Stores bytes and notes those that are in doubt.
   void round(Float sums, uint8_t* to, ptrdiff_t at, int y) {
-    const auto whole = hn::NearestInt(sums);
-    const hn::RebindToUnsigned<decltype(kFloats)> wide;
-    hn::StoreU(hn::U8FromU32(hn::BitCast(wide, whole)), hn::Rebind<uint8_t, decltype(wide)>(), to);
-    const Float part = hn::Abs(hn::Sub(sums, hn::ConvertTo(kFloats, whole)));
+    // 2^23 leaves no room for parts: the sum is rounded to even, and its lowest byte is the number.
+    const Float shift = hn::Set(kFloats, 0x1p23F);
+    const Float shifted = hn::Add(sums, shift);
+    const hn::RebindToUnsigned<Floats> wide;
+    const auto whole = hn::And(hn::BitCast(wide, shifted), hn::Set(wide, 0xFF));
+    hn::StoreU(hn::U8FromU32(whole), hn::Rebind<uint8_t, Floats>(), to);
+    const Float part = hn::Abs(hn::Sub(sums, hn::Sub(shifted, shift)));
     const auto doubtful = hn::Gt(part, hn::Set(kFloats, 0.5F - kDoubt));
     if (hn::AllFalse(kFloats, doubtful)) return;
     uint8_t bytes[8] = {};
@@ -147,20 +153,15 @@ class GaussianBlur {
 
   // By the rule, those that are noted.
   void again() {
-    constexpr hn::CappedTag<float, kAgain> kPart{};
-    constexpr int kLanes = static_cast<int>(hn::MaxLanes(kPart));
     const int taps = 2 * job_.x.half + 1;
     float sums[kAgain] = {};
     for (int t = 0; t <= 2 * job_.y.half; ++t) {
-      for (int n = 0; n < count_; ++n) gather(noted_[n], t - job_.y.half, windows_ + n);
+      for (int n = 0; n < count_; ++n) widen(noted_[n], t - job_.y.half, windows_ + n * window_);
       const float weight = job_.y.taps[t];
-      for (int n = 0; n < kAgain; n += kLanes) {
-        auto part = hn::LoadU(kPart, sums + n);
-        for (int k = 0; k < taps; ++k) {
-          const auto product = hn::Set(kPart, weight * job_.x.taps[k]);
-          part = fused_multiply_add(widened(kPart, windows_ + n + k * kAgain), product, part);
-        }
-        hn::StoreU(part, kPart, sums + n);
+      for (int k = 0; k < taps; ++k) {
+        const float product = weight * job_.x.taps[k];
+        const float* at = windows_ + static_cast<ptrdiff_t>(3) * k;
+        for (int n = 0; n < kAgain; ++n) sums[n] = std::fma(at[n * window_], product, sums[n]);
       }
     }
     for (int n = 0; n < count_; ++n) {
@@ -175,14 +176,23 @@ class GaussianBlur {
     int y = 0;
   };
 
-  // The neighbours of a value in the row that is `rows` below it, kAgain bytes apart.
-  void gather(const Noted& noted, int rows, uint8_t* to) const {
-    const uint8_t* from = rows_[noted.y + rows] + noted.value % 3;
-    const int pixel = static_cast<int>(noted.value / 3);
+  // Every third of `to`: the neighbours of a value in the row that is `rows` below it.
+  void widen(const Noted& noted, int rows, float* to) const {
     const int half = job_.x.half;
-    const bool inside = pixel >= half && pixel + half < job_.in.width;
-    for (int k = -half; k <= half; ++k, to += kAgain) {
-      *to = from[3 * ptrdiff_t{inside ? pixel + k : reflected(pixel + k, job_.in.width)}];
+    const uint8_t* from = rows_[noted.y + rows];
+    const ptrdiff_t first = noted.value - static_cast<ptrdiff_t>(3) * half;
+    const ptrdiff_t count = 3 * (2 * static_cast<ptrdiff_t>(half) + 1);
+    if (first >= 0 && first + count - 3 < values_) {
+      for (ptrdiff_t i = 0; i < count; i += kLanes) {
+        hn::StoreU(widened(from + first + i), kFloats, to + i);
+      }
+      return;
+    }
+    const int pixel = static_cast<int>(noted.value / 3);
+    const auto channel = noted.value % 3;
+    for (int k = -half; k <= half; ++k) {
+      const ptrdiff_t near = reflected(pixel + k, job_.in.width);
+      to[3 * (k + half)] = static_cast<float>(from[3 * near + channel]);
     }
   }
 
@@ -190,9 +200,10 @@ class GaussianBlur {
   ptrdiff_t values_;
   ptrdiff_t margin_;
   ptrdiff_t line_;
+  ptrdiff_t window_;
   float* lines_;
+  float* windows_;
   float* columns_;
-  uint8_t* windows_;
   const uint8_t** rows_;  // by y, beyond the edges, too
   Noted noted_[kAgain];
   int count_ = 0;
