@@ -193,34 +193,34 @@ void permute(uint8_t* rgb, size_t pixels, const uint8_t* order) {
 }
 
 void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
-  alignas(64) uint8_t low[3 * kLanes];
-  alignas(64) uint8_t high[3 * kLanes] = {};
-  std::fill_n(low, 3 * kLanes, uint8_t{255});
-  Bytes lows[] = {bytes(255), bytes(255), bytes(255)};
-  Bytes highs[] = {bytes(0), bytes(0), bytes(0)};
+  struct Range {
+    Bytes low = bytes(255), high = bytes(0);
+    HWY_INLINE void take(const uint8_t* at) {
+      const Bytes values = hn::LoadU(kBytes, at);
+      low = hn::Min(low, values);
+      high = hn::Max(high, values);
+    }
+  };
+  Range first, second, third;
   for (; pixels >= kLanes; pixels -= kLanes, rgb += 3 * kLanes) {
-    for (size_t v = 0; v < 3; ++v) {
-      const Bytes values = hn::LoadU(kBytes, rgb + v * kLanes);
-      lows[v] = hn::Min(lows[v], values);
-      highs[v] = hn::Max(highs[v], values);
-    }
+    first.take(rgb);
+    second.take(rgb + kLanes);
+    third.take(rgb + 2 * kLanes);
   }
+  alignas(64) uint8_t low[3 * kLanes], high[3 * kLanes];
+  const Range ranges[] = {first, second, third};
   for (size_t v = 0; v < 3; ++v) {
-    hn::Store(lows[v], kBytes, low + v * kLanes);
-    hn::Store(highs[v], kBytes, high + v * kLanes);
+    hn::Store(ranges[v].low, kBytes, low + v * kLanes);
+    hn::Store(ranges[v].high, kBytes, high + v * kLanes);
   }
-  for (size_t i = 0; i < 3 * pixels; ++i) {
-    low[i] = std::min(low[i], rgb[i]);
-    high[i] = std::max(high[i], rgb[i]);
-  }
-  for (size_t c = 0; c < 3; ++c) {
-    least[c] = 255;
-    greatest[c] = 0;
-    for (size_t i = c; i < 3 * kLanes; i += 3) {
-      least[c] = std::min(least[c], low[i]);
-      greatest[c] = std::max(greatest[c], high[i]);
-    }
-  }
+  std::fill_n(least, 3, uint8_t{255});
+  std::fill_n(greatest, 3, uint8_t{0});
+  const auto take = [&](size_t c, uint8_t small, uint8_t large) {
+    least[c] = std::min(least[c], small);
+    greatest[c] = std::max(greatest[c], large);
+  };
+  for (size_t i = 0; i < 3 * kLanes; ++i) take(i % 3, low[i], high[i]);
+  for (size_t i = 0; i < 3 * pixels; ++i) take(i % 3, rgb[i], rgb[i]);
 }
 
 // ---- Luma ----
