@@ -49,15 +49,6 @@ void check_sides(const View& view) {
   check("Height of the window", view.window.height);
 }
 
-void fill_axis(SimdLevel level, const AxisSpec& spec, int multiple, Axis& axis) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return fill_axis_avx512(spec, multiple, axis);
-  if (level == SimdLevel::kAvx2) return fill_axis_avx2(spec, multiple, axis);
-#endif
-  (void)level;
-  fill_axis_scalar(spec, multiple, axis);
-}
-
 size_t line_stride(size_t bytes) { return (bytes + RowSink::kSlack + 63) / 64 * 64; }
 
 }  // namespace
@@ -168,7 +159,7 @@ void Resampler::Impl::fill(const AxisSpec& spec, bool horizontal, Axis& axis) {
                        : horizontal ? kernels->horizontal_multiple
                                     : kernels->vertical_multiple;
   spec.identity() ? fill_identity(spec, multiple, axis)
-                  : fill_axis(simd_level(), spec, multiple, axis);
+                  : FASTLOAD_KERNEL_AT(simd_level(), fill_axis)(spec, multiple, axis);
   if (format.bits == 16) return fill_exact(spec, axis);
   if (plain) return pack_any(axis);
   horizontal ? kernels->pack_horizontal(axis) : kernels->pack_vertical(axis);
