@@ -5,6 +5,7 @@
 
 #include "transform/axis.h"
 #include "transform/kernels.h"
+#include "transform/resample_any.h"
 // Behind the others:
 #include "base/highway.h"
 
@@ -32,6 +33,16 @@ enum Way : int {
 };
 constexpr bool is_dense(Way way) { return way == kDense || way == kMirrored; }
 constexpr int vectors_of(Way way) { return is_dense(way) ? 3 : 4; }  // in a block
+// The lane of an output byte among those of all vectors.
+constexpr int lane_of(Way way, int byte) {
+  if (way == kDense) return byte;
+  return way == kMirrored ? byte / 3 * 3 + 2 - byte % 3 : byte / 3 * 4 + byte % 3;
+}
+
+// Of a chunk of kTaps taps, for each lane.
+struct Weights {
+  Wide planes[3];
+};
 
 // ---- What differs: sums of products, and the lanes that they are in ----
 
@@ -46,11 +57,7 @@ constexpr int kGroup = 16;  // output pixels that have a lane each while weights
 constexpr hn::ScalableTag<int32_t> kLanes;
 using Result = Wide;
 constexpr int32_t kEachTap = 0x01010101, kNextTaps = 0x09060300;
-constexpr int kLinePlanes = 3;
-
-struct Weights {
-  Wide planes[3];
-};
+constexpr int kLinePlanes = 3;  // of an output line, where all lanes have the same weights
 
 struct Sums {
   Wide sums[3] = {hn::Zero(kWide), hn::Zero(kWide), hn::Set(kWide, kRounding >> 16)};
@@ -84,17 +91,19 @@ HWY_INLINE Bytes bytes_of(const Result* sums) {
 
 // Columns of four lines, four bytes to a lane; bytes_of() brings them back in order.
 HWY_INLINE void interleave(const uint8_t* const* in, size_t x, Bytes* taps) {
-  const hn::Repartition<uint16_t, decltype(kBytes)> pairs;
-  const Bytes a = hn::LoadU(kBytes, in[0] + x), b = hn::LoadU(kBytes, in[1] + x);
-  const Bytes c = hn::LoadU(kBytes, in[2] + x), d = hn::LoadU(kBytes, in[3] + x);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(kBytes, a, b));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(kBytes, a, b));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(kBytes, c, d));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(kBytes, c, d));
-  taps[0] = hn::BitCast(kBytes, hn::InterleaveLower(pairs, low01, low23));
-  taps[1] = hn::BitCast(kBytes, hn::InterleaveUpper(pairs, low01, low23));
-  taps[2] = hn::BitCast(kBytes, hn::InterleaveLower(pairs, high01, high23));
-  taps[3] = hn::BitCast(kBytes, hn::InterleaveUpper(pairs, high01, high23));
+  const hn::Repartition<uint16_t, decltype(kBytes)> words;
+  const auto two = [&](int t, auto half) {
+    return hn::BitCast(
+        words, half(kBytes, hn::LoadU(kBytes, in[t] + x), hn::LoadU(kBytes, in[t + 1] + x)));
+  };
+  const auto lower = [](auto d, auto a, auto b) { return hn::InterleaveLower(d, a, b); };
+  const auto upper = [](auto d, auto a, auto b) { return hn::InterleaveUpper(d, a, b); };
+  const auto low01 = two(0, lower), high01 = two(0, upper);
+  const auto low23 = two(2, lower), high23 = two(2, upper);
+  taps[0] = hn::BitCast(kBytes, lower(words, low01, low23));
+  taps[1] = hn::BitCast(kBytes, upper(words, low01, low23));
+  taps[2] = hn::BitCast(kBytes, lower(words, high01, high23));
+  taps[3] = hn::BitCast(kBytes, upper(words, high01, high23));
 }
 
 // Numbers of a group's pixels for the lanes of each vector of a block, and their channels.
@@ -164,9 +173,7 @@ struct Order {
   alignas(64) uint8_t byte[64] = {};
   constexpr explicit Order(Way way) {
     for (int i = 0; i < 3 * kGroup; ++i) {
-      const int at = way == kDense      ? i  // among the lanes of all vectors
-                     : way == kMirrored ? i / 3 * 3 + 2 - i % 3
-                                        : i / 3 * 4 + i % 3;
+      const int at = lane_of(way, i);
       byte[i] = static_cast<uint8_t>(at % 16 / 4 * 16 + at / 16 * 4 + at % 4);
     }
   }
@@ -182,10 +189,10 @@ HWY_INLINE void store_block(const Result* outputs, uint8_t* to) {
 #else
 
 // A weight is w = 2^16 high + low, both signed, and Pillow's integer sum is 2^16 (p.high) + p.low +
-// half. Pairs of taps are multiplied and added up at once: bytes by bytes (pmaddubsw), as high is
-// at most 83 (Lanczos beside a border) and a pair of them at most 128; and 16 by 16 bits (pmaddwd).
-// Of the sum, bits 16 to 31 do, in which p.high is taken modulo 2^16: with half they are divided by
-// 2^6.
+// half. Planes are high, and low of the even and of the odd lanes. Pairs of taps are multiplied and
+// added up at once: bytes by bytes (pmaddubsw), as high is at most 83 (Lanczos beside a border) and
+// a pair of them at most 128; and 16 by 16 bits (pmaddwd). Of the sum, bits 16 to 31 do, in which
+// p.high is taken modulo 2^16: with half they are divided by 2^6.
 constexpr int kTaps = 2;   // of a lane
 constexpr int kLoad = 16;  // bytes of the source for the lanes of a group
 constexpr int kGroup = 8;  // output pixels that have a lane each while weights are packed
@@ -194,11 +201,6 @@ using Words = hn::Vec<hn::Full128<int16_t>>;
 using Result = Short;
 constexpr int16_t kEachTap = 0x101, kNextTaps = 0x300;
 constexpr int kLinePlanes = 2;
-
-// High ones, and low ones of the even and the odd lanes.
-struct Weights {
-  Wide planes[3];
-};
 
 Short multiply_bytes(Bytes pixels, Bytes weights) {
 #if HWY_TARGET == HWY_AVX2
@@ -290,7 +292,7 @@ struct Split {
       const auto front = hn::LoadU(d, from);
       const auto back = hn::LoadU(d, from + 4);
       const auto lower = [](auto w) { return hn::ShiftRight<16>(hn::ShiftLeft<16>(w)); };
-      const auto rest = [](auto w) { return hn::ShiftRight<16>(hn::Add(w, hn::Set(d, 1 << 15))); };
+      const auto rest = [&](auto w) { return hn::ShiftRight<16>(hn::Add(w, hn::Set(d, 1 << 15))); };
       low[i] = hn::ReorderDemote2To(kLanes, lower(front), lower(back));
       upper[i] = hn::ReorderDemote2To(kLanes, rest(front), rest(back));
     }
@@ -371,9 +373,8 @@ struct Order {
   alignas(16) uint8_t back[16] = {};   // of the last two
   constexpr explicit Order(Way way) {
     for (int i = 0; i < 16; ++i) {
-      const int from = way == kMirrored ? i / 3 * 3 + 2 - i % 3 : i / 3 * 4 + i % 3;
-      front[i] = static_cast<uint8_t>(from % 16);
-      back[i] = static_cast<uint8_t>((way == kMirrored ? from + 7 : from) % 16);
+      front[i] = static_cast<uint8_t>(lane_of(way, i) % 16);
+      back[i] = static_cast<uint8_t>((front[i] + (way == kMirrored ? 7 : 0)) % 16);
     }
   }
 };
@@ -623,82 +624,44 @@ const ResampleKernels kResample{kTaps, kTaps, pack_horizontal, pack_vertical, ho
 namespace {
 
 constexpr hn::Full128<uint8_t> kBytes;
-constexpr hn::Full128<int16_t> kShort;
 constexpr hn::Full128<int32_t> kWide;
-using Bytes = hn::Vec<hn::Full128<uint8_t>>;
+constexpr hn::Rebind<uint8_t, hn::Full128<int32_t>> kFour;
 using Wide = hn::Vec<hn::Full128<int32_t>>;
 
-constexpr int kChunk = 4;    // taps of one 16-byte load of RGB pixels
-constexpr int kOutputs = 4;  // output pixels whose results are packed and stored together
+constexpr int kChunk = 4;  // taps of one 16-byte load of RGB pixels
 
-// packed[j * taps + t]: an output pixel's weights side by side.
-void pack_horizontal(Axis& axis) {
-  axis.packed.reserve(static_cast<size_t>(axis.taps) * axis.stride);
-  int32_t* to = axis.packed.data();
-  for (int j = 0; j < axis.stride; ++j) {
-    const int32_t* from = axis.weights.data() + j;
-    for (int t = 0; t < axis.taps; ++t, from += axis.stride) *to++ = *from;
-  }
+HWY_INLINE void store(Wide sums, uint8_t* to) {
+  hn::StoreU(hn::DemoteTo(kFour, hn::ShiftRight<kPrecisionBits>(sums)), kFour, to);
 }
 
-void pack_nothing(Axis&) {}
-
-// sums >> 22, clipped to bytes.
-Bytes bytes_of(const Wide* sums) {
-  const auto pack = [&](int i) {
-    return hn::ReorderDemote2To(kShort, hn::ShiftRight<16>(sums[i]),
-                                hn::ShiftRight<16>(sums[i + 1]));
-  };
-  constexpr hn::Half<hn::Full128<uint8_t>> half;
-  const auto bytes = [&](auto shorts) {
-    return hn::DemoteTo(half, hn::ShiftRight<kPrecisionBits - 16>(shorts));
-  };
-  return hn::Combine(kBytes, bytes(pack(2)), bytes(pack(0)));
-}
-
-// R, G, B and something of a tap.
+// The sums with R, G and B of a tap of a load times its weight.
 template <int kTap>
-Wide pixel(const uint8_t* taps) {
-#if HWY_TARGET == HWY_EMU128
-  return hn::PromoteTo(kWide, hn::LoadU(hn::Rebind<uint8_t, decltype(kWide)>(), taps + 3 * kTap));
-#else
+HWY_INLINE Wide add_tap(Wide sums, hn::Vec<hn::Full128<uint8_t>> pixels, const int32_t* weights) {
   constexpr uint8_t r = 3 * kTap, none = 0x80;
   alignas(16) static constexpr uint8_t kIndex[16] = {r,    none, none,  none, r + 1, none,
                                                      none, none, r + 2, none, none,  none,
                                                      none, none, none,  none};
-  const Bytes pixels = hn::LoadU(kBytes, taps);
-  return hn::BitCast(kWide, hn::TableLookupBytesOr0(pixels, hn::Load(kBytes, kIndex)));
-#endif
-}
-
-// One output pixel: its sums of R, G and B.
-Wide output(const uint8_t* in, const int32_t* weights, int taps) {
-  Wide sum = hn::Set(kWide, kRounding);
-  for (int t = 0; t < taps; t += kChunk) {
-    const uint8_t* const pixels = in + 3 * static_cast<size_t>(t);
-    sum = hn::Add(sum, hn::Mul(pixel<0>(pixels), hn::Set(kWide, weights[t])));
-    sum = hn::Add(sum, hn::Mul(pixel<1>(pixels), hn::Set(kWide, weights[t + 1])));
-    sum = hn::Add(sum, hn::Mul(pixel<2>(pixels), hn::Set(kWide, weights[t + 2])));
-    sum = hn::Add(sum, hn::Mul(pixel<3>(pixels), hn::Set(kWide, weights[t + 3])));
-  }
-  return sum;
+  const auto pixel = hn::TableLookupBytesOr0(pixels, hn::Load(kBytes, kIndex));
+  return hn::Add(sums, hn::Mul(hn::BitCast(kWide, pixel), hn::Set(kWide, weights[kTap])));
 }
 
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  alignas(16) static constexpr uint8_t kDropFourth[16] = {0,  1,  2,  4,  5,  6,  8,  9,
-                                                          10, 12, 13, 14, 15, 15, 15, 15};
   for (int r = 0; r < rows; ++r) {
     const int32_t* weights = axis.packed.data();
-    for (int j = 0; j < axis.stride; j += kOutputs) {
-      Wide sums[kOutputs];
-      for (int i = 0; i < kOutputs; ++i, weights += axis.taps) {
-        sums[i] = output(in[r] + 3 * static_cast<size_t>(axis.first[j + i]), weights, axis.taps);
+    for (int j = 0; j < axis.count; ++j) {
+      Wide sums = hn::Set(kWide, kRounding);
+      const uint8_t* from = in[r] + 3 * static_cast<size_t>(axis.first[j]);
+      for (int t = 0; t < axis.taps; t += kChunk, from += 3 * kChunk, weights += kChunk) {
+        const auto pixels = hn::LoadU(kBytes, from);
+        sums = add_tap<1>(add_tap<0>(sums, pixels, weights), pixels, weights);
+        sums = add_tap<3>(add_tap<2>(sums, pixels, weights), pixels, weights);
       }
-      const Bytes pixels = hn::TableLookupBytes(bytes_of(sums), hn::Load(kBytes, kDropFourth));
-      hn::StoreU(pixels, kBytes, out[r] + 3 * static_cast<size_t>(j));
+      store(sums, out[r] + 3 * static_cast<size_t>(j));
     }
   }
 }
+
+void pack_nothing(Axis&) {}
 
 void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out) {
   constexpr hn::Full128<uint16_t> words;
@@ -708,25 +671,24 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
     for (Wide& sum : sums) sum = hn::Set(kWide, kRounding);
     const int32_t* weight = axis.weights.data() + j;
     for (int t = 0; t < axis.taps; ++t, weight += axis.stride) {
-      const Bytes samples = hn::LoadU(kBytes, in[t] + x);
+      const auto samples = hn::LoadU(kBytes, in[t] + x);
+      const auto add = [&](Wide& sum, auto of) {
+        sum = hn::Add(sum, hn::Mul(hn::PromoteTo(kWide, of), hn::Set(kWide, *weight)));
+      };
       const auto front = hn::PromoteTo(words, hn::LowerHalf(samples));
       const auto back = hn::PromoteTo(words, hn::UpperHalf(hn::Half<decltype(kBytes)>(), samples));
-      const auto add = [&](int i, auto samples_of) {
-        sums[i] =
-            hn::Add(sums[i], hn::Mul(hn::PromoteTo(kWide, samples_of), hn::Set(kWide, *weight)));
-      };
-      add(0, hn::LowerHalf(four, front));
-      add(1, hn::UpperHalf(four, front));
-      add(2, hn::LowerHalf(four, back));
-      add(3, hn::UpperHalf(four, back));
+      add(sums[0], hn::LowerHalf(four, front));
+      add(sums[1], hn::UpperHalf(four, front));
+      add(sums[2], hn::LowerHalf(four, back));
+      add(sums[3], hn::UpperHalf(four, back));
     }
-    hn::StoreU(bytes_of(sums), kBytes, out + x);
+    for (int i = 0; i < 4; ++i) store(sums[i], out + x + static_cast<ptrdiff_t>(4) * i);
   }
 }
 
 }  // namespace
 
-const ResampleKernels kResample{kChunk, 1, pack_horizontal, pack_nothing, horizontal, vertical};
+const ResampleKernels kResample{kChunk, 1, pack_any, pack_nothing, horizontal, vertical};
 
 #endif
 
