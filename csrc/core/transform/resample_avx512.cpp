@@ -10,7 +10,7 @@
 #include "base/vectors.h"
 #include "transform/axis.h"
 
-namespace fastload {
+namespace fastload::avx512 {
 namespace {
 
 constexpr int kTaps = 4;     // taps in one 32-bit lane
@@ -333,8 +333,7 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
 
 }  // namespace
 
-const ResampleKernels kAvx512Resample{kTaps,         kTaps,      avx512::fill_axis, pack_horizontal,
-                                      pack_vertical, horizontal, vertical};
+const ResampleKernels kResample{kTaps, kTaps, pack_horizontal, pack_vertical, horizontal, vertical};
 
-}  // namespace fastload
+}  // namespace fastload::avx512
 #endif
