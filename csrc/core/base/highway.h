@@ -83,4 +83,19 @@ HWY_INLINE hn::Vec<DI> truncated(DI d, VF value) {
   return hn::ConvertTo(d, value);
 }
 
+// The bytes of `low` and then of `high` in each 128-bit block, saturated from signed 16 bits.
+template <class D8, class V16 = hn::Vec<hn::Repartition<int16_t, D8>>>
+HWY_INLINE hn::Vec<D8> pack_bytes([[maybe_unused]] D8 d, V16 low, V16 high) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::Vec<D8>{_mm512_packus_epi16(low.raw, high.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return hn::Vec<D8>{_mm256_packus_epi16(low.raw, high.raw)};
+#elif HWY_TARGET == HWY_SSE4
+  return hn::Vec<D8>{_mm_packus_epi16(low.raw, high.raw)};
+#else
+  const hn::Half<D8> half;
+  return hn::Combine(d, hn::DemoteTo(half, high), hn::DemoteTo(half, low));
+#endif
+}
+
 }  // namespace fastload::FASTLOAD_LEVEL

@@ -15,6 +15,7 @@ namespace {
 
 constexpr hn::ScalableTag<uint8_t> kBytes{};
 constexpr hn::ScalableTag<uint16_t> kHalves{};
+constexpr hn::ScalableTag<int16_t> kShorts{};
 constexpr hn::ScalableTag<int32_t> kInts{};
 constexpr hn::ScalableTag<float> kFloats{};
 using Bytes = hn::Vec<hn::ScalableTag<uint8_t>>;
@@ -192,98 +193,143 @@ void permute(uint8_t* rgb, size_t pixels, const uint8_t* order) {
 }
 
 void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
-  alignas(64) uint8_t low[3 * kLanes];
-  alignas(64) uint8_t high[3 * kLanes] = {};
-  std::fill_n(low, 3 * kLanes, uint8_t{255});
-  Bytes lows[] = {bytes(255), bytes(255), bytes(255)};
-  Bytes highs[] = {bytes(0), bytes(0), bytes(0)};
+  struct Range {
+    Bytes low = bytes(255), high = bytes(0);
+    HWY_INLINE void take(const uint8_t* at) {
+      const Bytes values = hn::LoadU(kBytes, at);
+      low = hn::Min(low, values);
+      high = hn::Max(high, values);
+    }
+  };
+  Range first, second, third;
   for (; pixels >= kLanes; pixels -= kLanes, rgb += 3 * kLanes) {
-    for (size_t v = 0; v < 3; ++v) {
-      const Bytes values = hn::LoadU(kBytes, rgb + v * kLanes);
-      lows[v] = hn::Min(lows[v], values);
-      highs[v] = hn::Max(highs[v], values);
-    }
+    first.take(rgb);
+    second.take(rgb + kLanes);
+    third.take(rgb + 2 * kLanes);
   }
+  alignas(64) uint8_t low[3 * kLanes], high[3 * kLanes];
+  const Range ranges[] = {first, second, third};
   for (size_t v = 0; v < 3; ++v) {
-    hn::Store(lows[v], kBytes, low + v * kLanes);
-    hn::Store(highs[v], kBytes, high + v * kLanes);
+    hn::Store(ranges[v].low, kBytes, low + v * kLanes);
+    hn::Store(ranges[v].high, kBytes, high + v * kLanes);
   }
-  for (size_t i = 0; i < 3 * pixels; ++i) {
-    low[i] = std::min(low[i], rgb[i]);
-    high[i] = std::max(high[i], rgb[i]);
-  }
-  for (size_t c = 0; c < 3; ++c) {
-    least[c] = 255;
-    greatest[c] = 0;
-    for (size_t i = c; i < 3 * kLanes; i += 3) {
-      least[c] = std::min(least[c], low[i]);
-      greatest[c] = std::max(greatest[c], high[i]);
-    }
-  }
+  std::fill_n(least, 3, uint8_t{255});
+  std::fill_n(greatest, 3, uint8_t{0});
+  const auto take = [&](size_t c, uint8_t small, uint8_t large) {
+    least[c] = std::min(least[c], small);
+    greatest[c] = std::max(greatest[c], large);
+  };
+  for (size_t i = 0; i < 3 * kLanes; ++i) take(i % 3, low[i], high[i]);
+  for (size_t i = 0; i < 3 * pixels; ++i) take(i % 3, rgb[i], rgb[i]);
 }
 
 // ---- Luma ----
-
-// luma_of() in 16 bits: each weight is 256 * coarse + fine, and what is below the upper byte of the
-// fine parts' sum does not reach the result.
-HWY_INLINE Halves luma_of(Halves r, Halves g, Halves b) {
-  const auto sum = [&](int red, int green, int blue) HWY_ATTR {
-    const auto weight = [](int of) HWY_ATTR { return hn::Set(kHalves, static_cast<uint16_t>(of)); };
-    return hn::Add(hn::Add(hn::Mul(r, weight(red)), hn::Mul(g, weight(green))),
-                   hn::Mul(b, weight(blue)));
-  };
-  const Halves fine = sum(19595 & 255, 38470 & 255, 7471 & 255);
-  const Halves coarse = sum(19595 >> 8, 38470 >> 8, 7471 >> 8);
-  const Halves rounded = hn::Add(hn::ShiftRight<8>(fine), hn::Set(kHalves, uint16_t{128}));
-  return hn::Add(coarse, rounded);  // in the upper byte
-}
 
 HWY_INLINE Halves even(Bytes v) {
   return hn::And(hn::BitCast(kHalves, v), hn::Set(kHalves, uint16_t{255}));
 }
 HWY_INLINE Halves odd(Bytes v) { return hn::ShiftRight<8>(hn::BitCast(kHalves, v)); }
 
-HWY_INLINE Bytes luma_of(Bytes r, Bytes g, Bytes b) {
-  const Halves evens = luma_of(even(r), even(g), even(b));
-  const Halves odds = luma_of(odd(r), odd(g), odd(b));
-  return hn::OddEven(hn::BitCast(kBytes, odds), hn::BitCast(kBytes, hn::ShiftRight<8>(evens)));
-}
+// Volatile: compilers make chains of shifts and sums of factors that they know, which take longer.
+const volatile uint16_t kLumaWeights[] = {19595, 38470, 7471};
+
+// luma_of() in 16 bits: each weight is 256 * coarse + fine, and what is below the upper byte of the
+// fine parts' sum does not reach the result.
+class Luma {
+ public:
+  Luma() {
+    for (size_t c = 0; c < 3; ++c) {
+      const unsigned weight = kLumaWeights[c];
+      coarse_[c] = hn::Set(kHalves, static_cast<uint16_t>(weight >> 8));
+      fine_[c] = hn::Set(kHalves, static_cast<uint16_t>(weight & 255));
+    }
+  }
+  [[nodiscard]] HWY_INLINE Bytes of(Bytes r, Bytes g, Bytes b) const {
+    const Halves evens = hn::ShiftRight<8>(of(even(r), even(g), even(b)));
+    const Halves odds = of(odd(r), odd(g), odd(b));
+    return hn::OddEven(hn::BitCast(kBytes, odds), hn::BitCast(kBytes, evens));
+  }
+
+ private:
+  // In the upper bytes.
+  [[nodiscard]] HWY_INLINE Halves of(Halves r, Halves g, Halves b) const {
+    const auto sum = [&](const Halves* weights) HWY_ATTR {
+      return hn::Add(hn::Add(hn::Mul(r, weights[0]), hn::Mul(g, weights[1])),
+                     hn::Mul(b, weights[2]));
+    };
+    const Halves rounding = hn::Set(kHalves, uint16_t{128});
+    return hn::Add(sum(coarse_), hn::Add(hn::ShiftRight<8>(sum(fine_)), rounding));
+  }
+
+  Halves coarse_[3];
+  Halves fine_[3];
+};
 
 void grayscale(uint8_t* rgb, size_t pixels) {
-  change(rgb, pixels, [](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR { r = g = b = luma_of(r, g, b); });
+  const Luma luma;
+  change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR { r = g = b = luma.of(r, g, b); });
 }
 
 uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
+  const Luma luma;
   const hn::Repartition<uint64_t, decltype(kBytes)> sums;
   auto sum = hn::Zero(sums);
   for_pixels(rgb, pixels, [&](const uint8_t* at) HWY_ATTR {
     Bytes r, g, b;
     split(at, r, g, b);
-    sum = hn::Add(sum, hn::SumsOf8(luma_of(r, g, b)));
+    sum = hn::Add(sum, hn::SumsOf8(luma.of(r, g, b)));
   });
   return hn::GetLane(hn::SumOfLanes(sums, sum));
 }
 
-// blended() of bytes. What is not a number is 0.
-template <int kByte>
-HWY_INLINE Bytes blended(Bytes from, Bytes to, Floats factor) {
-  const Floats x = floats<kByte>(from);
-  const Floats value = hn::Add(x, hn::Mul(factor, hn::Sub(floats<kByte>(to), x)));
-  const Floats positive = hn::Max(value, hn::Zero(kFloats));
-  return narrowed<kByte>(truncated(kInts, hn::Min(positive, floats(255.0f))));
-}
-HWY_INLINE Bytes blended(Bytes from, Bytes to, Floats factor) {
-  return hn::Or(hn::Or(blended<0>(from, to, factor), blended<1>(from, to, factor)),
-                hn::Or(blended<2>(from, to, factor), blended<3>(from, to, factor)));
-}
+// ---- Blends ----
+
+// Bytes as floats from 2^23 on, whose last bits they are.
+struct Raised {
+  Floats part[4];
+
+  HWY_INLINE explicit Raised(Bytes v) {
+    const Halves exponent = hn::Set(kHalves, uint16_t{0x4B00});
+    const auto low = hn::BitCast(kHalves, hn::InterleaveLower(kBytes, v, hn::Zero(kBytes)));
+    const auto high = hn::BitCast(kHalves, hn::InterleaveUpper(kBytes, v, hn::Zero(kBytes)));
+    part[0] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, low, exponent));
+    part[1] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, low, exponent));
+    part[2] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, high, exponent));
+    part[3] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, high, exponent));
+  }
+};
+
+// blended() of bytes.
+class Blend {
+ public:
+  // Beyond a million, all differences become 0 or 255.
+  explicit Blend(float factor) : factor_(floats(std::clamp(factor, -1e6f, 1e6f))) {}
+
+  [[nodiscard]] HWY_INLINE Bytes of(const Raised& from, const Raised& to) const {
+    const auto halves = [&](size_t i) HWY_ATTR {
+      return hn::ReorderDemote2To(kShorts, part(from.part[i], to.part[i]),
+                                  part(from.part[i + 1], to.part[i + 1]));
+    };
+    return pack_bytes(kBytes, halves(0), halves(2));  // which saturate
+  }
+
+ private:
+  [[nodiscard]] HWY_INLINE Ints part(Floats from, Floats to) const {
+    const Floats x = hn::Sub(from, floats(8388608.0f));
+    return truncated(kInts, hn::Add(x, hn::Mul(factor_, hn::Sub(to, from))));
+  }
+
+  Floats factor_;
+};
 
 void saturation(uint8_t* rgb, size_t pixels, float factor) {
-  const Floats by = floats(factor);
+  const Luma luma;
+  const Blend blend(factor);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
-    const Bytes luma = luma_of(r, g, b);
-    r = blended(luma, r, by);
-    g = blended(luma, g, by);
-    b = blended(luma, b, by);
+    const Raised gray(luma.of(r, g, b));
+    r = blend.of(gray, Raised(r));
+    g = blend.of(gray, Raised(g));
+    b = blend.of(gray, Raised(b));
   });
 }
 
@@ -433,7 +479,7 @@ struct ColumnSums {
 };
 
 void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
-  const Floats by = floats(factor);
+  const Blend blend(factor);
   const size_t run = (row_bytes + kLanes - 1) / kLanes * kLanes;
   uint8_t* above = scratch;  // as it was: the picture has the new one already
   uint8_t* row = above + run;
@@ -446,7 +492,7 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
     columns.add(above, row, out + row_bytes, row_bytes);
     const auto sharp = [&](size_t at) HWY_ATTR {
       const Bytes before = hn::LoadU(kBytes, row + at);
-      return blended(columns.smooth(at, before), before, by);
+      return blend.of(Raised(columns.smooth(at, before)), Raised(before));
     };
     size_t i = 0;
     for (; i + kLanes <= row_bytes; i += kLanes) hn::StoreU(sharp(i), kBytes, out + i);

@@ -278,16 +278,18 @@ class Along {
     uint8_t* const to = rows_.made(y);
     const int begin = std::min(begin_, end_), end = 3 * end_;
     for (int j = 3 * begin; j < end; j += kLanes) {
+      hn::Vec<decltype(kBytes)> bytes[kTaps];
       Floats sum = all(kAbove - 0.5F);
-      for (int i = 0; i < kTaps; ++i) sum = hn::MulAdd(weight(i, j), floats(tap(i, j)), sum);
-      const auto close = store_whole<kTaps == 4>(sum, kClose, to + j);
-      if (hn::AllFalse(kFloats, close)) continue;
-      // Of equal bytes comes that byte: its sum is close, and right.
-      auto unlike = hn::Zero(kBytes);
-      for (int i = 1; i < kTaps; ++i) {
-        const auto first = hn::LoadU(kBytes, tap(0, j));
-        unlike = hn::Or(unlike, hn::Xor(first, hn::LoadU(kBytes, tap(i, j))));
+      for (int i = 0; i < kTaps; ++i) {
+        bytes[i] = hn::LoadU(kBytes, tap(i, j));
+        sum = hn::MulAdd(weight(i, j), floats(bytes[i]), sum);
       }
+      const auto close = store_whole<kTaps == 4>(sum, kClose, to + j);
+      // Bilinear sums are close so often that this branch would not be foreseen.
+      if (kTaps == 4 && hn::AllFalse(kFloats, close)) continue;
+      // Of equal bytes comes that byte: its sum is close, and right.
+      auto unlike = hn::Xor(bytes[0], bytes[1]);
+      for (int i = 2; i < kTaps; ++i) unlike = hn::Or(unlike, hn::Xor(bytes[0], bytes[i]));
       const uint32_t doubt =
           bits_of(kFloats, close) & bits_of(kBytes, hn::Ne(unlike, hn::Zero(kBytes)));
       settle(doubt, j, end, [&](int value) { return rows_.template exact<kTaps>(value, y); }, to);
@@ -498,6 +500,20 @@ hn::Vec<decltype(kFour)> quarters(V sums) {
   }
 }
 
+// a[0], b[0], c[0], d[0], a[1], ...
+template <class D, class V>
+void store_fours([[maybe_unused]] D d, V a, V b, V c, V e, float* to) {
+#if HWY_TARGET == HWY_AVX3
+  const auto ab = hn::Combine(kFloats, b, a), ce = hn::Combine(kFloats, e, c);
+  const __m512i first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+  const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
+  _mm512_storeu_ps(to, _mm512_permutex2var_ps(ab.raw, first, ce.raw));
+  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(ab.raw, second, ce.raw));
+#else
+  hn::StoreInterleaved4(a, b, c, e, d, to);
+#endif
+}
+
 template <int kTaps>
 class Anywhere {
  public:
@@ -507,6 +523,8 @@ class Anywhere {
         wide_(memory),
         stride_(4 * (static_cast<size_t>(from.width) + 2 * kBorder)),
         to_(to) {
+    const float fill[] = {warp.fill[0] + 0.5F, warp.fill[1] + 0.5F, warp.fill[2] + 0.5F, 0.5F};
+    fill_ = hn::LoadU(kFour, fill);
     widen(memory);
   }
 
@@ -531,7 +549,7 @@ class Anywhere {
   static constexpr hn::Rebind<int32_t, hn::ScalableTag<double>> kPlaces{};
   using Doubles = hn::Vec<hn::ScalableTag<double>>;
   static constexpr int kBorder = 2;
-  static constexpr int kColumns = 64;
+  static constexpr int kColumns = 256;  // that are found at once
   // As of kAbove. Bilinear: parts and their weights are rounded six times, to 2^-25, four products
   // of those to 2^-16, and sums: 2.2e-4. Bicubic: what was summed down has its 1.11e-4, times the
   // sum of the weights across, below 1.5; these are rounded to 2^-25, of numbers below 383; four
@@ -602,37 +620,37 @@ class Anywhere {
     if constexpr (kTaps == 2) {
       const auto right = singles(dx), below = singles(dy), one = hn::Set(kSingles, 1.0F);
       const auto rest = one - right, above = one - below;
-      hn::StoreInterleaved4(rest * above, right * above, rest * below, right * below, kSingles,
-                            fours);
+      store_fours(kSingles, rest * above, right * above, rest * below, right * below, fours);
     } else {
       Doubles across[kTaps], down[kTaps];
       weights_of(dx, hn::Set(kDoubles, 1.0), across);
       weights_of(dy, hn::Set(kDoubles, 1.0), down);
-      hn::StoreInterleaved4(singles(across[0]), singles(across[1]), singles(across[2]),
-                            singles(across[3]), kSingles, fours);
+      store_fours(kSingles, singles(across[0]), singles(across[1]), singles(across[2]),
+                  singles(across[3]), fours);
       for (size_t i = 0; i < 4; ++i) hn::StoreU(singles(down[i]), kSingles, part.down[i] + x);
     }
   }
 
   void add_up(int count, Part& part) const {
     constexpr int kParts = 16 / kLanes;  // of four pixels of four bytes
-    // No near whole number, and what is behind the point is cut off.
-    alignas(16) const float fill[] = {warp_.fill[0] + 0.5F, warp_.fill[1] + 0.5F,
-                                      warp_.fill[2] + 0.5F, 0.5F};
+    // Copies: for all a compiler knows, stores change members.
+    const uint8_t* const wide = wide_;
+    const size_t stride = stride_;
+    const auto fill = fill_;
     for (int x = 0; x < count; ++x) {
       float* const sums = part.sums + 4 * x;
       if (part.pixel[x] < 0) {
-        hn::Store(hn::Load(kFour, fill), kFour, sums);
+        hn::Store(fill, kFour, sums);
         continue;
       }
-      const uint8_t* const from = wide_ + ptrdiff_t{4} * part.pixel[x];
+      const uint8_t* const from = wide + ptrdiff_t{4} * part.pixel[x];
       Floats sum = all(0.0F);
       for (int k = 0; k < kParts; ++k) {
         const Floats weights = spread(part.across + 4 * x, k);
         if constexpr (kTaps == 2) {
-          sum = hn::MulAdd(two_rows(from, from + stride_, k), weights, sum);
+          sum = hn::MulAdd(two_rows(from, from + stride, k), weights, sum);
         } else {
-          const auto row = [&](size_t i) { return floats(from + i * stride_ + k * kLanes); };
+          const auto row = [&](size_t i) { return floats(from + i * stride + k * kLanes); };
           Floats column = hn::Mul(row(0), all(part.down[0][x]));
           for (size_t i = 1; i < 4; ++i) column = hn::MulAdd(row(i), all(part.down[i][x]), column);
           sum = hn::MulAdd(column, weights, sum);
@@ -688,6 +706,7 @@ class Anywhere {
   const uint8_t* const wide_;
   const size_t stride_;  // bytes of a row there
   const Picture to_;
+  hn::Vec<decltype(kFour)> fill_;  // no near whole numbers; what is behind the point is cut off
 };
 
 template <int kTaps>
