@@ -54,8 +54,6 @@ def each(call: Callable[[np.ndarray], object], items: list[np.ndarray], n: int) 
 
 def coding_cases(images: Path | None) -> dict[str, Case]:
     """Decoding and coding of JPEG and of coefficient records."""
-    from PIL import Image
-
     from fastload._native import _C
 
     files = coded(images)
@@ -69,12 +67,11 @@ def coding_cases(images: Path | None) -> dict[str, Case]:
         if form == "fast":
             cases["coefficients to JPEG"] = partial(each, _C.coefficients_to_jpeg, records)
     cases["JPEG to baseline"] = partial(each, _C.jpeg_to_baseline, files)
-    grays = []
-    for file in files:
-        png = io.BytesIO()
-        Image.open(io.BytesIO(file.tobytes())).convert("L").save(png, "PNG", compress_level=0)
-        grays.append(np.frombuffer(png.getvalue(), np.uint8))
-    cases["decode gray PNG"] = partial(each, _C.decode_rgb, grays)
+    pixels = np.random.default_rng(0).integers(0, 256, 224 * 224 * 3, np.uint8)
+    decoder = _C.Decoder()
+    cases["RGB to gray"] = partial(
+        each, lambda raw: decoder.decode(raw, (1, 8, False), (224, 224, 3, 8)), [pixels]
+    )
     return cases
 
 
