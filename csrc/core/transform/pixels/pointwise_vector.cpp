@@ -92,22 +92,6 @@ HWY_INLINE void change(uint8_t* rgb, size_t pixels, const Work& work) {
   });
 }
 
-// Of the bytes 4 i + kByte, and back.
-template <int kByte>
-HWY_INLINE Ints widened(Bytes v) {
-  const auto words = hn::BitCast(hn::RebindToUnsigned<decltype(kInts)>(), v);
-  const auto low = hn::Set(hn::RebindToUnsigned<decltype(kInts)>(), 255U);
-  return hn::BitCast(kInts, hn::And(hn::ShiftRight<8 * kByte>(words), low));
-}
-template <int kByte>
-HWY_INLINE Floats floats(Bytes v) {
-  return hn::ConvertTo(kFloats, widened<kByte>(v));
-}
-template <int kByte>
-HWY_INLINE Bytes narrowed(Ints v) {
-  return hn::BitCast(kBytes, hn::ShiftLeft<8 * kByte>(v));
-}
-
 // ---- Tables ----
 
 class Table {
@@ -284,20 +268,35 @@ uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
 
 // ---- Blends ----
 
-// Bytes as floats from 2^23 on, whose last bits they are.
-struct Raised {
-  Floats part[4];
-
-  HWY_INLINE explicit Raised(Bytes v) {
+// Bytes in four vectors of floats, in an order that joined() knows.
+class Quarters {
+ public:
+  HWY_INLINE explicit Quarters(Bytes v) {
+    // The last bits of floats from 2^23 on.
     const Halves exponent = hn::Set(kHalves, uint16_t{0x4B00});
     const auto low = hn::BitCast(kHalves, hn::InterleaveLower(kBytes, v, hn::Zero(kBytes)));
     const auto high = hn::BitCast(kHalves, hn::InterleaveUpper(kBytes, v, hn::Zero(kBytes)));
-    part[0] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, low, exponent));
-    part[1] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, low, exponent));
-    part[2] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, high, exponent));
-    part[3] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, high, exponent));
+    raised_[0] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, low, exponent));
+    raised_[1] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, low, exponent));
+    raised_[2] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, high, exponent));
+    raised_[3] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, high, exponent));
   }
+  [[nodiscard]] HWY_INLINE Floats less(size_t i, float number) const {
+    return hn::Sub(raised_[i], floats(8388608.0f + number));
+  }
+  [[nodiscard]] HWY_INLINE Floats less(size_t i, const Quarters& other) const {
+    return hn::Sub(raised_[i], other.raised_[i]);
+  }
+
+ private:
+  Floats raised_[4];
 };
+
+// Cut to 0 to 255.
+HWY_INLINE Bytes joined(const Ints* quarters) {
+  const auto low = hn::ReorderDemote2To(kShorts, quarters[0], quarters[1]);
+  return pack_bytes(kBytes, low, hn::ReorderDemote2To(kShorts, quarters[2], quarters[3]));
+}
 
 // blended() of bytes.
 class Blend {
@@ -305,20 +304,17 @@ class Blend {
   // Beyond a million, all differences become 0 or 255.
   explicit Blend(float factor) : factor_(floats(std::clamp(factor, -1e6f, 1e6f))) {}
 
-  [[nodiscard]] HWY_INLINE Bytes of(const Raised& from, const Raised& to) const {
-    const auto halves = [&](size_t i) HWY_ATTR {
-      return hn::ReorderDemote2To(kShorts, part(from.part[i], to.part[i]),
-                                  part(from.part[i + 1], to.part[i + 1]));
-    };
-    return pack_bytes(kBytes, halves(0), halves(2));  // which saturate
+  [[nodiscard]] HWY_INLINE Bytes operator()(const Quarters& from, Bytes bytes) const {
+    const Quarters to(bytes);
+    Ints blended[4];
+    for (size_t i = 0; i < 4; ++i) {
+      const Floats step = hn::Mul(factor_, to.less(i, from));
+      blended[i] = truncated(kInts, hn::Add(from.less(i, 0), step));
+    }
+    return joined(blended);
   }
 
  private:
-  [[nodiscard]] HWY_INLINE Ints part(Floats from, Floats to) const {
-    const Floats x = hn::Sub(from, floats(8388608.0f));
-    return truncated(kInts, hn::Add(x, hn::Mul(factor_, hn::Sub(to, from))));
-  }
-
   Floats factor_;
 };
 
@@ -326,10 +322,10 @@ void saturation(uint8_t* rgb, size_t pixels, float factor) {
   const Luma luma;
   const Blend blend(factor);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
-    const Raised gray(luma.of(r, g, b));
-    r = blend.of(gray, Raised(r));
-    g = blend.of(gray, Raised(g));
-    b = blend.of(gray, Raised(b));
+    const Quarters gray(luma.of(r, g, b));
+    r = blend(gray, r);
+    g = blend(gray, g);
+    b = blend(gray, b);
   });
 }
 
@@ -347,9 +343,9 @@ HWY_INLINE Floats quotient(Floats number, float divisor) {
 #endif
 }
 
-// A colour as HSV says it: hue = base + sign * part / range, in sixths of a turn.
+// Colours as HSV says them: hue = base + sign * part / range, in sixths of a turn.
 struct Hues {
-  Bytes most, range, part, base, sign;
+  Bytes most, range, part, base_and_one, sign_and_one;
 
   HWY_INLINE Hues(Bytes r, Bytes g, Bytes b) {
     const Bytes larger = hn::Max(r, g);
@@ -363,58 +359,59 @@ struct Hues {
     const auto other = hn::Or(hn::And(red_or_green, hn::Eq(b, low)),
                               hn::AndNot(red_or_green, hn::Eq(r, low)));
     // 1 - q, q - 1; 1 + q, 3 - q; 3 + q, 5 - q
-    const Bytes first = hn::IfThenElse(red_or_green, bytes(1), bytes(3));
+    const Bytes first = hn::IfThenElse(red_or_green, bytes(2), bytes(4));
     const Bytes second =
-        hn::IfThenElse(red, bytes(-1), hn::IfThenElse(red_or_green, bytes(3), bytes(5)));
-    base = hn::IfThenElse(other, first, second);
-    sign = hn::IfThenElse(hn::Xor(other, red), bytes(1), bytes(-1));
+        hn::IfThenElse(red, bytes(0), hn::IfThenElse(red_or_green, bytes(4), bytes(6)));
+    base_and_one = hn::IfThenElse(other, first, second);
+    sign_and_one = hn::IfThenElse(hn::Xor(other, red), bytes(2), bytes(0));
   }
 };
 
-template <int kByte>
-HWY_INLINE Floats signed_floats(Bytes v) {
-  const Ints top = hn::ShiftLeft<24 - 8 * kByte>(hn::BitCast(kInts, v));
-  return hn::ConvertTo(kFloats, hn::ShiftRight<24>(top));
-}
-
-// What the colours of a turned hue consist of, beside hues.most.
+// What the colours of turned hues consist of, beside hues.most.
 struct Turned {
-  Bytes sector = hn::Zero(kBytes), low = sector, falling = sector, rising = sector;
+  Bytes sector, low, falling, rising;
 
   // libImaging/Convert.c, rgb2hsv_row and hsv2rgb_row. Pillow computes in double here and there:
   // float gives the same bytes (all colours, all shifts), if 255 h is not rounded up to a whole
   // number.
-  template <int kByte>
-  HWY_INLINE void turn(const Hues& hues, Ints shift) {
-    // Gray has no saturation, whatever its hue; 1 keeps the divisions out of trouble.
-    const Floats one = floats(1.0f);
-    const Floats range = floats<kByte>(hues.range);
-    const Floats value = floats<kByte>(hues.most);
-    const Floats q = hn::Div(floats<kByte>(hues.part), hn::Max(range, one));
-    const Floats signed_part = hn::Mul(signed_floats<kByte>(hues.sign), q);
-    Floats hue = quotient(hn::Add(signed_floats<kByte>(hues.base), signed_part), 6.0f);
-    hue = hn::Add(hue, hn::IfThenElseZero(hn::Lt(hue, hn::Zero(kFloats)), one));
-    const Ints near = truncated(kInts, hn::Mul(hue, floats(255.0f)));
-    // 255 h < near, exactly: 256 h - near has no more than 24 bits.
-    const Floats above = hn::Sub(hn::Mul(hue, floats(256.0f)), hn::ConvertTo(kFloats, near));
-    const Ints beyond = hn::VecFromMask(kInts, hn::RebindMask(kInts, hn::Lt(above, hue)));
-    const Ints turned = hn::And(hn::Add(hn::Add(near, beyond), shift), hn::Set(kInts, 255));
-    const auto twice = hn::MulHigh(hn::BitCast(kHalves, turned), hn::Set(kHalves, uint16_t{1543}));
-    const Ints at = hn::BitCast(kInts, twice);  // 6 * turned / 255
-    const Floats sixths = hn::Mul(hn::ConvertTo(kFloats, turned), floats(6.0f));
-    const Floats f = quotient(
-        hn::Sub(sixths, hn::Mul(hn::ConvertTo(kFloats, at), floats(255.0f))), 255.0f);
-    const Ints saturated =
-        truncated(kInts, hn::Mul(floats(255.0f), hn::Div(range, hn::Max(value, one))));
-    const Floats s = quotient(hn::ConvertTo(kFloats, saturated), 255.0f);
-    const auto add = [&](Bytes& to, Floats part) HWY_ATTR {
-      const Floats left = hn::Mul(value, hn::Sub(one, part));
-      to = hn::Or(to, narrowed<kByte>(truncated(kInts, hn::Add(left, floats(0.5f)))));
-    };
-    add(low, s);
-    add(falling, hn::Mul(s, f));
-    add(rising, hn::Mul(s, hn::Sub(one, f)));
-    sector = hn::Or(sector, narrowed<kByte>(at));
+  HWY_INLINE Turned(const Hues& hues, Ints shift) {
+    const Quarters values(hues.most), ranges(hues.range), parts(hues.part);
+    const Quarters bases(hues.base_and_one), signs(hues.sign_and_one);
+    Ints found[4][4];
+    for (size_t i = 0; i < 4; ++i) {
+      // Gray has no saturation, whatever its hue; 1 keeps the divisions out of trouble.
+      const Floats one = floats(1.0f);
+      const Floats value = values.less(i, 0);
+      const Floats range = ranges.less(i, 0);
+      const Floats q = hn::Div(parts.less(i, 0), hn::Max(range, one));
+      Floats hue = quotient(hn::Add(bases.less(i, 1), hn::Mul(signs.less(i, 1), q)), 6.0f);
+      hue = hn::Add(hue, hn::IfThenElseZero(hn::Lt(hue, hn::Zero(kFloats)), one));
+      const Ints near = truncated(kInts, hn::Mul(hue, floats(255.0f)));
+      // 255 h < near, exactly: 256 h - near has no more than 24 bits.
+      const Floats above = hn::Sub(hn::Mul(hue, floats(256.0f)), hn::ConvertTo(kFloats, near));
+      const Ints beyond = hn::VecFromMask(kInts, hn::RebindMask(kInts, hn::Lt(above, hue)));
+      const Ints turned = hn::And(hn::Add(hn::Add(near, beyond), shift), hn::Set(kInts, 255));
+      // 6 turned / 255
+      const Halves sixths = hn::MulHigh(hn::BitCast(kHalves, turned), hn::Set(kHalves, uint16_t{1543}));
+      const Ints at = hn::BitCast(kInts, sixths);
+      const Floats f = quotient(hn::Sub(hn::Mul(hn::ConvertTo(kFloats, turned), floats(6.0f)),
+                                        hn::Mul(hn::ConvertTo(kFloats, at), floats(255.0f))),
+                                255.0f);
+      const Floats pure = hn::Mul(floats(255.0f), hn::Div(range, hn::Max(value, one)));
+      const Floats s = quotient(hn::ConvertTo(kFloats, truncated(kInts, pure)), 255.0f);
+      const auto without = [&](Floats portion) HWY_ATTR {
+        const Floats left = hn::Mul(value, hn::Sub(one, portion));
+        return truncated(kInts, hn::Add(left, floats(0.5f)));
+      };
+      found[0][i] = at;
+      found[1][i] = without(s);
+      found[2][i] = without(hn::Mul(s, f));
+      found[3][i] = without(hn::Mul(s, hn::Sub(one, f)));
+    }
+    sector = joined(found[0]);
+    low = joined(found[1]);
+    falling = joined(found[2]);
+    rising = joined(found[3]);
   }
 };
 
@@ -422,11 +419,7 @@ void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
   const Ints by = hn::Set(kInts, shift);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
     const Hues hues(r, g, b);
-    Turned turned;
-    turned.turn<0>(hues, by);
-    turned.turn<1>(hues, by);
-    turned.turn<2>(hues, by);
-    turned.turn<3>(hues, by);
+    const Turned turned(hues, by);
     const auto in = [&](int sector) HWY_ATTR { return hn::Eq(turned.sector, bytes(sector)); };
     const auto pick = [](auto where, Bytes yes, Bytes no) HWY_ATTR {
       return hn::IfThenElse(where, yes, no);
@@ -492,7 +485,7 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
     columns.add(above, row, out + row_bytes, row_bytes);
     const auto sharp = [&](size_t at) HWY_ATTR {
       const Bytes before = hn::LoadU(kBytes, row + at);
-      return blend.of(Raised(columns.smooth(at, before)), Raised(before));
+      return blend(Quarters(columns.smooth(at, before)), before);
     };
     size_t i = 0;
     for (; i + kLanes <= row_bytes; i += kLanes) hn::StoreU(sharp(i), kBytes, out + i);
