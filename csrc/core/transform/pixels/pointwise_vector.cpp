@@ -435,7 +435,7 @@ void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
 
 // ---- Sharpness ----
 
-// Sums of three rows' bytes, the even and the odd ones, a pixel and more before and behind them.
+// Sums of three rows' bytes, the even and the odd ones; there is memory before and behind them.
 struct ColumnSums {
   uint16_t* evens;
   uint16_t* odds;
@@ -478,6 +478,8 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
   uint8_t* row = above + run;
   auto* const sums = reinterpret_cast<uint16_t*>(row + run) + kLanes;
   const ColumnSums columns{sums, sums + run / 2 + kLanes};
+  // A carry of what nobody uses would reach the first byte that is used.
+  columns.evens[-1] = columns.odds[-1] = columns.odds[-2] = 0;
   std::memcpy(above, rgb, row_bytes);
   uint8_t* out = rgb + row_bytes;
   for (size_t y = 1; y + 1 < rows; ++y, out += row_bytes) {
