@@ -1,5 +1,4 @@
-// The kernels of pointwise.h, over a vector of each channel's bytes. Numbers of 32 bits are made of
-// every fourth byte, and so become bytes again without a shuffle.
+// The kernels of pointwise.h, over a vector of each channel's bytes.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -58,7 +57,9 @@ void split(const uint8_t* rgb, Bytes& r, Bytes& g, Bytes& b) {
   b = gathered(first, second, third, kPlaces.split[2]);
 }
 void join(Bytes r, Bytes g, Bytes b, uint8_t* rgb) {
-  for (size_t i = 0; i < 3; ++i) hn::StoreU(gathered(r, g, b, kPlaces.join[i]), kBytes, rgb + 64 * i);
+  for (size_t v = 0; v < 3; ++v) {
+    hn::StoreU(gathered(r, g, b, kPlaces.join[v]), kBytes, rgb + 64 * v);
+  }
 }
 
 #else
@@ -94,6 +95,9 @@ HWY_INLINE void change(uint8_t* rgb, size_t pixels, const Work& work) {
 
 // ---- Tables ----
 
+// With 16 bytes at a time, and without Arm's longer tables, single bytes are as fast.
+constexpr bool kByBytes = kLanes == 16 && !HWY_ARCH_ARM_A64;
+
 class Table {
  public:
   explicit Table(const ByteTable& from) {
@@ -104,14 +108,11 @@ class Table {
   }
 
   [[nodiscard]] HWY_INLINE Bytes of(Bytes x) const {
-#if HWY_TARGET == HWY_EMU128
-    for (uint8_t& value : x.raw) value = parts_[value / 16].raw[value % 16];
-    return x;
-#elif HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3
     const Bytes low{_mm512_permutex2var_epi8(parts_[0].raw, x.raw, parts_[1].raw)};
     const Bytes high{_mm512_permutex2var_epi8(parts_[2].raw, x.raw, parts_[3].raw)};
     return hn::IfThenElse(hn::MaskFromVec(x), high, low);
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_ARCH_ARM_A64
     // An index that a part does not have gives 0, or leaves what is there.
     const auto part = [&](size_t i) {
       return uint8x16x4_t{{parts_[i].raw, parts_[i + 1].raw, parts_[i + 2].raw, parts_[i + 3].raw}};
@@ -123,13 +124,11 @@ class Table {
     return Bytes{found};
 #else
     // All 16 parts by the low four bits, then halved four times, by a bit each.
-    const Bytes low = hn::And(x, bytes(15));
+    const hn::RebindToSigned<decltype(kBytes)> by_sign;
+    const auto low = hn::BitCast(by_sign, hn::And(x, bytes(15)));
     const auto halves = hn::BitCast(kHalves, x);
-    const auto choose = [&](auto bit, Bytes yes, Bytes no) HWY_ATTR {
-      const hn::RebindToSigned<decltype(kBytes)> by_sign;
-      const auto chosen = hn::IfNegativeThenElse(hn::BitCast(by_sign, bit),
-                                                 hn::BitCast(by_sign, yes), hn::BitCast(by_sign, no));
-      return hn::BitCast(kBytes, chosen);
+    const auto choose = [&](Halves bit, auto yes, auto no) HWY_ATTR {
+      return hn::IfNegativeThenElse(hn::BitCast(by_sign, bit), yes, no);
     };
     const auto two = [&](size_t i) HWY_ATTR {
       return choose(hn::ShiftLeft<3>(halves), hn::TableLookupBytes(parts_[i + 1], low),
@@ -141,7 +140,7 @@ class Table {
     const auto eight = [&](size_t i) HWY_ATTR {
       return choose(hn::ShiftLeft<1>(halves), four(i + 4), four(i));
     };
-    return choose(halves, eight(8), eight(0));
+    return hn::BitCast(kBytes, choose(halves, eight(8), eight(0)));
 #endif
   }
 
@@ -152,13 +151,19 @@ class Table {
 
 void look_up(uint8_t* rgb, size_t bytes, const ByteTable& table) {
   const Table in_registers(table);
-  for (; bytes >= kLanes; bytes -= kLanes, rgb += kLanes) {
+  for (; bytes >= kLanes && !kByBytes; bytes -= kLanes, rgb += kLanes) {
     hn::StoreU(in_registers.of(hn::LoadU(kBytes, rgb)), kBytes, rgb);
   }
   for (size_t i = 0; i < bytes; ++i) rgb[i] = table[rgb[i]];
 }
 
 void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
+  if constexpr (kByBytes) {
+    for (const uint8_t* const end = rgb + 3 * pixels; rgb != end; rgb += 3) {
+      for (size_t c = 0; c < 3; ++c) rgb[c] = tables[c][rgb[c]];
+    }
+    return;
+  }
   const Table red(tables[0]), green(tables[1]), blue(tables[2]);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
     r = red.of(r);
@@ -268,64 +273,50 @@ uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
 
 // ---- Blends ----
 
-// Bytes in four vectors of floats, in an order that joined() knows.
-class Quarters {
- public:
-  HWY_INLINE explicit Quarters(Bytes v) {
-    // The last bits of floats from 2^23 on.
+// Bytes as the last bits of floats from 2^23 on, in four vectors, whose order joined() knows.
+struct Raised {
+  static constexpr float kZero = 8388608.0f;
+  Floats part[4];
+
+  HWY_INLINE explicit Raised(Bytes v) {
     const Halves exponent = hn::Set(kHalves, uint16_t{0x4B00});
     const auto low = hn::BitCast(kHalves, hn::InterleaveLower(kBytes, v, hn::Zero(kBytes)));
     const auto high = hn::BitCast(kHalves, hn::InterleaveUpper(kBytes, v, hn::Zero(kBytes)));
-    raised_[0] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, low, exponent));
-    raised_[1] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, low, exponent));
-    raised_[2] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, high, exponent));
-    raised_[3] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, high, exponent));
+    part[0] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, low, exponent));
+    part[1] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, low, exponent));
+    part[2] = hn::BitCast(kFloats, hn::InterleaveLower(kHalves, high, exponent));
+    part[3] = hn::BitCast(kFloats, hn::InterleaveUpper(kHalves, high, exponent));
   }
-  [[nodiscard]] HWY_INLINE Floats less(size_t i, float number) const {
-    return hn::Sub(raised_[i], floats(8388608.0f + number));
-  }
-  [[nodiscard]] HWY_INLINE Floats less(size_t i, const Quarters& other) const {
-    return hn::Sub(raised_[i], other.raised_[i]);
-  }
-
- private:
-  Floats raised_[4];
 };
 
-// Cut to 0 to 255.
-HWY_INLINE Bytes joined(const Ints* quarters) {
-  const auto low = hn::ReorderDemote2To(kShorts, quarters[0], quarters[1]);
-  return pack_bytes(kBytes, low, hn::ReorderDemote2To(kShorts, quarters[2], quarters[3]));
+// Bytes again, cut to 0 to 255.
+HWY_INLINE Bytes joined(const Ints* parts) {
+  const auto low = hn::ReorderDemote2To(kShorts, parts[0], parts[1]);
+  return pack_bytes(kBytes, low, hn::ReorderDemote2To(kShorts, parts[2], parts[3]));
 }
 
-// blended() of bytes.
-class Blend {
- public:
-  // Beyond a million, all differences become 0 or 255.
-  explicit Blend(float factor) : factor_(floats(std::clamp(factor, -1e6f, 1e6f))) {}
+// The factor for blended(): beyond a million, all differences become 0 or 255.
+Floats factors(float factor) { return floats(std::clamp(factor, -1e6f, 1e6f)); }
 
-  [[nodiscard]] HWY_INLINE Bytes operator()(const Quarters& from, Bytes bytes) const {
-    const Quarters to(bytes);
-    Ints blended[4];
-    for (size_t i = 0; i < 4; ++i) {
-      const Floats step = hn::Mul(factor_, to.less(i, from));
-      blended[i] = truncated(kInts, hn::Add(from.less(i, 0), step));
-    }
-    return joined(blended);
+HWY_INLINE Bytes blended(const Raised& from, Bytes bytes, Floats factor) {
+  const Raised to(bytes);
+  Ints parts[4];
+  for (size_t i = 0; i < 4; ++i) {
+    const Floats step = hn::Mul(factor, hn::Sub(to.part[i], from.part[i]));
+    const Floats start = hn::Sub(from.part[i], floats(Raised::kZero));
+    parts[i] = truncated(kInts, hn::Add(start, step));
   }
-
- private:
-  Floats factor_;
-};
+  return joined(parts);
+}
 
 void saturation(uint8_t* rgb, size_t pixels, float factor) {
   const Luma luma;
-  const Blend blend(factor);
+  const Floats by = factors(factor);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
-    const Quarters gray(luma.of(r, g, b));
-    r = blend(gray, r);
-    g = blend(gray, g);
-    b = blend(gray, b);
+    const Raised gray(luma.of(r, g, b));
+    r = blended(gray, r, by);
+    g = blended(gray, g, by);
+    b = blended(gray, b, by);
   });
 }
 
@@ -375,16 +366,19 @@ struct Turned {
   // float gives the same bytes (all colours, all shifts), if 255 h is not rounded up to a whole
   // number.
   HWY_INLINE Turned(const Hues& hues, Ints shift) {
-    const Quarters values(hues.most), ranges(hues.range), parts(hues.part);
-    const Quarters bases(hues.base_and_one), signs(hues.sign_and_one);
+    const Raised values(hues.most), ranges(hues.range), parts(hues.part);
+    const Raised bases(hues.base_and_one), signs(hues.sign_and_one);
     Ints found[4][4];
     for (size_t i = 0; i < 4; ++i) {
       // Gray has no saturation, whatever its hue; 1 keeps the divisions out of trouble.
       const Floats one = floats(1.0f);
-      const Floats value = values.less(i, 0);
-      const Floats range = ranges.less(i, 0);
-      const Floats q = hn::Div(parts.less(i, 0), hn::Max(range, one));
-      Floats hue = quotient(hn::Add(bases.less(i, 1), hn::Mul(signs.less(i, 1), q)), 6.0f);
+      const auto less = [&](const Raised& of, float number) HWY_ATTR {
+        return hn::Sub(of.part[i], floats(Raised::kZero + number));
+      };
+      const Floats value = less(values, 0);
+      const Floats range = less(ranges, 0);
+      const Floats q = hn::Div(less(parts, 0), hn::Max(range, one));
+      Floats hue = quotient(hn::Add(less(bases, 1), hn::Mul(less(signs, 1), q)), 6.0f);
       hue = hn::Add(hue, hn::IfThenElseZero(hn::Lt(hue, hn::Zero(kFloats)), one));
       const Ints near = truncated(kInts, hn::Mul(hue, floats(255.0f)));
       // 255 h < near, exactly: 256 h - near has no more than 24 bits.
@@ -392,8 +386,8 @@ struct Turned {
       const Ints beyond = hn::VecFromMask(kInts, hn::RebindMask(kInts, hn::Lt(above, hue)));
       const Ints turned = hn::And(hn::Add(hn::Add(near, beyond), shift), hn::Set(kInts, 255));
       // 6 turned / 255
-      const Halves sixths = hn::MulHigh(hn::BitCast(kHalves, turned), hn::Set(kHalves, uint16_t{1543}));
-      const Ints at = hn::BitCast(kInts, sixths);
+      const Halves ratio = hn::Set(kHalves, uint16_t{1543});
+      const Ints at = hn::BitCast(kInts, hn::MulHigh(hn::BitCast(kHalves, turned), ratio));
       const Floats f = quotient(hn::Sub(hn::Mul(hn::ConvertTo(kFloats, turned), floats(6.0f)),
                                         hn::Mul(hn::ConvertTo(kFloats, at), floats(255.0f))),
                                 255.0f);
@@ -472,7 +466,7 @@ struct ColumnSums {
 };
 
 void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
-  const Blend blend(factor);
+  const Floats by = factors(factor);
   const size_t run = (row_bytes + kLanes - 1) / kLanes * kLanes;
   uint8_t* above = scratch;  // as it was: the picture has the new one already
   uint8_t* row = above + run;
@@ -487,7 +481,7 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
     columns.add(above, row, out + row_bytes, row_bytes);
     const auto sharp = [&](size_t at) HWY_ATTR {
       const Bytes before = hn::LoadU(kBytes, row + at);
-      return blend(Quarters(columns.smooth(at, before)), before);
+      return blended(Raised(columns.smooth(at, before)), before, by);
     };
     size_t i = 0;
     for (; i + kLanes <= row_bytes; i += kLanes) hn::StoreU(sharp(i), kBytes, out + i);
