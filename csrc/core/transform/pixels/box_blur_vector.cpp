@@ -66,7 +66,9 @@ struct NarrowSums {
     }
     [[nodiscard]] Product of(Half pairs) const {
       const Product upper = add_pair_products(kWide, hn::Set(kWide, 1 << 11), pairs, high);
-      return hn::ShiftRight<24>(add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low));
+      const Product sum = add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low);
+      const hn::RebindToUnsigned<decltype(kWide)> whole;  // from 128 on, the sign's bit is set
+      return hn::BitCast(kWide, hn::ShiftRight<24>(hn::BitCast(whole, sum)));
     }
     [[nodiscard]] Half of(Half sum, Half far) const {
       return hn::ReorderDemote2To(kNarrow, of(hn::InterleaveLower(kNarrow, sum, far)),
