@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "decode/jpeg/bits.h"
+
 namespace fastload::test {
 
 inline uint8_t clamp8(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
@@ -46,5 +48,20 @@ struct PlainColor {
     for (int i = 0; i < count; ++i, rgb += 3) rgb[0] = rgb[1] = rgb[2] = y[i];
   }
 };
+
+// What unstuff() (decode/jpeg/bits.h) promises.
+inline UnstuffResult plain_unstuff(const uint8_t* source, const uint8_t* end, uint8_t* target) {
+  while (source < end) {
+    if (*source == 0xFF) {
+      if (end - source < 2 || source[1] != 0) break;
+      ++source;
+      *target++ = 0xFF;
+    } else {
+      *target++ = *source;
+    }
+    ++source;
+  }
+  return {source, target};
+}
 
 }  // namespace fastload::test
