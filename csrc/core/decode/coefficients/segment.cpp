@@ -50,6 +50,7 @@ void transform_by_idct(const SegmentBlocks& blocks, size_t first, size_t count,
 
 constexpr SegmentKernels kWords{unpack_segments_words, transform_by_idct<SimdLevel::kScalar>};
 #if defined(__x86_64__)
+constexpr SegmentKernels kSse4{unpack_segments_words, transform_by_idct<SimdLevel::kSse4>};
 constexpr SegmentKernels kAvx2{unpack_segments_avx2, transform_segment_avx2};
 constexpr SegmentKernels kAvx512{unpack_segments_avx512, transform_segment_avx512};
 #else
@@ -62,6 +63,7 @@ const SegmentKernels& segment_kernels(SimdLevel level) {
 #if defined(__x86_64__)
   if (level >= SimdLevel::kAvx512) return kAvx512;
   if (level >= SimdLevel::kAvx2) return kAvx2;
+  if (level >= SimdLevel::kSse4) return kSse4;
 #else
   if (level >= SimdLevel::kNeon) return kNeon;
 #endif

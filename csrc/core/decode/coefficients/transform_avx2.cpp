@@ -198,8 +198,9 @@ __attribute__((noinline)) void transform_block(const SegmentBlocks& blocks, size
                                                const uint16_t* steps, uint8_t* out, size_t stride) {
   std::array<int16_t, 64> zigzag, coefs;
   expand_block(blocks, block, zigzag.data());
-  for (size_t k = 0; k < 64; ++k) coefs[kZigzag[k]] = zigzag[k];
-  idct_scalar(coefs.data(), steps, out, stride, 1);
+  const IdctKernel& kernel = idct_kernel(SimdLevel::kSse4);
+  for (size_t k = 0; k < 64; ++k) coefs[kernel.place_of[kZigzag[k]]] = zigzag[k];
+  kernel.transform(coefs.data(), steps, out, stride, 1);
 }
 
 // What pass 1 adds to the sums of a pair's columns: constants, and the DC of column 0.

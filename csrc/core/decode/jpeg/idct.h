@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/jpeg/entropy.h"
 
 namespace fastload {
@@ -24,7 +24,7 @@ struct IdctKernel {
   // blocks more) into 8 rows of samples at `out`, and leaves the coefficients zero. `steps` in
   // natural order.
   void (*transform)(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-  bool is_paired = false;  // rows in pairs, the columns of both side by side
+  std::array<uint8_t, 64> place_of;  // of a coefficient in natural order, in a group's first block
 
   // Where coefficient k - 1 (zig-zag) of a group's first block goes, for DecodeRun.
   [[nodiscard]] CoefPlaces places() const;
@@ -38,7 +38,8 @@ struct IdctKernel {
   }
 };
 
-IdctKernel idct_kernel(SimdLevel level);
+FASTLOAD_KERNEL(extern const IdctKernel kIdct);
+inline const IdctKernel& idct_kernel(SimdLevel level) { return FASTLOAD_KERNEL_AT(level, kIdct); }
 
 // Where is_paired: of each pair of rows the even columns of all blocks, then the odd ones; values
 // of both rows alternate.
@@ -57,10 +58,5 @@ constexpr int32_t idct_pair(int a, int b) {
 extern const std::array<int32_t, 14> kIdctPairsOfRows;
 // The same of columns (0, 2), (4, 6), (1, 3), (5, 7), for four sums in a lane.
 alignas(16) extern const std::array<std::array<int32_t, 4>, 4> kIdctPairsOfColumns;
-
-void idct_scalar(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-void idct_avx2(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-void idct_avx512(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-void idct_neon(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
 
 }  // namespace fastload
