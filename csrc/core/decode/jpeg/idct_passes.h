@@ -165,15 +165,38 @@ Words narrowed(Wide low, Wide high) {
 #endif
 }
 
-// From pairs of rows to rows (then from pairs of columns to columns): y[i] = sum i >> kShift.
+// From pairs of rows to rows (then from pairs of columns to columns): y[i] = sum i >> kShift. The
+// sums of each half begin with the rounding, and what else is to be added.
+template <int kShift>
+void idct_pass(const Pair* x, Words* y, Wide first_start, Wide second_start) {
+  const Pair z = sum_of(x[2], x[3]);
+  Wide low[8], high[8];
+  sums_of<0>(x, z, first_start, low);
+  sums_of<1>(x, z, second_start, high);
+  for (size_t i = 0; i < 8; ++i) y[i] = narrowed<kShift>(low[i], high[i]);
+}
 template <int kShift>
 void idct_pass(const Pair* x, Words* y) {
-  const Pair z = sum_of(x[2], x[3]);
   const Wide rounding = hn::Set(kWide, 1 << (kShift - 1));
-  Wide low[8], high[8];
-  sums_of<0>(x, z, rounding, low);
-  sums_of<1>(x, z, rounding, high);
-  for (size_t i = 0; i < 8; ++i) y[i] = narrowed<kShift>(low[i], high[i]);
+  idct_pass<kShift>(x, y, rounding, rounding);
+}
+
+// Of flat blocks, those whose rows below the first are zero, libjpeg-turbo takes four times the
+// first row for all. It differs from the transform where 16 bits overflow: only where a value is
+// not in [-2^13, 2^13).
+inline bool may_overflow(Pair x0) {
+  const auto offset = [](Words v) { return plus(v, hn::Set(kWords, 1 << 13)); };
+  const Words all = hn::Or(offset(x0.first), offset(x0.second));
+  const auto beyond = hn::And(all, hn::Set(kWords, static_cast<int16_t>(-(1 << 14))));
+  return !hn::AllTrue(kWords, hn::Eq(beyond, hn::Zero(kWords)));
+}
+using Blocks = hn::Mask<hn::ScalableTag<uint64_t>>;
+inline Words flat_row(Pair x0) { return hn::ShiftLeft<2>(first_of(x0)); }
+inline void put_flat_rows(Blocks flat, Pair x0, Words* y) {
+  const auto row = hn::BitCast(kLong, flat_row(x0));
+  for (size_t i = 0; i < 8; ++i) {
+    y[i] = hn::BitCast(kWords, hn::IfThenElse(flat, row, hn::BitCast(kLong, y[i])));
+  }
 }
 
 // The lower and the upper lanes of T of each 128-bit part of a and b, alternating.
@@ -274,7 +297,9 @@ inline void load_steps(const uint16_t* steps, Pair* pairs) {
 #else
     alignas(16) static constexpr std::array<uint8_t, 16> kBytesOfOrder = [] {
       std::array<uint8_t, 16> bytes{};
-      for (size_t k = 0; k < 16; ++k) bytes[k] = static_cast<uint8_t>(2 * kIdctOrder[k / 2] + k % 2);
+      for (size_t k = 0; k < 16; ++k) {
+        bytes[k] = static_cast<uint8_t>(2 * kIdctOrder[k / 2] + k % 2);
+      }
       return bytes;
     }();
     const Words order = hn::BitCast(kWords, hn::LoadDup128(kBytes, kBytesOfOrder.data()));

@@ -9,8 +9,6 @@
 namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
-using Blocks = hn::Mask<hn::ScalableTag<uint64_t>>;
-
 // The blocks whose rows below the first are zero.
 Blocks flat_blocks(const Pair* coefs) {
 #if HWY_TARGET == HWY_NEON
@@ -22,16 +20,6 @@ Blocks flat_blocks(const Pair* coefs) {
   for (size_t i = 1; i < 4; ++i) used = hn::Or(used, hn::Or(coefs[i].first, coefs[i].second));
   const auto halves = hn::BitCast(kLong, used);
   return hn::Eq(hn::Or(halves, hn::Shuffle01(halves)), hn::Zero(kLong));
-}
-
-// libjpeg-turbo takes a short cut for flat blocks: four times the first row. It differs from the
-// transform only where 16 bits overflow: whether a value of these rows is not in [-2^13, 2^13).
-bool any_overflow(Blocks flat, Pair x0) {
-  const auto offset = [](Words v) { return plus(v, hn::Set(kWords, 1 << 13)); };
-  const Words beyond = hn::And(hn::Or(offset(x0.first), offset(x0.second)),
-                               hn::Set(kWords, static_cast<int16_t>(-(1 << 14))));
-  const auto of_flat = hn::IfThenElseZero(flat, hn::BitCast(kLong, beyond));
-  return !hn::AllTrue(kLong, hn::Eq(of_flat, hn::Zero(kLong)));
 }
 
 void transform_group(int16_t* coefs, const Pair* steps, uint8_t* out, size_t stride) {
@@ -52,16 +40,11 @@ void transform_group(int16_t* coefs, const Pair* steps, uint8_t* out, size_t str
     };
     x[i] = {times(x[i].first, steps[i].first), times(x[i].second, steps[i].second)};
   }
-  const auto flat_row = [&] { return hn::BitCast(kLong, hn::ShiftLeft<2>(first_of(x[0]))); };
   if (hn::AllTrue(kLong, flat)) {
-    std::fill(y, y + 8, hn::BitCast(kWords, flat_row()));
+    std::fill(y, y + 8, flat_row(x[0]));
   } else {
     idct_pass<11>(x, y);
-    if (any_overflow(flat, x[0])) [[unlikely]] {
-      for (Words& row : y) {
-        row = hn::BitCast(kWords, hn::IfThenElse(flat, flat_row(), hn::BitCast(kLong, row)));
-      }
-    }
+    if (may_overflow(x[0])) [[unlikely]] put_flat_rows(flat, x[0], y);
   }
   finish_idct(y, out, stride);
 }
