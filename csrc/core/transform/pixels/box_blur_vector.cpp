@@ -66,7 +66,9 @@ struct NarrowSums {
     }
     [[nodiscard]] Product of(Half pairs) const {
       const Product upper = add_pair_products(kWide, hn::Set(kWide, 1 << 11), pairs, high);
-      return hn::ShiftRight<24>(add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low));
+      const Product bulk = add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low);
+      constexpr hn::RebindToUnsigned<decltype(kWide)> kUnsigned{};  // of 128 and more, too
+      return hn::BitCast(kWide, hn::ShiftRight<24>(hn::BitCast(kUnsigned, bulk)));
     }
     [[nodiscard]] Half of(Half sum, Half far) const {
       return hn::ReorderDemote2To(kNarrow, of(hn::InterleaveLower(kNarrow, sum, far)),
