@@ -27,4 +27,22 @@ HWY_INLINE V32 add_pair_products(D32 d, V32 sum, V16 a, V16 b) {
   return hn::Add(sum, hn::RearrangeToOddPlusEven(products, rest));
 }
 
+// float32 to bfloat16, rounded to nearest even. Not for NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void store_bfloat16(D, V value, uint16_t* to) {
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<uint16_t, D> halves;
+  const auto bits = hn::BitCast(words, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(words, 0x7FFF)), odd);
+#if HWY_TARGET == HWY_AVX3
+  const hn::Repartition<uint16_t, D> all;
+  const auto odd_words = hn::Add(hn::Iota(all, 1), hn::Iota(all, 0));
+  const auto packed = _mm512_permutexvar_epi16(odd_words.raw, rounded.raw);
+  hn::StoreU(hn::LowerHalf(hn::VFromD<decltype(all)>{packed}), halves, to);
+#else
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(hn::RebindToSigned<decltype(words)>(), hn::ShiftRight<16>(rounded))), halves, to);
+#endif
+}
+
 }  // namespace fastload::FASTLOAD_LEVEL

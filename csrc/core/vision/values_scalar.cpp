@@ -1,7 +1,7 @@
 // The table looked up, byte by byte: the reference for the other kernels.
 #include <cstring>
 
-#include "transform/store_scalar.h"
+#include "transform/half_floats.h"
 #include "vision/values.h"
 
 namespace fastload {
