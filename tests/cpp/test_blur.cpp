@@ -102,7 +102,7 @@ TEST(every_level_convolves_by_the_rule) {
       std::vector<const uint8_t*> rows(fastload::gaussian_blur_rows(job));
       job.scratch = scratch.data();
       job.rows = rows.data();
-      fastload::gaussian_kernel(level)(job);
+      FASTLOAD_KERNEL_AT(level, gaussian_blur)(job);
       out.resize(wanted.size());
       CHECK(out == wanted);
     }

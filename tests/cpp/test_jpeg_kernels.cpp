@@ -12,11 +12,13 @@
 #include "decode/jpeg/idct.h"
 #include "decode/jpeg/parser.h"
 #include "levels.h"
+#include "plain_jpeg.h"
 #include "random.h"
 
 namespace {
 
 using namespace fastload;
+using test::PlainColor;
 using test::Random;
 using Samples = std::vector<uint8_t>;
 using Block = std::array<int16_t, 64>;  // natural order
@@ -111,6 +113,9 @@ TEST(idct_of_every_level_equals_the_scalar_one) {
 
 namespace {
 
+constexpr ColorKernels kPlainColor{PlainColor::h2v1, PlainColor::h2v2, PlainColor::h1v2,
+                                   PlainColor::ycc_to_rgb, PlainColor::gray_to_rgb};
+
 constexpr size_t kBlockSize = kColorBlock;
 size_t whole_blocks(size_t count) { return (count + kBlockSize - 1) / kBlockSize * kBlockSize; }
 
@@ -133,10 +138,9 @@ Samples output(size_t count, size_t channels, Write write) {
 
 }  // namespace
 
-TEST(upsampling_of_every_level_equals_the_scalar_one) {
+TEST(upsampling_of_every_level_equals_the_plain_one) {
   Random random(2);
   const std::vector<SimdLevel> levels = test::machine_levels();
-  const ColorKernels& scalar = color_kernels(SimdLevel::kScalar);
   for (int count = 1; count <= 200; ++count) {
     const auto n = static_cast<size_t>(count);
     const InputRow near(random, 2 * n), far(random, 2 * n);
@@ -148,23 +152,22 @@ TEST(upsampling_of_every_level_equals_the_scalar_one) {
       const auto h2v2 = [&](const ColorKernels& k) {
         return output(2 * n, 1, [&](uint8_t* to) { k.h2v2(near.data(), far.data(), to, count); });
       };
-      CHECK(h2v1(kernels) == h2v1(scalar));
-      CHECK(h2v2(kernels) == h2v2(scalar));
+      CHECK(h2v1(kernels) == h2v1(kPlainColor));
+      CHECK(h2v2(kernels) == h2v2(kPlainColor));
       for (const int bias : {1, 2}) {
         const auto h1v2 = [&](const ColorKernels& k) {
           return output(n, 1,
                         [&](uint8_t* to) { k.h1v2(near.data(), far.data(), bias, to, count); });
         };
-        CHECK(h1v2(kernels) == h1v2(scalar));
+        CHECK(h1v2(kernels) == h1v2(kPlainColor));
       }
     }
   }
 }
 
-TEST(colour_of_every_level_equals_the_scalar_one_at_every_width) {
+TEST(colour_of_every_level_equals_the_plain_one_at_every_width) {
   Random random(3);
   const std::vector<SimdLevel> levels = test::machine_levels();
-  const ColorKernels& scalar = color_kernels(SimdLevel::kScalar);
   for (int count = 1; count <= 200; ++count) {
     const auto n = static_cast<size_t>(count);
     const Samples y = random.samples(whole_blocks(n)), cb = random.samples(whole_blocks(n)),
@@ -177,14 +180,14 @@ TEST(colour_of_every_level_equals_the_scalar_one_at_every_width) {
       const auto gray = [&](const ColorKernels& k) {
         return output(n, 3, [&](uint8_t* to) { k.gray_to_rgb(y.data(), to, count); });
       };
-      CHECK(rgb(color_kernels(level)) == rgb(scalar));
-      CHECK(gray(color_kernels(level)) == gray(scalar));
+      CHECK(rgb(color_kernels(level)) == rgb(kPlainColor));
+      CHECK(gray(color_kernels(level)) == gray(kPlainColor));
     }
   }
 }
 
 // Every pair of chroma values, each with luma that saturates below, above and not at all.
-TEST(colour_of_every_level_equals_the_scalar_one_for_every_chroma) {
+TEST(colour_of_every_level_equals_the_plain_one_for_every_chroma) {
   constexpr int kCount = 256;
   Samples every(kCount);
   for (size_t i = 0; i < every.size(); ++i) every[i] = static_cast<uint8_t>(i);
@@ -193,13 +196,13 @@ TEST(colour_of_every_level_equals_the_scalar_one_for_every_chroma) {
     const Samples cr(kCount, static_cast<uint8_t>(v));
     for (const int luma : {0, 1, 100, 128, 254, 255}) {
       const Samples y(kCount, static_cast<uint8_t>(luma));
-      const auto rgb = [&](SimdLevel level) {
+      const auto rgb = [&](const ColorKernels& k) {
         return output(kCount, 3, [&](uint8_t* to) {
-          color_kernels(level).ycc_to_rgb(y.data(), every.data(), cr.data(), to, kCount);
+          k.ycc_to_rgb(y.data(), every.data(), cr.data(), to, kCount);
         });
       };
-      const Samples wanted = rgb(SimdLevel::kScalar);
-      for (const SimdLevel level : levels) CHECK(rgb(level) == wanted);
+      const Samples wanted = rgb(kPlainColor);
+      for (const SimdLevel level : levels) CHECK(rgb(color_kernels(level)) == wanted);
     }
   }
 }

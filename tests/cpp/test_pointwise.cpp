@@ -1,5 +1,5 @@
-// transform/pixels/pointwise: the kernels of each instruction set against the scalar ones. What
-// these do is compared with Pillow in tests/transform/.
+// transform/pixels/pointwise: the kernels of each instruction set against plain ones. What these do
+// is compared with Pillow in tests/transform/.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "base/row_sink.h"
 #include "check.h"
 #include "levels.h"
+#include "plain_pointwise.h"
 #include "random.h"
 #include "transform/pixels/pointwise.h"
 
@@ -17,6 +18,7 @@ using fastload::ByteTable;
 using fastload::point_kernels;
 using fastload::PointKernels;
 using fastload::SimdLevel;
+using fastload::test::kPlainPointKernels;
 using fastload::test::machine_levels;
 using fastload::test::Random;
 using Bytes = std::vector<uint8_t>;
@@ -50,7 +52,7 @@ Bytes with_slack(Bytes pixels) {
   return pixels;
 }
 
-// All vector levels do to random pictures what the scalar one does.
+// All levels do to random pictures what the plain kernels do.
 template <typename Work>
 void check_levels(uint32_t seed, int rounds, const Work& work) {
   Random random(seed);
@@ -60,7 +62,7 @@ void check_levels(uint32_t seed, int rounds, const Work& work) {
     const uint32_t chosen = static_cast<uint32_t>(random.in(0, 1 << 30));
     Bytes wanted = before;
     Random again(chosen);
-    work(point_kernels(SimdLevel::kScalar), wanted, pixels, again);
+    work(kPlainPointKernels, wanted, pixels, again);
     for (const SimdLevel level : machine_levels()) {
       Bytes found = before;
       Random same(chosen);
@@ -151,8 +153,7 @@ TEST(sharpness) {
     const auto scratch = std::make_unique<uint8_t[]>(PointKernels::kSharpenRows * 3 * width +
                                                      PointKernels::kSharpenSlack);
     Bytes wanted = before;
-    point_kernels(SimdLevel::kScalar)
-        .sharpen(wanted.data(), 3 * width, height, factor, scratch.get());
+    kPlainPointKernels.sharpen(wanted.data(), 3 * width, height, factor, scratch.get());
     for (const SimdLevel level : machine_levels()) {
       Bytes found = before;
       point_kernels(level).sharpen(found.data(), 3 * width, height, factor, scratch.get());

@@ -203,7 +203,7 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
 
 }  // namespace
 
-const ResampleKernels kAvx2Resample{kPair,         kPair,      fill_axis_avx2, pack_horizontal,
+const ResampleKernels kAvx2Resample{kPair,         kPair,      avx2::fill_axis, pack_horizontal,
                                     pack_vertical, horizontal, vertical};
 
 }  // namespace fastload

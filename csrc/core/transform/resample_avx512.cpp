@@ -333,7 +333,7 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
 
 }  // namespace
 
-const ResampleKernels kAvx512Resample{kTaps,         kTaps,      fill_axis_avx512, pack_horizontal,
+const ResampleKernels kAvx512Resample{kTaps,         kTaps,      avx512::fill_axis, pack_horizontal,
                                       pack_vertical, horizontal, vertical};
 
 }  // namespace fastload

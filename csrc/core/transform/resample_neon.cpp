@@ -1,5 +1,4 @@
-// The resize with NEON: Pillow's integer sums as they are, in 32-bit lanes. The weights come from
-// fill_axis_scalar.
+// The resize with NEON: Pillow's integer sums as they are, in 32-bit lanes.
 #include "transform/kernels.h"
 
 #if defined(__aarch64__)
@@ -90,7 +89,7 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
 
 }  // namespace
 
-const ResampleKernels kNeonResample{kChunk,       1,          fill_axis_scalar, pack_horizontal,
+const ResampleKernels kNeonResample{kChunk,       1,          neon::fill_axis, pack_horizontal,
                                     pack_nothing, horizontal, vertical};
 
 }  // namespace fastload

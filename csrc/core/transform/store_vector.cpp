@@ -23,8 +23,9 @@ using Bytes = hn::Vec<hn::ScalableTag<uint8_t>>;
 
 constexpr size_t kLanes = hn::MaxLanes(kFloats);
 constexpr size_t kPixels = 16;  // of a step of numbers, at most: a line of the cache for each channel
-// Of a step of split(): AVX2 takes longer to bring the halves of its vectors into order.
-constexpr size_t kBytePixels = HWY_TARGET == HWY_AVX2 ? 16 : hn::MaxLanes(kBytes);
+// Of a step of split(), and of its last ones. AVX2 takes long to bring its vectors' halves into order.
+constexpr size_t kMostBytes = HWY_TARGET == HWY_AVX3 ? 64 : 16;
+constexpr size_t kBytePixels = HWY_TARGET == HWY_AVX3 ? 32 : 16;
 static_assert(3 * kLanes <= StoreScale::kLength && kPixels % kLanes == 0);
 
 struct Float32 {
@@ -47,7 +48,9 @@ struct Float16 {
 };
 struct Bfloat16 {
   using Element = uint16_t;
-  static void store(Element* to, Float value) { store_bfloat16(kFloats, value, to); }
+  static void store(Element* to, Float value) {
+    hn::StoreU(to_bfloat16(kFloats, value), hn::Rebind<uint16_t, FloatsTag>(), to);
+  }
 };
 
 Float scaled(Int x, Float a, Float b) {
@@ -161,22 +164,29 @@ void line(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out, 
   }
 }
 
+template <size_t Pixels>
+void split_step(const uint8_t* in, uint8_t* to, size_t plane) {
+  constexpr hn::CappedTag<uint8_t, Pixels> kTag{};
+  hn::Vec<hn::CappedTag<uint8_t, Pixels>> red, green, blue;
+  hn::LoadInterleaved3(kTag, in, red, green, blue);
+  hn::StoreU(red, kTag, to);
+  hn::StoreU(green, kTag, to + plane);
+  hn::StoreU(blue, kTag, to + 2 * plane);
+}
+
 void split(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out, size_t plane) {
-  constexpr hn::CappedTag<uint8_t, kBytePixels> kStep{};
   auto* to = static_cast<uint8_t*>(out);
-  if (plane == 0) {
-    std::memcpy(to, in, 3 * pixels);
-  } else if (pixels < kBytePixels) {
-    short_line<kBytePixels>(split, in, pixels, scale, to, plane);
-  } else {
-    for_steps<kBytePixels>(0, pixels, [&](size_t i) {
-      hn::Vec<hn::CappedTag<uint8_t, kBytePixels>> red, green, blue;
-      hn::LoadInterleaved3(kStep, in + 3 * i, red, green, blue);
-      hn::StoreU(red, kStep, to + i);
-      hn::StoreU(green, kStep, to + plane + i);
-      hn::StoreU(blue, kStep, to + 2 * plane + i);
-    });
+  if (plane == 0) return static_cast<void>(std::memcpy(to, in, 3 * pixels));
+  if (pixels < kBytePixels) {
+    return short_line<kBytePixels>(split, in, pixels, scale, to, plane);
   }
+  size_t first = 0;
+  for (; first + kMostBytes <= pixels; first += kMostBytes) {
+    split_step<kMostBytes>(in + 3 * first, to + first, plane);
+  }
+  for_steps<kBytePixels>(first, pixels, [&](size_t i) {
+    split_step<kBytePixels>(in + 3 * i, to + i, plane);
+  });
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 
 namespace fastload {
 
@@ -29,11 +29,9 @@ struct ColorKernels {
   void (*gray_to_rgb)(const uint8_t* y, uint8_t* rgb, int count);
 };
 
-const ColorKernels& color_kernels(SimdLevel level);
-
-extern const ColorKernels kColorScalar;
-extern const ColorKernels kColorAvx2;
-extern const ColorKernels kColorAvx512;
-extern const ColorKernels kColorNeon;
+FASTLOAD_KERNEL(extern const ColorKernels kColor);
+inline const ColorKernels& color_kernels(SimdLevel level) {
+  return FASTLOAD_KERNEL_AT(level, kColor);
+}
 
 }  // namespace fastload
