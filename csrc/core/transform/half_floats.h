@@ -1,5 +1,5 @@
-// float32 to the 16-bit formats, rounded to nearest even. Each source file has a copy of its own: one
-// that was compiled for another level must not stand in.
+// float32 to the 16-bit formats, rounded to nearest even. Each source file has a copy of its own:
+// one that was compiled for a higher level must not stand in.
 #pragma once
 
 #include <bit>

@@ -22,8 +22,9 @@ using Int = hn::Vec<hn::ScalableTag<int32_t>>;
 using Bytes = hn::Vec<hn::ScalableTag<uint8_t>>;
 
 constexpr size_t kLanes = hn::MaxLanes(kFloats);
-constexpr size_t kPixels = 16;  // of a step of numbers, at most: a line of the cache for each channel
-// Of a step of split(), and of its last ones. AVX2 takes long to bring its vectors' halves into order.
+// Of a step of numbers: in float32, a line of the cache for each channel.
+constexpr size_t kPixels = 16;
+// Of a step of split(), and of its last ones. AVX2 takes long to bring vectors' halves into order.
 constexpr size_t kMostBytes = HWY_TARGET == HWY_AVX3 ? 64 : 16;
 constexpr size_t kBytePixels = HWY_TARGET == HWY_AVX3 ? 32 : 16;
 static_assert(3 * kLanes <= StoreScale::kLength && kPixels % kLanes == 0);
