@@ -107,4 +107,22 @@ HWY_INLINE hn::Vec<D8> pack_bytes([[maybe_unused]] D8 d, V16 low, V16 high) {
 #endif
 }
 
+// float32 to bfloat16, rounded to nearest even. Not for NaN.
+template <class DF, class VF = hn::Vec<DF>>
+HWY_INLINE auto to_bfloat16(DF, VF value) {
+  const hn::RebindToUnsigned<DF> words;
+  const auto bits = hn::BitCast(words, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(words, 0x7FFF)), odd);
+#if HWY_TARGET == HWY_AVX3
+  const hn::Repartition<uint16_t, DF> all;
+  const auto odd_words = hn::Add(hn::Iota(all, 1), hn::Iota(all, 0));
+  using Words = hn::Vec<hn::Repartition<uint16_t, DF>>;
+  return hn::LowerHalf(Words{_mm512_permutexvar_epi16(odd_words.raw, rounded.raw)});
+#else
+  const auto numbers = hn::BitCast(hn::RebindToSigned<DF>(), hn::ShiftRight<16>(rounded));
+  return hn::DemoteTo(hn::Rebind<uint16_t, DF>(), numbers);
+#endif
+}
+
 }  // namespace fastload::FASTLOAD_LEVEL
