@@ -75,6 +75,28 @@ def coding_cases(images: Path | None) -> dict[str, Case]:
     return cases
 
 
+def vision_cases() -> dict[str, Case]:
+    """Rows of a picture that need no resize, from an uncompressed file."""
+    from bench_operations import photograph
+    from PIL import Image
+
+    from fastload._native import _C
+
+    file = io.BytesIO()
+    Image.fromarray(photograph(448)).save(file, "PNG", compress_level=0)
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    cases: dict[str, Case] = {}
+    for family in ("qwen2_vl", "siglip2"):
+        rule = _C.VisionRule(family)
+        for dtype in ("float32", "bfloat16"):
+
+            def ours(n: int, rule: object = rule, dtype: str = dtype) -> object:
+                return _C.vision_rows(rule, data, dtype=dtype, repeat=n)
+
+            cases[f"vision {family} {dtype}"] = ours
+    return cases
+
+
 def all_cases(images: Path | None) -> dict[str, Case]:
     import bench_operations
     import bench_transform
@@ -86,6 +108,7 @@ def all_cases(images: Path | None) -> dict[str, Case]:
         for title, (ours, _) in bench_transform.resize_tasks((267, 263), 224, name).items():
             cases[f"{name} {title}"] = ours
     cases |= {title: ours for title, (ours, _) in bench_transform.store_tasks(224).items()}
+    cases |= vision_cases()
     cases |= coding_cases(images)
     return cases
 

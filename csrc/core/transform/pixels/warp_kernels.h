@@ -24,10 +24,11 @@ FASTLOAD_KERNEL(void warp_reversed(const uint8_t* from, int count, uint8_t* to))
 FASTLOAD_KERNEL(void warp_filtered(const Picture& from, const Warp& warp, uint8_t* scratch,
                                    const Picture& to));
 
-// A copy of `from` of four bytes a pixel with a border, or what is known of a row.
+// A copy of `from` of four bytes a pixel with a border, and what is known of a row.
 inline size_t warp_scratch(const Picture& from, const Picture& to) {
-  const size_t copy = 4 * ((static_cast<size_t>(from.width) + 4) * (from.height + 4) + 16);
-  return std::max(copy, 80 * (static_cast<size_t>(std::max(from.width, to.width)) + 64));
+  const auto more = [](int size, int by) { return static_cast<size_t>(size) + by; };
+  return 4 * more(from.width, 4) * more(from.height, 4) +
+         80 * more(std::max(from.width, to.width), 64);
 }
 
 // The same as warp_filtered(), pixel by pixel: for pictures of any size, and as the tests' reference.

@@ -55,64 +55,78 @@ class Parts {
   uint8_t* next_;
 };
 
-// The rows of a warp.
+// Sums are below 512 and rounded four times, to 2^-16; four weights of bytes are rounded to 2^-25,
+// their products to 2^-17 (two at most) and 2^-19. That makes 1.11e-4. Positions below 2^21 are
+// rounded to 2^-32, the weights' slopes are below 14 * 255: another 4e-6. kAbove is more. Sums are
+// taken that much too high, so that those of equal bytes, whose weights' sum is not quite 1, are not
+// below that byte; between twice that below and above a whole number lies whatever may be on its
+// other side.
+constexpr float kAbove = 0x1p-13F;
+constexpr double kFarthest = 0x1p20;
+
+// The whole parts of sums, as bytes, and which sums are close to a whole number.
+struct Whole {
+  // `sums` are 1/2 too low, but for their error's `above`.
+  template <int kTaps>
+  static HWY_INLINE Whole of(Floats sums, float above) {
+    constexpr float kNone = 0x1.8p23F;  // its last bit is 1
+    Floats whole = hn::Add(sums, all(kNone));
+    const Floats distance = hn::Abs(hn::Sub(sums, hn::Sub(whole, all(kNone))));
+    if (kTaps == 4) whole = hn::Min(hn::Max(whole, all(kNone)), all(kNone + 255));
+    const auto bits = hn::BitCast(hn::RebindToUnsigned<decltype(kWords)>(), whole);
+#if HWY_TARGET == HWY_AVX3  // without the two constants of Highway's
+    const hn::Vec<decltype(kBytes)> bytes{_mm512_cvtepi32_epi8(bits.raw)};
+#else
+    const auto bytes = hn::TruncateTo(kBytes, bits);
+#endif
+    return {bytes, hn::Gt(distance, all(0.5F - 2 * above))};
+  }
+
+  hn::Vec<decltype(kBytes)> bytes;
+  hn::Mask<decltype(kFloats)> close;
+};
+
+// What is warped, and how its rows are written.
 struct Rows {
   Rows(const Picture& source, const Warp& how, const Picture& made, Parts& parts)
       : from(source), warp(how), to(made), fill(parts.take<uint8_t>(bytes_of(made.width))) {
     for (size_t i = 0; i < bytes_of(to.width); ++i) fill[i] = warp.fill[i % 3];
   }
   [[nodiscard]] At at(int x, int y) const { return source_of(warp.motion, x, y); }
-  template <int kTaps>
-  [[nodiscard]] uint8_t exact(int value, int y) const {
-    return Neighbours<kTaps>(from, between_pixels(at(value / 3, y))).value(value % 3);
-  }
-  [[nodiscard]] uint8_t* made(int y) const {
+  [[nodiscard]] uint8_t* at_row(int y) const {
     return to.pixels + bytes_of(to.width) * static_cast<size_t>(y);
   }
-  // Row y beside its pixels from `begin` to `end`.
+
+  // Row y: the fill but for pixels [begin, end), whose values j come from sum(j). Of those that are
+  // close unlike(j) says which are of unequal bytes: from others comes that byte. If `often` it is
+  // asked at once, as no branch would be foreseen.
+  template <int kTaps, bool often, typename Sum, typename Unlike>
+  HWY_INLINE void write(int y, int begin, int end, const Sum& sum, const Unlike& unlike) const {
+    uint8_t* const row = at_row(y);
+    for (int j = 3 * begin; j < 3 * end; j += kLanes) {
+      const Whole whole = Whole::of<kTaps>(sum(j), kAbove);
+      uint32_t doubt = often ? unlike(j) : 0;
+      hn::StoreU(whole.bytes, kBytes, row + j);
+      if (!often && hn::AllFalse(kFloats, whole.close)) continue;
+      doubt = bits_of(kFloats, whole.close) & (often ? doubt : unlike(j));
+      if (3 * end - j < kLanes) doubt &= (1U << (3 * end - j)) - 1;
+      for (; doubt != 0; doubt &= doubt - 1) {
+        const int k = j + std::countr_zero(doubt);
+        row[k] = Neighbours<kTaps>(from, between_pixels(at(k / 3, y))).value(k % 3);
+      }
+    }
+    surround(y, begin, end);
+  }
   void surround(int y, int begin, int end) const {
-    std::memcpy(made(y), fill, bytes_of(begin));
-    std::memcpy(made(y) + bytes_of(end), fill, bytes_of(to.width - end));
+    std::memcpy(at_row(y), fill, bytes_of(begin));
+    std::memcpy(at_row(y) + bytes_of(end), fill, bytes_of(to.width - end));
   }
 
   const Picture from;
   const Warp& warp;
   const Picture to;
-  uint8_t* const fill;
+  uint8_t* const fill;  // a row
 };
-
-// Sums are below 512 and rounded four times, to 2^-16; four weights of bytes are rounded to 2^-25,
-// their products to 2^-17 (two at most) and 2^-19. That makes 1.11e-4. Positions below 2^21 are
-// rounded to 2^-32, the weights' slopes are below 14 * 255: another 4e-6. kAbove is more. Sums are
-// taken that much too high, so that those of equal bytes, whose weights' sum is not quite 1, are not
-// below that byte; between kClose below and above a whole number lies whatever may be on its other
-// side.
-constexpr float kAbove = 0x1p-13F;
-constexpr float kClose = 2 * kAbove;
-constexpr double kFarthest = 0x1p20;
-
-// Stores the whole parts of sums from which 1/2 was taken, and says which are nearer to a whole
-// number than `close`.
-template <bool kClamped>
-HWY_INLINE hn::Mask<decltype(kFloats)> store_whole(Floats sums, float close, uint8_t* to) {
-  constexpr float kNone = 0x1.8p23F;  // its last bit is 1
-  Floats whole = hn::Add(sums, all(kNone));
-  const Floats distance = hn::Abs(hn::Sub(sums, hn::Sub(whole, all(kNone))));
-  if (kClamped) whole = hn::Min(hn::Max(whole, all(kNone)), all(kNone + 255));
-  const auto bits = hn::BitCast(hn::RebindToUnsigned<decltype(kWords)>(), whole);
-  hn::StoreU(hn::TruncateTo(kBytes, bits), kBytes, to);
-  return hn::Gt(distance, all(0.5F - close));
-}
-
-// Values from j on that are in doubt and before `end`.
-template <typename Exact>
-HWY_INLINE void settle(uint32_t doubt, int j, int end, const Exact& exact, uint8_t* to) {
-  if (end - j < kLanes) doubt &= (1U << (end - j)) - 1;
-  for (; doubt != 0; doubt &= doubt - 1) {
-    const int value = j + std::countr_zero(doubt);
-    to[value] = exact(value);
-  }
-}
 
 // Of the neighbours of a place, by its fraction: one number, or a vector of them.
 template <typename Number>
@@ -122,8 +136,7 @@ void weights_of(Number part, Number one, Number (&weights)[2]) {
 }
 template <typename Number>
 void weights_of(Number part, Number one, Number (&weights)[4]) {
-  const Number rest = one - part;
-  const Number minus = (part - one) * part;
+  const Number rest = one - part, minus = (part - one) * part;
   weights[0] = minus * rest;
   weights[1] = one - part * part * (one + rest);
   weights[2] = one - rest * rest * (one + part);
@@ -158,14 +171,13 @@ bool has_fractions(double step, double shift, int count) {
 // The only axis along which a motion moves, if sums do for it.
 Axis axis_of(const Motion& motion, const Picture& from, const Picture& to) {
   const auto& a = motion.a;
-  if (from.width != to.width || from.height != to.height) return Axis::kNone;
+  const int width = to.width, height = to.height;
+  if (from.width != width || from.height != height) return Axis::kNone;
   if (motion.perspective || a[0] != 1.0 || a[4] != 1.0) return Axis::kNone;
   const bool keeps_rows = a[3] == 0.0 && a[5] == 0.0, keeps_columns = a[1] == 0.0 && a[2] == 0.0;
-  if (keeps_rows && to.width < kFarthest && has_fractions(a[1], a[2], to.height)) return Axis::kX;
-  if (keeps_columns && to.height < kFarthest && has_fractions(a[3], a[5], to.width)) {
-    return Axis::kY;
-  }
-  return Axis::kNone;
+  if (keeps_rows && width < kFarthest && has_fractions(a[1], a[2], height)) return Axis::kX;
+  return keeps_columns && height < kFarthest && has_fractions(a[3], a[5], width) ? Axis::kY
+                                                                               : Axis::kNone;
 }
 
 // Moves `count` over the pixels of a row to how many stand before a place: those that `before`
@@ -188,19 +200,16 @@ class Along {
         lines_(parts.take<uint8_t>(kTaps * stride_)) {}
 
   void x() {
-    const auto& a = rows_.warp.motion.a;
     for (int y = 0; y < rows_.to.height; ++y) {
-      const double at = a[1] * (y + 0.5) + a[2];
-      const int whole = static_cast<int>(std::floor(at));
       double weights[kTaps];
-      weights_of(at - whole, 1.0, weights);
+      const int whole = place_of(1, y, weights);
       Floats same[kTaps];
       for (int i = 0; i < kTaps; ++i) same[i] = all(static_cast<float>(weights[i]));
       walk(begin_, width_, [&](int x) { return rows_.at(x, y).x < 0.0; });
       walk(end_, width_, [&](int x) { return rows_.at(x, y).x < width_; });
       if (begin_ < end_) copy_with_border(pixel(rows_.from, 0, y));
       const uint8_t* const first = lines_ + ptrdiff_t{3} * (kBorder + whole + kFirst);
-      values(
+      write(
           y, [&](int i, int j) { return first + 3 * i + j; }, [&](int i, int) { return same[i]; });
     }
   }
@@ -208,19 +217,18 @@ class Along {
   void y() {
     const bool falls = rows_.warp.motion.a[3] < 0.0;
     const int height = rows_.from.height, runs = find_runs();
-    const auto line = [&](int y) {
-      return lines_ + stride_ * static_cast<size_t>((y + kTaps) % kTaps);
-    };
-    for (int y = kFirst; y < kFirst + kTaps - 1; ++y) gather(y, runs, line(y));
-    for (int y = 0; y < height; ++y) {
-      gather(y + kFirst + kTaps - 1, runs, line(y + kFirst + kTaps - 1));
+    const auto line = [&](int y) { return lines_ + stride_ * ((y + kTaps) % kTaps); };
+    for (int y = 1 - kTaps; y < height; ++y) {
+      const int last = y + kFirst + kTaps - 1;
+      gather(last, runs, line(last));
+      if (y < 0) continue;
       const auto above = [&](int x) { return rows_.at(x, y).y < 0.0; };
       const auto within = [&](int x) { return rows_.at(x, y).y < height; };
       walk(begin_, width_, [&](int x) { return falls ? !within(x) : above(x); });
       walk(end_, width_, [&](int x) { return falls ? !above(x) : within(x); });
       const uint8_t* lines[kTaps];
       for (int i = 0; i < kTaps; ++i) lines[i] = line(y + kFirst + i);
-      values(
+      write(
           y, [&](int i, int j) { return lines[i] + j; },
           [&](int i, int j) { return hn::LoadU(kFloats, weights_ + stride_ * i + j); });
     }
@@ -233,25 +241,31 @@ class Along {
   static constexpr int kFirst = 1 - kTaps / 2;
   static constexpr int kBorder = 2;
 
+  // By how many whole pixels a row is moved (or a column: first 3), and the weights for the rest.
+  int place_of(size_t first, int i, double (&weights)[kTaps]) const {
+    const double at = rows_.warp.motion.a[first] * (i + 0.5) +
+                      rows_.warp.motion.a[first == 1 ? 2 : 5];
+    const int whole = static_cast<int>(std::floor(at));
+    weights_of(at - whole, 1.0, weights);
+    return whole;
+  }
+
   // A row with its first and last pixel twice more.
   void copy_with_border(const uint8_t* from) {
     const size_t bytes = bytes_of(width_);
-    for (size_t i = 0; i < kBorder; ++i) {
-      std::memcpy(lines_ + 3 * i, from, 3);
-      std::memcpy(lines_ + 3 * kBorder + bytes + 3 * i, from + bytes - 3, 3);
+    for (size_t i = 0; i < 3 * kBorder; ++i) {
+      lines_[i] = from[i % 3];
+      lines_[3 * kBorder + bytes + i] = from[bytes - 3 + i % 3];
     }
     std::memcpy(lines_ + 3 * kBorder, from, bytes);
   }
 
   // The weights of columns, and which of them are moved alike; how many runs there are.
   int find_runs() {
-    const auto& a = rows_.warp.motion.a;
     int count = 0;
     for (int x = 0; x < width_; ++x) {
-      const double at = a[3] * (x + 0.5) + a[5];
-      const int whole = static_cast<int>(std::floor(at));
       double weights[kTaps];
-      weights_of(at - whole, 1.0, weights);
+      const int whole = place_of(3, x, weights);
       for (size_t i = 0; i < kTaps; ++i) {
         std::fill_n(weights_ + stride_ * i + 3 * x, 3, static_cast<float>(weights[i]));
       }
@@ -274,33 +288,27 @@ class Along {
 
   // Row y: tap(i, j) is where the i-th byte of value j lies, weight(i, j) is its weight.
   template <typename Tap, typename Weight>
-  void values(int y, const Tap& tap, const Weight& weight) const {
-    uint8_t* const to = rows_.made(y);
-    const int begin = std::min(begin_, end_), end = 3 * end_;
-    for (int j = 3 * begin; j < end; j += kLanes) {
-      hn::Vec<decltype(kBytes)> bytes[kTaps];
+  HWY_INLINE void write(int y, const Tap& tap, const Weight& weight) const {
+    const auto sum = [&](int j) {
       Floats sum = all(kAbove - 0.5F);
-      for (int i = 0; i < kTaps; ++i) {
-        bytes[i] = hn::LoadU(kBytes, tap(i, j));
-        sum = hn::MulAdd(weight(i, j), floats(bytes[i]), sum);
+      for (int i = 0; i < kTaps; ++i) sum = hn::MulAdd(weight(i, j), floats(tap(i, j)), sum);
+      return sum;
+    };
+    const auto unlike = [&](int j) {
+      const auto first = hn::LoadU(kBytes, tap(0, j));
+      auto different = hn::Zero(kBytes);
+      for (int i = 1; i < kTaps; ++i) {
+        different = hn::Or(different, hn::Xor(first, hn::LoadU(kBytes, tap(i, j))));
       }
-      const auto close = store_whole<kTaps == 4>(sum, kClose, to + j);
-      // Bilinear sums are close so often that this branch would not be foreseen.
-      if (kTaps == 4 && hn::AllFalse(kFloats, close)) continue;
-      // Of equal bytes comes that byte: its sum is close, and right.
-      auto unlike = hn::Xor(bytes[0], bytes[1]);
-      for (int i = 2; i < kTaps; ++i) unlike = hn::Or(unlike, hn::Xor(bytes[0], bytes[i]));
-      const uint32_t doubt =
-          bits_of(kFloats, close) & bits_of(kBytes, hn::Ne(unlike, hn::Zero(kBytes)));
-      settle(doubt, j, end, [&](int value) { return rows_.template exact<kTaps>(value, y); }, to);
-    }
-    rows_.surround(y, begin, end_);
+      return bits_of(kBytes, hn::Ne(different, hn::Zero(kBytes)));
+    };
+    rows_.template write<kTaps, kTaps == 2>(y, std::min(begin_, end_), end_, sum, unlike);
   }
 
   const Rows& rows_;
   const int width_;
-  const size_t stride_;   // values of a line, and what vectors read and write behind
-  float* const weights_;  // of each byte of a row: a line for each tap
+  const size_t stride_;      // values of a line, and what vectors read and write behind
+  float* const weights_;     // of each byte of a row: a line for each tap
   Run* const runs_;
   uint8_t* const lines_;     // as many
   int begin_ = 0, end_ = 0;  // of the pixels of a row that are not filled
@@ -310,38 +318,37 @@ class Along {
 // Bilinear warps that neither turn nor shear nor mirror rows. All rows show the same columns with
 // the same fractions, so these are found once; a row of the source is brought to the columns once,
 // however many rows show it.
+// A fraction is rounded to 2^-25, times 255, and each product and sum to 2^-17, along rows and down;
+// what is lifted, and the last sum, rounded to 2^-16: 8.4e-5, below kAbove.
 
 // By which whole values that come from unequal ones are lifted: so between rows equal whole numbers
 // come from four equal bytes.
 constexpr float kLifted = 0x1p-16F;
-// A fraction is rounded to 2^-25, times 255, and each product and sum to 2^-17, along rows and down;
-// what is lifted, and the last sum, rounded to 2^-16: 8.4e-5, below kAbove.
 
-// The bytes of `from` that `order` says.
+hn::Mask<decltype(kFloats)> is_whole(Floats values) { return hn::Eq(values, hn::Round(values)); }
+
+// The bytes of a window that `order` says.
 #if HWY_TARGET == HWY_AVX3
-constexpr int kWindow = 64;
-__m512i window_at(const uint8_t* from) { return _mm512_loadu_si512(from); }
-Floats chosen(__m512i window, const uint8_t* order) {
+constexpr hn::ScalableTag<uint8_t> kWindow{};
+Floats chosen(hn::Vec<decltype(kWindow)> window, const uint8_t* order) {
   const __m512i places = _mm512_castsi128_si512(hn::LoadU(kBytes, order).raw);
-  return floats(hn::Vec<decltype(kBytes)>{
-      _mm512_castsi512_si128(_mm512_permutexvar_epi8(places, window))});
+  const __m512i bytes = _mm512_permutexvar_epi8(places, window.raw);
+  return floats(hn::Vec<decltype(kBytes)>{_mm512_castsi512_si128(bytes)});
 }
 #else
-constexpr int kWindow = 16;
-hn::Vec<decltype(kBlock)> window_at(const uint8_t* from) { return hn::LoadU(kBlock, from); }
-Floats chosen(hn::Vec<decltype(kBlock)> window, const uint8_t* order) {
+constexpr hn::FixedTag<uint8_t, 16> kWindow{};
+Floats chosen(hn::Vec<decltype(kWindow)> window, const uint8_t* order) {
   return floats(hn::TableLookupBytes(window, hn::LoadU(kBytes, order)));
 }
 #endif
-
-hn::Mask<decltype(kFloats)> is_whole(Floats values) { return hn::Eq(values, hn::Round(values)); }
 
 class Scaled {
  public:
   static bool takes(const Motion& motion, const Picture& from, const Picture& to) {
     const auto& a = motion.a;
     // So the neighbours of pixels that are taken at once lie in a window.
-    const bool near = a[0] > 0.0 && 3 * ((kPixels - 1) * a[0] + 3) < kWindow;
+    constexpr double kMost = hn::MaxLanes(kWindow);
+    const bool near = a[0] > 0.0 && 3 * ((kPixels - 1) * a[0] + 3) < kMost;
     const auto small = [](double value) { return std::abs(value) < kFarthest; };
     return !motion.perspective && a[1] == 0.0 && a[3] == 0.0 && near && small(a[2]) &&
            small(a[4] * to.height) && small(a[5]) && small(to.width) && small(from.width) &&
@@ -359,15 +366,14 @@ class Scaled {
     for (int y = 0; y < rows_.to.height; ++y) {
       const At at = rows_.at(0, y);
       const bool inside = at.y >= 0.0 && at.y < rows_.from.height && begin_ < end_;
-      if (inside) down(y, between_pixels(at));
-      rows_.surround(y, inside ? begin_ : 0, inside ? end_ : 0);
+      inside ? write(y, between_pixels(at)) : rows_.surround(y, 0, 0);
     }
   }
 
  private:
   static constexpr int kPixels = kLanes / 3;
 
-  struct Step {   // of pixels that are taken at once
+  struct Step {    // of pixels that are taken at once
     size_t first;  // byte of the row
     uint8_t order[2 * kLanes];
   };
@@ -378,12 +384,12 @@ class Scaled {
   // Which pixels of a row are inside; their neighbours and fractions.
   void find_columns() {
     const int width = rows_.to.width, last = rows_.from.width - 1;
-    const auto inside = [&](int x) {
+    const auto outside = [&](int x) {
       const double at = rows_.at(x, 0).x;
-      return at >= 0.0 && at < rows_.from.width;
+      return !(at >= 0.0 && at < rows_.from.width);
     };
-    while (begin_ < width && !inside(begin_)) ++begin_;
-    for (end_ = begin_; end_ < width && inside(end_); ++end_) {
+    while (begin_ < width && outside(begin_)) ++begin_;
+    for (end_ = begin_; end_ < width && !outside(end_); ++end_) {
       const Between place = between_pixels(rows_.at(end_, 0));
       std::fill_n(parts_ + bytes_of(end_ - begin_), 3, static_cast<float>(place.dx));
       const int index = (end_ - begin_) % kPixels;
@@ -407,40 +413,41 @@ class Scaled {
     const size_t free = shown_[0] == other ? 1 : 0;
     shown_[free] = row;
     const uint8_t* const from = pixel(rows_.from, 0, row);
+    const Step* step = steps_;  // copies: for all a compiler knows, stores change members
+    const float* part = parts_;
     float* to = lines_[free];
-    const float* parts = parts_;
-    const int count = (end_ - begin_ + kPixels - 1) / kPixels;
-    for (int i = 0; i < count; ++i, to += 3 * kPixels, parts += 3 * kPixels) {
-      const auto window = window_at(from + steps_[i].first);
-      const Floats left = chosen(window, steps_[i].order);
-      const Floats difference = hn::Sub(chosen(window, steps_[i].order + kLanes), left);
-      const Floats value = hn::MulAdd(difference, hn::LoadU(kFloats, parts), left);
+    for (int i = begin_; i < end_; i += kPixels, ++step, part += 3 * kPixels, to += 3 * kPixels) {
+      const auto window = hn::LoadU(kWindow, from + step->first);
+      const Floats left = chosen(window, step->order);
+      const Floats difference = hn::Sub(chosen(window, step->order + kLanes), left);
+      const Floats value = hn::MulAdd(difference, hn::LoadU(kFloats, part), left);
       const auto lifted = hn::And(is_whole(value), hn::Ne(difference, all(0.0F)));
       hn::StoreU(hn::Add(value, hn::IfThenElseZero(lifted, all(kLifted))), kFloats, to);
     }
     return lines_[free];
   }
 
-  // The pixels that are inside of row y.
-  void down(int y, const Between& place) {
+  void write(int y, const Between& place) {
     const int last = rows_.from.height - 1;
     const int above = std::clamp(place.y, 0, last);
     const int below = place.dy == 0.0 ? above : std::clamp(place.y + 1, 0, last);
-    const float* const top = line_of(above, below);
-    const float* const bottom = line_of(below, above);
+    const float* const top = line_of(above, below) - 3 * begin_;
+    const float* const bottom = line_of(below, above) - 3 * begin_;
     const Floats part = all(static_cast<float>(place.dy));
-    const int first = 3 * begin_, count = 3 * end_ - first;
-    uint8_t* const to = rows_.made(y) + first;
-    for (int j = 0; j < count; j += kLanes) {
-      const Floats values = hn::LoadU(kFloats, top + j);
-      const Floats difference = hn::Sub(hn::LoadU(kFloats, bottom + j), values);
-      const Floats sum = hn::Add(hn::MulAdd(difference, part, values), all(kAbove - 0.5F));
-      const auto close = store_whole<false>(sum, kClose, to + j);
-      if (hn::AllFalse(kFloats, close)) continue;
-      const auto alike = hn::And(is_whole(values), hn::Eq(difference, all(0.0F)));
-      const uint32_t doubt = bits_of(kFloats, hn::AndNot(alike, close));
-      settle(doubt, j, count, [&](int value) { return rows_.exact<2>(first + value, y); }, to);
-    }
+    const auto difference = [&](int j) {
+      return hn::Sub(hn::LoadU(kFloats, bottom + j), hn::LoadU(kFloats, top + j));
+    };
+    rows_.write<2, false>(
+        y, begin_, end_,
+        [&](int j) {
+          const Floats sum = hn::MulAdd(difference(j), part, hn::LoadU(kFloats, top + j));
+          return hn::Add(sum, all(kAbove - 0.5F));
+        },
+        [&](int j) {
+          const auto whole = is_whole(hn::LoadU(kFloats, top + j));
+          const auto alike = hn::And(whole, hn::Eq(difference(j), all(0.0F)));
+          return ~bits_of(kFloats, alike);
+        });
   }
 
   const Rows& rows_;
@@ -452,20 +459,6 @@ class Scaled {
 };
 
 // ---- Anywhere ----
-
-// Pixels of three bytes to four, and back, as many as there are in 16 bytes.
-template <bool kWiden>
-void rewrite(const uint8_t* from, int count, uint8_t* to) {
-  alignas(16) static constexpr uint8_t kWide[] = {0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11};
-  alignas(16) static constexpr uint8_t kNarrow[] = {0, 1, 2,  4,  5,  6,  8,  9,
-                                                    10, 12, 13, 14, 15, 15, 15, 15};
-  constexpr int kFrom = kWiden ? 3 : 4, kTo = kWiden ? 4 : 3;
-  const auto order = hn::Load(kBlock, kWiden ? kWide : kNarrow);
-  for (int x = 0; x < count; x += 4) {
-    const auto pixels = hn::LoadU(kBlock, from + kFrom * x);
-    hn::StoreU(hn::TableLookupBytes(pixels, order), kBlock, to + kTo * x);
-  }
-}
 
 // Of each of four floats four, of these the part-th kLanes.
 Floats spread(const float* four, int part) {
@@ -500,45 +493,43 @@ hn::Vec<decltype(kFour)> quarters(V sums) {
   }
 }
 
-// a[0], b[0], c[0], d[0], a[1], ...
+// v[0][0], v[1][0], v[2][0], v[3][0], v[0][1], ...
 template <class D, class V>
-void store_fours([[maybe_unused]] D d, V a, V b, V c, V e, float* to) {
+void store_fours([[maybe_unused]] D d, const V (&v)[4], float* to) {
 #if HWY_TARGET == HWY_AVX3
-  const auto ab = hn::Combine(kFloats, b, a), ce = hn::Combine(kFloats, e, c);
+  const auto low = hn::Combine(kFloats, v[1], v[0]), high = hn::Combine(kFloats, v[3], v[2]);
   const __m512i first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
   const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(4));
-  _mm512_storeu_ps(to, _mm512_permutex2var_ps(ab.raw, first, ce.raw));
-  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(ab.raw, second, ce.raw));
+  _mm512_storeu_ps(to, _mm512_permutex2var_ps(low.raw, first, high.raw));
+  _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps(low.raw, second, high.raw));
 #else
-  hn::StoreInterleaved4(a, b, c, e, d, to);
+  hn::StoreInterleaved4(v[0], v[1], v[2], v[3], d, to);
 #endif
 }
 
 template <int kTaps>
 class Anywhere {
  public:
-  Anywhere(const Picture& from, const Warp& warp, uint8_t* memory, const Picture& to)
-      : from_(from),
-        warp_(warp),
-        wide_(memory),
-        stride_(4 * (static_cast<size_t>(from.width) + 2 * kBorder)),
-        to_(to) {
-    const float fill[] = {warp.fill[0] + 0.5F, warp.fill[1] + 0.5F, warp.fill[2] + 0.5F, 0.5F};
-    fill_ = hn::LoadU(kFour, fill);
-    widen(memory);
+  Anywhere(const Rows& rows, Parts& parts)
+      : rows_(rows),
+        stride_(4 * (static_cast<size_t>(rows.from.width) + 2 * kBorder)),
+        wide_(parts.take<uint8_t>(stride_ * (static_cast<size_t>(rows.from.height) + 4) + 64)) {
+    const auto& fill = rows.warp.fill;
+    const float values[] = {fill[0] + 0.5F, fill[1] + 0.5F, fill[2] + 0.5F, 0.5F};
+    fill_ = hn::LoadU(kFour, values);
   }
 
   void run() const {
+    widen();
     Part part;
-    uint8_t* to = to_.pixels;
-    for (int y = 0; y < to_.height; ++y) {
-      for (int x = 0; x < to_.width; x += kColumns) {
-        const int count = std::min(kColumns, to_.width - x);
-        find(x, y, count, part);
-        add_up(count, part);
-        round(x, y, count, part);
-        rewrite<false>(part.line, count, to);
-        to += bytes_of(count);
+    uint8_t* to = rows_.to.pixels;
+    for (int y = 0; y < rows_.to.height; ++y) {
+      for (int x = 0; x < rows_.to.width; x += kColumns, to += bytes_of(part.count)) {
+        part.x = x;
+        part.count = std::min(kColumns, rows_.to.width - x);
+        find(y, part);
+        add_up(part);
+        write(y, part, to);
       }
     }
   }
@@ -550,56 +541,60 @@ class Anywhere {
   using Doubles = hn::Vec<hn::ScalableTag<double>>;
   static constexpr int kBorder = 2;
   static constexpr int kColumns = 256;  // that are found at once
-  // As of kAbove. Bilinear: parts and their weights are rounded six times, to 2^-25, four products
+  // As kAbove. Bilinear: parts and their weights are rounded six times, to 2^-25, four products
   // of those to 2^-16, and sums: 2.2e-4. Bicubic: what was summed down has its 1.11e-4, times the
   // sum of the weights across, below 1.5; these are rounded to 2^-25, of numbers below 383; four
   // products of those to 2^-16; sums are below 574 and rounded four times to 2^-15: 4.1e-4.
   static constexpr float kAboveHere = kTaps == 2 ? 0x1p-12F : 0x1p-11F;
 
-  // What is known of some pixels of a row.
+  // Some pixels of a row.
   struct Part {
+    int x, count;
     alignas(64) float across[4 * kColumns];  // weights: of each pixel, four; bilinear: of both rows
     alignas(64) float down[4][kColumns];
     alignas(64) float sums[4 * kColumns];  // of each pixel, four
     int32_t pixel[kColumns];  // the first neighbour, counted in the wide picture; -1: outside
-    uint8_t line[4 * kColumns + 16];  // pixels of four bytes
   };
 
-  // A copy of the picture of four bytes a pixel, whose outermost pixels are repeated on each side:
-  // what is read is always there.
-  void widen(uint8_t* memory) const {
-    const size_t inner = 4 * kBorder, last = 4 * static_cast<size_t>(from_.width - 1);
-    uint8_t* to = memory + kBorder * stride_;
-    for (int y = 0; y < from_.height; ++y, to += stride_) {
-      rewrite<true>(pixel(from_, 0, y), from_.width, to + inner);
-      for (size_t i = 0; i < kBorder; ++i) {
-        std::memcpy(to + 4 * i, to + inner, 4);
-        std::memcpy(to + inner + last + 4 * (i + 1), to + inner + last, 4);
+  // Makes a copy of the picture of four bytes a pixel, whose outermost pixels are repeated on each
+  // side: what is read is always there.
+  void widen() const {
+    alignas(16) static constexpr uint8_t kOrder[] = {0, 1, 2, 2, 3, 4,  5,  5,
+                                                     6, 7, 8, 8, 9, 10, 11, 11};
+    const auto order = hn::Load(kBlock, kOrder);
+    const int width = rows_.from.width;
+    uint8_t* to = wide_ + 4 * kBorder;
+    for (int y = -kBorder; y < rows_.from.height + kBorder; ++y, to += stride_) {
+      const uint8_t* const from = pixel(rows_.from, 0, y);
+      for (int x = 0; x < width; x += 4) {
+        const auto pixels = hn::LoadU(kBlock, from + 3 * x);
+        hn::StoreU(hn::TableLookupBytes(pixels, order), kBlock, to + 4 * x);
       }
-    }
-    for (size_t i = 0; i < kBorder; ++i) {
-      std::memcpy(memory + i * stride_, memory + kBorder * stride_, stride_);
-      std::memcpy(to + i * stride_, to - stride_, stride_);
+      for (int i = 0; i < kBorder; ++i) {
+        std::memcpy(to - 4 * (i + 1), to, 4);
+        std::memcpy(to + 4 * (width + i), to + 4 * (width - 1), 4);
+      }
     }
   }
 
   // Places and weights, in the order of warp_pixel.h's sums.
-  void find(int first, int y, int count, Part& part) const {
+  void find(int y, Part& part) const {
     const auto set = [](double value) { return hn::Set(kDoubles, value); };
-    const auto& a = warp_.motion.a;
+    const auto inside = [&](Doubles at, int size) {
+      return hn::And(hn::Ge(at, hn::Zero(kDoubles)), hn::Lt(at, set(size)));
+    };
+    const Motion motion = rows_.warp.motion;  // copies, as in Scaled
+    const int width = rows_.from.width, height = rows_.from.height;
+    const auto& a = motion.a;
     const double at_y = y + 0.5;
     const Doubles b = set(a[1] * at_y), e = set(a[4] * at_y), h = set(a[7] * at_y);
     const Doubles half = set(0.5), inwards = set(kBorder + 1.0 - kTaps / 2);
     const Doubles stride = set(static_cast<double>(stride_ / 4));
-    const Doubles width = set(from_.width), height = set(from_.height);
-    const auto inside = [](Doubles at, Doubles size) {
-      return hn::And(hn::Ge(at, hn::Zero(kDoubles)), hn::Lt(at, size));
-    };
-    for (int x = 0; x < count; x += static_cast<int>(hn::MaxLanes(kDoubles))) {
-      const Doubles at_x = hn::Iota(kDoubles, first + x + 0.5);
+    for (int x = 0; x < part.count; x += static_cast<int>(hn::MaxLanes(kDoubles))) {
+      const Doubles at_x = hn::Iota(kDoubles, part.x + x + 0.5);
       Doubles from_x = set(a[0]) * at_x + b + set(a[2]);
       Doubles from_y = set(a[3]) * at_x + e + set(a[5]);
-      if (warp_.motion.perspective) {
+      if (motion.perspective) {
         const Doubles w = set(a[6]) * at_x + h + set(1.0);
         from_x = from_x / w;
         from_y = from_y / w;
@@ -615,32 +610,35 @@ class Anywhere {
 
   // The weights of the columns from x on, by their fractions.
   static void weigh(Doubles dx, Doubles dy, Part& part, int x) {
-    float* const fours = part.across + 4 * x;
-    const auto singles = [](Doubles values) { return hn::DemoteTo(kSingles, values); };
+    hn::Vec<decltype(kSingles)> fours[4];
     if constexpr (kTaps == 2) {
-      const auto right = singles(dx), below = singles(dy), one = hn::Set(kSingles, 1.0F);
-      const auto rest = one - right, above = one - below;
-      store_fours(kSingles, rest * above, right * above, rest * below, right * below, fours);
+      const auto right = hn::DemoteTo(kSingles, dx), below = hn::DemoteTo(kSingles, dy);
+      const auto rest = hn::Set(kSingles, 1.0F) - right, above = hn::Set(kSingles, 1.0F) - below;
+      fours[0] = rest * above;
+      fours[1] = right * above;
+      fours[2] = rest * below;
+      fours[3] = right * below;
     } else {
-      Doubles across[kTaps], down[kTaps];
+      Doubles across[4], down[4];
       weights_of(dx, hn::Set(kDoubles, 1.0), across);
       weights_of(dy, hn::Set(kDoubles, 1.0), down);
-      store_fours(kSingles, singles(across[0]), singles(across[1]), singles(across[2]),
-                  singles(across[3]), fours);
-      for (size_t i = 0; i < 4; ++i) hn::StoreU(singles(down[i]), kSingles, part.down[i] + x);
+      for (size_t i = 0; i < 4; ++i) {
+        fours[i] = hn::DemoteTo(kSingles, across[i]);
+        hn::StoreU(hn::DemoteTo(kSingles, down[i]), kSingles, part.down[i] + x);
+      }
     }
+    store_fours(kSingles, fours, part.across + 4 * x);
   }
 
-  void add_up(int count, Part& part) const {
+  void add_up(Part& part) const {
     constexpr int kParts = 16 / kLanes;  // of four pixels of four bytes
-    // Copies: for all a compiler knows, stores change members.
-    const uint8_t* const wide = wide_;
+    const uint8_t* const wide = wide_;   // copies, as in Scaled
     const size_t stride = stride_;
     const auto fill = fill_;
+    const int count = part.count;
     for (int x = 0; x < count; ++x) {
-      float* const sums = part.sums + 4 * x;
       if (part.pixel[x] < 0) {
-        hn::Store(fill, kFour, sums);
+        hn::Store(fill, kFour, part.sums + 4 * x);
         continue;
       }
       const uint8_t* const from = wide + ptrdiff_t{4} * part.pixel[x];
@@ -656,69 +654,65 @@ class Anywhere {
           sum = hn::MulAdd(column, weights, sum);
         }
       }
-      hn::Store(quarters(sum), kFour, sums);
+      hn::Store(quarters(sum), kFour, part.sums + 4 * x);
     }
   }
 
-  // Sums to bytes.
-  void round(int first, int y, int count, Part& part) const {
-    const int values = 4 * count;
-    for (int j = 0; j < values; j += kLanes) {
-      const Floats sum = hn::Add(hn::Load(kFloats, part.sums + j), all(kAboveHere - 0.5F));
-      const auto close = store_whole<kTaps == 4>(sum, 2 * kAboveHere, part.line + j);
-      if (hn::AllFalse(kFloats, close)) continue;
-      uint32_t doubt = bits_of(kFloats, close) & 0x7777;
-      if (values - j < kLanes) doubt &= (1U << (values - j)) - 1;
-      for (int i = 0; doubt != 0; ++i, doubt >>= 4) {
-        if ((doubt & 7) != 0) settle_pixel(first, j / 4 + i, y, doubt & 7, part);
+  // Sums to bytes. What vectors write behind their pixels, others write over.
+  void write(int y, const Part& part, uint8_t* to) const {
+    alignas(16) static constexpr uint8_t kOrder[] = {0,  1,  2,  4,  5,  6,  8,  9,
+                                                     10, 12, 13, 14, 15, 15, 15, 15};
+    constexpr int kPixels = kLanes / 4;
+    const int count = part.count;
+    const auto order = hn::And(hn::LoadU(kBytes, kOrder), hn::Set(kBytes, kLanes - 1));
+    for (int x = 0; x < count; x += kPixels) {
+      const Floats sums = hn::Load(kFloats, part.sums + 4 * x);
+      const Whole whole = Whole::of<kTaps>(hn::Add(sums, all(kAboveHere - 0.5F)), kAboveHere);
+      hn::StoreU(hn::TableLookupBytes(whole.bytes, order), kBytes, to + 3 * x);
+      if (hn::AllFalse(kFloats, whole.close)) continue;
+      uint32_t doubt = bits_of(kFloats, whole.close) & 0x7777;
+      for (int i = x; doubt != 0 && i < count; ++i, doubt >>= 4) {
+        if ((doubt & 7) != 0) settle(i, y, doubt & 7, part, to + 3 * i);
       }
     }
   }
 
-  // The channels of a pixel that are in doubt.
-  void settle_pixel(int first, int x, int y, uint32_t channels, Part& part) const {
-    channels &= ~alike(wide_ + ptrdiff_t{4} * part.pixel[x]);
-    if (channels == 0) return;
-    const Neighbours<kTaps> around(from_, between_pixels(source_of(warp_.motion, first + x, y)));
-    for (; channels != 0; channels &= channels - 1) {
-      const int c = std::countr_zero(channels);
-      part.line[4 * x + c] = around.value(c);
-    }
-  }
-
-  // In which channels all neighbours are equal: their sum is right.
-  [[nodiscard]] uint32_t alike(const uint8_t* from) const {
-    const hn::Repartition<uint32_t, decltype(kBlock)> pixels;
+  // The channels of a pixel that are in doubt, but those in which all neighbours are equal.
+  void settle(int x, int y, uint32_t channels, const Part& part, uint8_t* to) const {
+    const uint8_t* const from = wide_ + ptrdiff_t{4} * part.pixel[x];
     uint32_t pixel = 0;
     std::memcpy(&pixel, from, 4);
+    const hn::Repartition<uint32_t, decltype(kBlock)> pixels;
     const auto first = hn::BitCast(kBlock, hn::Set(pixels, pixel));
     auto unlike = hn::Zero(kBlock);
     for (size_t i = 0; i < kTaps; ++i) {
       unlike = hn::Or(unlike, hn::Xor(first, hn::LoadU(kBlock, from + i * stride_)));
     }
-    const uint32_t bits = bits_of(kBlock, hn::Eq(unlike, hn::Zero(kBlock)));
-    const uint32_t pairs = bits & (bits >> 4);
-    return kTaps == 2 ? pairs : pairs & (pairs >> 8);
+    uint32_t bits = bits_of(kBlock, hn::Ne(unlike, hn::Zero(kBlock)));
+    bits |= bits >> 4;
+    channels &= kTaps == 2 ? bits : bits | bits >> 8;
+    if (channels == 0) return;
+    const Neighbours<kTaps> around(rows_.from, between_pixels(rows_.at(part.x + x, y)));
+    for (int c = 0; c < 3; ++c) {
+      if ((channels >> c & 1) != 0) to[c] = around.value(c);
+    }
   }
 
-  const Picture& from_;
-  const Warp& warp_;
-  const uint8_t* const wide_;
-  const size_t stride_;  // bytes of a row there
-  const Picture to_;
+  const Rows& rows_;
+  const size_t stride_;  // bytes of a row of the wide picture
+  uint8_t* const wide_;
   hn::Vec<decltype(kFour)> fill_;  // no near whole numbers; what is behind the point is cut off
 };
 
 template <int kTaps>
 void filtered(const Picture& from, const Warp& warp, uint8_t* scratch, const Picture& to) {
-  const Axis axis = axis_of(warp.motion, from, to);
-  const bool scaled = kTaps == 2 && axis == Axis::kNone && Scaled::takes(warp.motion, from, to);
-  if (axis == Axis::kNone && !scaled) return Anywhere<kTaps>(from, warp, scratch, to).run();
   Parts parts(scratch);
   const Rows rows(from, warp, to, parts);
-  if (scaled) return Scaled(rows, parts).run();
-  Along<kTaps> along(rows, parts);
-  axis == Axis::kX ? along.x() : along.y();
+  const Axis axis = axis_of(warp.motion, from, to);
+  if (axis == Axis::kX) return Along<kTaps>(rows, parts).x();
+  if (axis == Axis::kY) return Along<kTaps>(rows, parts).y();
+  if (kTaps == 2 && Scaled::takes(warp.motion, from, to)) return Scaled(rows, parts).run();
+  Anywhere<kTaps>(rows, parts).run();
 }
 
 #if HWY_TARGET == HWY_AVX3
@@ -726,7 +720,7 @@ void filtered(const Picture& from, const Warp& warp, uint8_t* scratch, const Pic
 constexpr std::array<uint8_t, 64> every(int step) {
   std::array<uint8_t, 64> order{};
   for (int i = 0; i < 48; ++i) {
-    order[i] = static_cast<uint8_t>(step < 0 ? (i / 3 - 15) * step + i % 3 : i / 3 * step + i % 3);
+    order[i] = static_cast<uint8_t>((step < 0 ? i / 3 - 15 : i / 3) * step + i % 3);
   }
   return order;
 }
