@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include "decode/jpeg/idct.h"
 
@@ -122,33 +123,23 @@ void sums_of(const Pair* x, Pair z, Wide rounding, Wide* sums) {
     sums[i] = plus(even, odd);
     sums[7 - i] = minus(even, odd);
   };
-  // even + a x + b y; and even - a x - b y, which takes fewer operations where products are added
-  // at once.
-  const auto less = [&](Wide even, [[maybe_unused]] Wide product, [[maybe_unused]] int16_t a,
-                        [[maybe_unused]] int16_t b) {
-    if constexpr (HWY_TARGET == HWY_AVX3) {
-      return add_products<kHalf>(even, x[1], static_cast<int16_t>(-a), static_cast<int16_t>(-b));
-    } else {
-      return minus(even, product);
-    }
-  };
-  const auto more = [&](Wide even, [[maybe_unused]] Wide product, [[maybe_unused]] int16_t a,
-                        [[maybe_unused]] int16_t b) {
-    if constexpr (HWY_TARGET == HWY_AVX3) {
-      return add_products<kHalf>(even, x[1], a, b);
-    } else {
-      return plus(even, product);
-    }
-  };
   const Wide odd_a = products<kHalf>(z, 9633, -6436), odd_b = products<kHalf>(z, 6437, 9633);
-  const Wide even0 = add_scaled<kHalf, kIsSmall>(rounding, x[0], 1);
-  const Wide a = products<kHalf>(x[1], 10703, 4433);
-  both(0, more(even0, a, 10703, 4433), add_products<kHalf>(odd_b, x[2], 4926, -7373));
-  both(3, less(even0, a, 10703, 4433), add_products<kHalf>(odd_a, x[2], -7373, -4927));
-  const Wide even1 = add_scaled<kHalf, kIsSmall>(rounding, x[0], -1);
-  const Wide b = products<kHalf>(x[1], 4433, -10704);
-  both(1, more(even1, b, 4433, -10704), add_products<kHalf>(odd_a, x[3], -20995, 4177));
-  both(2, less(even1, b, 4433, -10704), add_products<kHalf>(odd_b, x[3], -4176, -20995));
+  // Of even + a x + b y and even - a x - b y. On AVX-512 products are added at once.
+  const auto evens = [&](Wide even, int16_t a, int16_t b) {
+    if constexpr (HWY_TARGET == HWY_AVX3) {
+      return std::pair{add_products<kHalf>(even, x[1], a, b),
+                       add_products<kHalf>(even, x[1], -a, -b)};
+    } else {
+      const Wide product = products<kHalf>(x[1], a, b);
+      return std::pair{plus(even, product), minus(even, product)};
+    }
+  };
+  const auto [even0, even3] = evens(add_scaled<kHalf, kIsSmall>(rounding, x[0], 1), 10703, 4433);
+  both(0, even0, add_products<kHalf>(odd_b, x[2], 4926, -7373));
+  both(3, even3, add_products<kHalf>(odd_a, x[2], -7373, -4927));
+  const auto [even1, even2] = evens(add_scaled<kHalf, kIsSmall>(rounding, x[0], -1), 4433, -10704);
+  both(1, even1, add_products<kHalf>(odd_a, x[3], -20995, 4177));
+  both(2, even2, add_products<kHalf>(odd_b, x[3], -4176, -20995));
 }
 
 // Both halves >> kShift, saturated to 16 bits, in their order.
