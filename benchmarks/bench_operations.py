@@ -44,6 +44,7 @@ def moved(coefficients: tuple[float, ...], resample: Image.Resampling = NEAREST)
 
 
 SHEAR_X, SHEAR_Y = (1.0, 0.3, 0.0, 0.0, 1.0, 0.0), (1.0, 0.0, 0.0, 0.3, 1.0, 0.0)
+SCALE = (0.91, 0.0, -10.0, 0.0, 0.91, -10.0)
 TURN = (0.9, 0.3, -20.0, -0.3, 0.9, 50.0)
 
 # Title, row of the registry, its numbers, and Pillow's like.
@@ -102,6 +103,12 @@ ROWS: list[tuple[str, str, tuple[float, ...], Run | None]] = [
         "affine",
         (17.0, 0.1, 0.1, 1.1, 5.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, *GRAY),
         moved(TURN, BILINEAR),
+    ),
+    (
+        "affine, scaled, bilinear",
+        "affine",
+        (0.0, 0.1, 0.1, 1.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, *GRAY),
+        moved(SCALE, BILINEAR),
     ),
     ("horizontal_flip", "horizontal_flip", (), ImageOps.mirror),
     ("vertical_flip", "vertical_flip", (), ImageOps.flip),

@@ -152,7 +152,7 @@ def test_pixels_are_pillows(folder: Path, spec: Spec, p: float, mixup: float) ->
     assert seen == 2 * COUNT
 
 
-@pytest.mark.parametrize("level", ["scalar", "avx2", "avx512", "neon"])
+@pytest.mark.parametrize("level", ["scalar", "sse4", "avx2", "avx512", "neon"])
 def test_large_pictures_at_each_instruction_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:

@@ -84,7 +84,7 @@ GEOMETRY = [
 
 
 @pytest.mark.parametrize("transform", GEOMETRY, ids=repr)
-@pytest.mark.parametrize("level", ["scalar", "avx2", "avx512"])
+@pytest.mark.parametrize("level", ["scalar", "sse4", "avx2", "avx512"])
 def test_uint8_equals_pillow_bit_for_bit(photographs: PackedDataset, transform: Any, level: str) -> None:
     before = _C.simd_level()
     _C.set_simd_level(level)

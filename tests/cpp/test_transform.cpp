@@ -118,6 +118,34 @@ fastload::AxisSpec random_axis(Random& random) {
   return axis;
 }
 
+TEST(every_level_fills_the_same_axis) {
+  Random random(4);
+  for (int i = 0; i < 3000; ++i) {
+    const View view = random_view(random);
+    fastload::AxisSpec spec = random_axis(random);
+    if (random.coin() && view.crop.width != view.resized_width) {
+      spec = {.in_size = view.crop.width, .out_size = view.resized_width};
+      spec.first = view.window.x;
+      spec.count = view.window.width;
+      spec.mirrored = view.flip;
+    }
+    spec.filter = static_cast<Filter>(random.in(0, 2));
+    const int multiple = 1 << random.in(0, 2);
+    fastload::Axis wanted;
+    fastload::fill_axis_scalar(spec, multiple, wanted);
+    for (const auto level : fastload::test::machine_levels()) {
+      fastload::Axis found;
+      FASTLOAD_KERNEL_AT(level, fill_axis)(spec, multiple, found);
+      CHECK_EQ(found.count, wanted.count);
+      CHECK_EQ(found.stride, wanted.stride);
+      CHECK_EQ(found.taps, wanted.taps);
+      CHECK(std::equal(found.first.data(), found.first.data() + found.stride, wanted.first.data()));
+      CHECK(std::equal(found.weights.data(), found.weights.data() + found.taps * found.stride,
+                       wanted.weights.data()));
+    }
+  }
+}
+
 TEST(every_level_places_the_same_bytes) {
   Random random(2);
   Resampler resampler;

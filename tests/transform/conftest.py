@@ -12,7 +12,7 @@ from fastload._native import _C
 def available_levels() -> list[str]:
     """The instruction sets of this machine, lowest first."""
     before, found = _C.simd_level(), []
-    for level in ("scalar", "neon", "avx2", "avx512"):
+    for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
         _C.set_simd_level(level)
         if _C.simd_level() == level:
             found.append(level)

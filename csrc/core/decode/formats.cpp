@@ -136,7 +136,7 @@ void to_white(const uint8_t* from, size_t width, uint8_t* to) {
 }
 
 void to_white_gray(const uint8_t* from, size_t width, uint8_t* to) {
-  const GrayLine gray = gray_line(simd_level());
+  auto& gray = FASTLOAD_KERNEL_AT(simd_level(), gray_line);
   uint8_t rgb[3 * 64];
   for (size_t x = 0; x < width; x += 64) {
     const size_t count = std::min<size_t>(64, width - x);
@@ -153,10 +153,10 @@ void to_wide(const uint8_t* from, size_t width, uint8_t* to) {
 }
 
 // A step's function, and the bytes of a pixel that it makes.
-std::pair<GrayLine, size_t> step_of(Step step) {
+std::pair<decltype(&to_rgb), size_t> step_of(Step step) {
   switch (step) {
     case Step::kGray:
-      return {gray_line(simd_level()), 1};
+      return {FASTLOAD_KERNEL_AT(simd_level(), gray_line), 1};
     case Step::kRepeat:
       return {to_rgb, 3};
     case Step::kWhite:

@@ -1,21 +1,14 @@
-// RGB to gray, once for each instruction set; all give the same bytes.
+// RGB to gray.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 
 namespace fastload {
 
 // Pillow's convert("L") of `count` interleaved RGB pixels.
-using GrayLine = void (*)(const uint8_t* rgb, size_t count, uint8_t* gray);
-
-GrayLine gray_line(SimdLevel level);
-
-#if defined(__x86_64__)
-void gray_line_avx2(const uint8_t* rgb, size_t count, uint8_t* gray);
-void gray_line_avx512(const uint8_t* rgb, size_t count, uint8_t* gray);
-#endif
+FASTLOAD_KERNEL(void gray_line(const uint8_t* rgb, size_t count, uint8_t* gray));
 
 }  // namespace fastload

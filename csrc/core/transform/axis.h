@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/kernels.h"
 #include "transform/buffer.h"
 #include "transform/view.h"
 
@@ -70,10 +71,7 @@ struct Axis {
 // rounded up to `multiple`; first[j] + taps stays inside the span where the span is wide enough.
 // Where it is not, first[j] is 0.
 void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis);
-#if defined(__x86_64__)
-void fill_axis_avx2(const AxisSpec& spec, int multiple, Axis& axis);
-void fill_axis_avx512(const AxisSpec& spec, int multiple, Axis& axis);
-#endif
+FASTLOAD_KERNEL(void fill_axis(const AxisSpec& spec, int multiple, Axis& axis));
 
 // Fills `exact` of an axis that was filled for the same spec: exact[j * taps + t].
 void fill_exact(const AxisSpec& spec, Axis& axis);

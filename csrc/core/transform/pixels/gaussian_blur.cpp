@@ -4,30 +4,12 @@
 #include <cmath>
 
 #include "transform/pixels/gaussian_blur_kernels.h"
-#include "transform/pixels/gaussian_blur_simd.h"
 #include "transform/pixels/registry.h"
 
 namespace fastload {
 namespace {
 
 constexpr const char* kParameters[] = {"kernel x", "kernel y", "sigma"};
-
-struct Gaussian1 {
-  using Float = float;
-  static constexpr int kLanes = 1;
-
-  static Float zero() { return 0.0F; }
-  static Float set(float value) { return value; }
-  static Float load(const float* from) { return *from; }
-  static void store(float* to, Float value) { *to = value; }
-  static Float widened(const uint8_t* in) { return static_cast<float>(*in); }
-  static Float added(Float x, Float tap, Float sum) { return x * tap + sum; }
-  static uint32_t round(Float value, uint8_t* to) {
-    const float whole = std::nearbyint(value);
-    *to = static_cast<uint8_t>(whole);
-    return std::fabs(value - whole) > 0.5F - kGaussianDoubt ? 1 : 0;
-  }
-};
 
 // As torch sums a row of floats: four vectors are added to each other by turns.
 template <int kLanes>
@@ -90,20 +72,11 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
   job.x = fill(job.scratch + floats, job.x.half, sigma);
   job.y = fill(job.scratch + floats + x_taps, job.y.half, sigma);
   job.out = canvas.spare();
-  gaussian_kernel(simd_level())(job);
+  FASTLOAD_KERNEL_AT(simd_level(), gaussian_blur)(job);
   canvas.swap();
 }
 
 }  // namespace
-
-GaussianKernel gaussian_kernel(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return gaussian_blur_avx512;
-  if (level == SimdLevel::kAvx2) return gaussian_blur_avx2;
-#endif
-  (void)level;
-  return [](const GaussianJob& job) { GaussianBlur<Gaussian1>(job).run(); };
-}
 
 constinit const PixelOperation kGaussianBlur{"gaussian_blur", 45, kParameters, apply};
 

@@ -1,10 +1,10 @@
-// The loops of gaussian_blur, once per instruction set; all give the same bytes.
+// The loops of gaussian_blur; all levels give the same bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "transform/pixels/operation.h"
 
 namespace fastload {
@@ -52,13 +52,6 @@ inline size_t gaussian_blur_floats(const GaussianJob& job) {
          (taps + 15) / 16 * 16;
 }
 
-using GaussianKernel = void (*)(const GaussianJob& job);
-
-GaussianKernel gaussian_kernel(SimdLevel level);
-
-#if defined(__x86_64__)
-void gaussian_blur_avx2(const GaussianJob& job);
-void gaussian_blur_avx512(const GaussianJob& job);
-#endif
+FASTLOAD_KERNEL(void gaussian_blur(const GaussianJob& job));
 
 }  // namespace fastload

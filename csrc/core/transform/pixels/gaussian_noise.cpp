@@ -108,7 +108,7 @@ const NoiseTable& table_of(double mean, double sigma, bool clip) {
 void apply(std::span<const double> numbers, const PixelDraws& draws, Canvas& canvas) {
   const Picture& picture = canvas.picture();
   const NoiseTable& table = table_of(numbers[0], numbers[1], numbers[2] != 0.0);
-  add_noise(simd_level())(picture.pixels, picture.bytes(), draws.stream(), table);
+  FASTLOAD_KERNEL_AT(simd_level(), add_noise)(picture.pixels, picture.bytes(), draws.stream(), table);
 }
 
 }  // namespace

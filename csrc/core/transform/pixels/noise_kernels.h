@@ -1,11 +1,11 @@
-// The loop of gaussian_noise, once per instruction set.
+// The loop of gaussian_noise.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "base/philox.h"
 
 namespace fastload {
@@ -22,13 +22,6 @@ struct NoiseTable {
 };
 
 // Adds a number of its own to each byte.
-using AddNoise = void (*)(uint8_t* bytes, size_t count, PhiloxKey key, const NoiseTable& table);
-
-AddNoise add_noise(SimdLevel level);
-
-#if defined(__x86_64__)
-void add_noise_avx2(uint8_t* bytes, size_t count, PhiloxKey key, const NoiseTable& table);
-void add_noise_avx512(uint8_t* bytes, size_t count, PhiloxKey key, const NoiseTable& table);
-#endif
+FASTLOAD_KERNEL(void add_noise(uint8_t* bytes, size_t count, PhiloxKey key, const NoiseTable& table));
 
 }  // namespace fastload

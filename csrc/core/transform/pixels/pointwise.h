@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 
 namespace fastload {
 
@@ -31,20 +31,15 @@ struct PointKernels {
   // All but the outermost rows and columns, blended with their mean by Pillow's filter SMOOTH.
   // `scratch` holds kSharpenRows rows and kSharpenSlack bytes; past the picture is slack to read.
   void (*sharpen)(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch);
-  static constexpr size_t kSharpenRows = 5;
-  static constexpr size_t kSharpenSlack = 512;
+  static constexpr size_t kSharpenRows = 4;
+  static constexpr size_t kSharpenSlack = 1024;
 };
 
-const PointKernels& point_kernels(SimdLevel level);
+FASTLOAD_KERNEL(extern const PointKernels kPointKernels);
+inline const PointKernels& point_kernels(SimdLevel level) {
+  return FASTLOAD_KERNEL_AT(level, kPointKernels);
+}
 inline const PointKernels& point_kernels() { return point_kernels(simd_level()); }
-
-extern const PointKernels kPointKernelsScalar;
-#if defined(__x86_64__)
-extern const PointKernels kPointKernelsAvx2;
-extern const PointKernels kPointKernelsAvx512;
-#elif defined(__aarch64__)
-extern const PointKernels kPointKernelsNeon;
-#endif
 
 // Pillow's blend (libImaging/Blend.c): `from` moved towards `to` by `factor`, or beyond it. Product
 // and sum are rounded apart. What is not a number is 0, as in the vector code.
@@ -60,14 +55,6 @@ inline ByteTable blend_table(int from, float factor) {
   for (int i = 0; i < 256; ++i) table[static_cast<size_t>(i)] = blended(from, i, factor);
   return table;
 }
-
-// The weights of luma_of(), 256 * coarse + fine each. Defined elsewhere: compilers make chains of
-// shifts and sums of factors that they know, which take longer.
-struct LumaWeights {
-  uint16_t coarse[3];
-  uint16_t fine[3];
-};
-extern const LumaWeights kLumaWeights;
 
 // Pillow's convert("L"): libImaging/Convert.c, ITU-R 601-2 in 16-bit fixed point, rounded.
 inline uint8_t luma_of(uint32_t red, uint32_t green, uint32_t blue) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transform/pixels/warp_kernels.h"
+#include "transform/pixels/warp_pixel.h"
 
 namespace fastload {
 namespace {
@@ -235,6 +236,22 @@ bool is_whole_shift(const Motion& motion) {
          a[4] == 1.0 && whole(a[5]);
 }
 
+template <int kTaps>
+void all_plainly(const Picture& from, const Warp& warp, const Picture& made) {
+  uint8_t* to = made.pixels;
+  for (int y = 0; y < made.height; ++y) {
+    for (int x = 0; x < made.width; ++x, to += 3) {
+      const At at = source_of(warp.motion, x, y);
+      if (!is_inside(at, from)) {
+        std::memcpy(to, warp.fill.data(), 3);
+        continue;
+      }
+      const Neighbours<kTaps> around(from, between_pixels(at));
+      for (int c = 0; c < 3; ++c) to[c] = around.value(c);
+    }
+  }
+}
+
 }  // namespace
 
 void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width, int height,
@@ -278,6 +295,11 @@ bool nearest_lines(const Motion& motion, int from_width, int from_height, int wi
   return true;
 }
 
+void warp_plainly(const Picture& from, const Warp& warp, const Picture& to) {
+  if (warp.filter == WarpFilter::kBilinear) return all_plainly<2>(from, warp, to);
+  all_plainly<4>(from, warp, to);
+}
+
 void warp(const Warp& how, Canvas& canvas) {
   if (how.motion.is_identity()) return;
   const Picture from = canvas.picture();
@@ -288,31 +310,24 @@ void warp(const Warp& how, Canvas& canvas) {
 
 void warp_into(const Warp& how, const Picture& from, const std::function<uint8_t*(size_t)>& scratch,
                const Picture& to) {
-  const Motion& motion = how.motion;
   const bool small = static_cast<int64_t>(area(from.width, from.height)) <= kMostWarped;
-  const WarpKernels& kernels = small ? warp_kernels(simd_level()) : kScalarWarp;
-  if (how.filter == WarpFilter::kNearest || is_whole_shift(motion)) {
-    fill_with(how.fill.data(), 3, area(to.width, to.height), to.pixels);
-    Nearest<3> nearest(motion, 3, {from.pixels, from.width, from.height},
-                       {to.pixels, to.width, to.height}, to.width, to.height);
-    run(
-        nearest, motion, false,
-        [&](uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* row) {
-          kernels.nearest(from, x, y, dx, dy, to.width, row);
-        },
-        kernels.reversed);
-  } else {
-    kernels.filtered(from, how, scratch(kernels.scratch_bytes(from, to)), to);
+  const SimdLevel level = simd_level();
+  if (how.filter != WarpFilter::kNearest && !is_whole_shift(how.motion)) {
+    if (!small) return warp_plainly(from, how, to);
+    uint8_t* const memory = scratch(warp_scratch(from, to));
+    return FASTLOAD_KERNEL_AT(level, warp_filtered)(from, how, memory, to);
   }
-}
-
-const WarpKernels& warp_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return kAvx512Warp;
-  if (level == SimdLevel::kAvx2) return kAvx2Warp;
-#endif
-  static_cast<void>(level);
-  return kScalarWarp;
+  const Area source(from.pixels, from.width, from.height);
+  const MadeArea made(to.pixels, to.width, to.height);
+  fill_with(how.fill.data(), 3, area(to.width, to.height), to.pixels);
+  if (!small) return move<3>(how.motion, false, 3, source, made);
+  Nearest<3> nearest(how.motion, 3, source, made, to.width, to.height);
+  run(
+      nearest, how.motion, false,
+      [&](uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* row) {
+        FASTLOAD_KERNEL_AT(level, warp_nearest)(from, x, y, dx, dy, to.width, row);
+      },
+      FASTLOAD_KERNEL_AT(level, warp_reversed));
 }
 
 }  // namespace fastload

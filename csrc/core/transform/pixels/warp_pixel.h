@@ -1,5 +1,5 @@
-// One pixel of a bilinear or bicubic warp, plainly: the scalar kernel is made of it, and vector
-// kernels ask it where an estimate is too near to a whole number.
+// One pixel of a bilinear or bicubic warp, plainly: kernels ask it where an estimate is too near to
+// a whole number.
 #pragma once
 
 #include <algorithm>

@@ -1,12 +1,9 @@
-// The loops of every add_noise(), which compilers vectorise for the instruction set of the file
-// that includes them; they have internal linkage, so that each file keeps its own.
-#pragma once
-
+// The loops of gaussian_noise, which compilers vectorise.
 #include <algorithm>
 
 #include "transform/pixels/noise_kernels.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 constexpr size_t kBlocks = 64;        // of Philox, side by side
@@ -36,8 +33,9 @@ void philox_blocks(uint32_t first, PhiloxKey key, uint32_t* __restrict__ words) 
   }
 }
 
-inline void noise_loop(uint8_t* __restrict__ bytes, size_t count, PhiloxKey key,
-                       const NoiseTable& table) {
+}  // namespace
+
+void add_noise(uint8_t* __restrict__ bytes, size_t count, PhiloxKey key, const NoiseTable& table) {
   alignas(64) uint32_t words[kRun];
   alignas(64) int16_t noise[kRun];
   for (size_t from = 0; from < count; from += kRun) {
@@ -62,5 +60,4 @@ inline void noise_loop(uint8_t* __restrict__ bytes, size_t count, PhiloxKey key,
   }
 }
 
-}  // namespace
-}  // namespace fastload
+}  // namespace fastload::FASTLOAD_LEVEL

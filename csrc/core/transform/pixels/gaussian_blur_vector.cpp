@@ -1,20 +1,24 @@
-// torchvision's Gaussian blur over a type V that names the operations on kLanes floats.
+// torchvision's Gaussian blur.
 //
 // The rule: a pixel is the sum of its neighbours' products with the outer product of both
 // directions' weights, added by fused multiply-adds row by row, left to right; rounded to the
 // nearest even. That is a product for each weight, 529 for 23 x 23. So each pixel is estimated, by
 // columns and then by rows, which is off by some 1e-5, and those that lie so near the middle of two
 // numbers that the order of the sum may decide are computed again by the rule.
-#pragma once
-
 #include <cmath>
 #include <cstring>
 
 #include "transform/pixels/gaussian_blur_kernels.h"
+// Behind the others:
+#include "base/highway.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
+namespace {
 
-template <typename V>
+// How near .5 a part is for which the order of the sum may decide. Not proven: 1e-5 were the
+// largest differences of 63 million values.
+constexpr float kDoubt = 1e-3F;
+
 class GaussianBlur {
  public:
   explicit GaussianBlur(const GaussianJob& job)
@@ -49,9 +53,18 @@ class GaussianBlur {
   }
 
  private:
-  using Float = typename V::Float;
+  using Float = hn::Vec<hn::ScalableTag<float>>;
+  using Floats = hn::ScalableTag<float>;
+  static constexpr Floats kFloats{};
+  static constexpr int kLanes = static_cast<int>(hn::MaxLanes(kFloats));
   static constexpr int kRows = kGaussianRows;
   static constexpr int kAgain = kGaussianAgain;
+
+  static Float widened(const uint8_t* from) {
+    constexpr hn::RebindToSigned<Floats> kWhole{};
+    constexpr hn::Rebind<uint8_t, Floats> kBytes{};
+    return hn::ConvertTo(kFloats, hn::PromoteTo(kWhole, hn::LoadU(kBytes, from)));
+  }
 
   // Where torch's reflection has pixel i of n; for pictures smaller than the kernel, which torch
   // refuses, it goes on to and fro.
@@ -68,16 +81,18 @@ class GaussianBlur {
     const int reach = job_.y.reach;
     const int inputs = 2 * reach + kRows;
     const uint8_t* const* from = rows_ + y - reach;
-    for (ptrdiff_t i = 0; i < values_; i += V::kLanes) {
+    for (ptrdiff_t i = 0; i < values_; i += kLanes) {
       Float sums[kRows];
-      for (int r = 0; r < kRows; ++r) sums[r] = V::zero();
+      for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(kFloats);
       for (int t = 0; t < inputs; ++t) {
-        const Float x = V::widened(from[t] + i);
+        const Float x = widened(from[t] + i);
         for (int r = 0; r < kRows; ++r) {
-          sums[r] = V::added(x, V::set(columns_[t - r + kRows - 1]), sums[r]);
+          sums[r] = hn::MulAdd(x, hn::Set(kFloats, columns_[t - r + kRows - 1]), sums[r]);
         }
       }
-      for (int r = 0; r < kRows; ++r) V::store(lines_ + r * line_ + margin_ + i, sums[r]);
+      for (int r = 0; r < kRows; ++r) {
+        hn::StoreU(sums[r], kFloats, lines_ + r * line_ + margin_ + i);
+      }
     }
   }
 
@@ -92,27 +107,42 @@ class GaussianBlur {
 
   // Row `y` of the output from a line.
   void along(const float* line, int y) {
-    constexpr ptrdiff_t kStep = static_cast<ptrdiff_t>(V::kLanes) * kGaussianVectors;
+    constexpr ptrdiff_t kStep = ptrdiff_t{kLanes} * kGaussianVectors;
     const int reach = job_.x.reach;
     const float* taps = job_.x.taps + job_.x.half;
     for (ptrdiff_t i = 0; i < values_; i += kStep) {
       Float sums[kGaussianVectors];
-      for (Float& sum : sums) sum = V::zero();
+      for (Float& sum : sums) sum = hn::Zero(kFloats);
       for (int t = -reach; t <= reach; ++t) {
-        const Float tap = V::set(taps[t]);
+        const Float tap = hn::Set(kFloats, taps[t]);
         const float* from = line + i + 3 * t;
         for (int v = 0; v < kGaussianVectors; ++v) {
-          sums[v] = V::added(V::load(from + v * V::kLanes), tap, sums[v]);
+          sums[v] = hn::MulAdd(hn::LoadU(kFloats, from + v * kLanes), tap, sums[v]);
         }
       }
       for (int v = 0; v < kGaussianVectors; ++v) {
-        const ptrdiff_t at = i + v * V::kLanes;
-        uint32_t doubtful = V::round(sums[v], job_.out + y * values_ + at);
-        for (; doubtful != 0; doubtful &= doubtful - 1) {
-          const ptrdiff_t value = at + __builtin_ctz(doubtful);
-          if (value < values_) note(value, y);
-        }
+        const ptrdiff_t at = i + v * kLanes;
+        round(sums[v], job_.out + y * values_ + at, at, y);
       }
+    }
+  }
+
+  // Stores bytes and notes those that are in doubt.
+  void round(Float sums, uint8_t* to, ptrdiff_t at, int y) {
+    // 2^23 leaves no room for parts: the sum is rounded to even, and its lowest byte is the number.
+    const Float shift = hn::Set(kFloats, 0x1p23F);
+    const Float shifted = hn::Add(sums, shift);
+    const hn::RebindToUnsigned<Floats> wide;
+    const auto whole = hn::And(hn::BitCast(wide, shifted), hn::Set(wide, 0xFF));
+    hn::StoreU(hn::U8FromU32(whole), hn::Rebind<uint8_t, Floats>(), to);
+    const Float part = hn::Abs(hn::Sub(sums, hn::Sub(shifted, shift)));
+    const auto doubtful = hn::Gt(part, hn::Set(kFloats, 0.5F - kDoubt));
+    if (hn::AllFalse(kFloats, doubtful)) return;
+    uint8_t bytes[8] = {};
+    hn::StoreMaskBits(kFloats, doubtful, bytes);
+    for (uint32_t bits = bytes[0] | bytes[1] << 8; bits != 0; bits &= bits - 1) {
+      const ptrdiff_t value = at + __builtin_ctz(bits);
+      if (value < values_) note(value, y);
     }
   }
 
@@ -153,8 +183,9 @@ class GaussianBlur {
     const ptrdiff_t first = noted.value - static_cast<ptrdiff_t>(3) * half;
     const ptrdiff_t count = 3 * (2 * static_cast<ptrdiff_t>(half) + 1);
     if (first >= 0 && first + count - 3 < values_) {
-      for (ptrdiff_t i = 0; i < count; i += V::kLanes)
-        V::store(to + i, V::widened(from + first + i));
+      for (ptrdiff_t i = 0; i < count; i += kLanes) {
+        hn::StoreU(widened(from + first + i), kFloats, to + i);
+      }
       return;
     }
     const int pixel = static_cast<int>(noted.value / 3);
@@ -178,8 +209,8 @@ class GaussianBlur {
   int count_ = 0;
 };
 
-// How near .5 a part is for which the order of the sum may decide. Not proven: 1e-5 were the
-// largest differences of 63 million values.
-inline constexpr float kGaussianDoubt = 1e-3F;
+}  // namespace
 
-}  // namespace fastload
+void gaussian_blur(const GaussianJob& job) { GaussianBlur(job).run(); }
+
+}  // namespace fastload::FASTLOAD_LEVEL

@@ -1,28 +1,31 @@
+// What the kernels of transform/pixels/pointwise are compared with: pixel by pixel.
+#pragma once
+
 #include <algorithm>
 
 #include "transform/pixels/pointwise.h"
 
-namespace fastload {
-namespace {
+namespace fastload::test {
+namespace plain {
 
-void look_up(uint8_t* rgb, size_t bytes, const ByteTable& table) {
+inline void look_up(uint8_t* rgb, size_t bytes, const ByteTable& table) {
   for (size_t i = 0; i < bytes; ++i) rgb[i] = table[rgb[i]];
 }
 
-void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
+inline void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
   for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) {
     for (size_t c = 0; c < 3; ++c) p[c] = tables[c][p[c]];
   }
 }
 
-void permute(uint8_t* rgb, size_t pixels, const uint8_t* order) {
+inline void permute(uint8_t* rgb, size_t pixels, const uint8_t* order) {
   for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) {
     const uint8_t channels[] = {p[0], p[1], p[2]};
     for (size_t c = 0; c < 3; ++c) p[c] = channels[order[c]];
   }
 }
 
-void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
+inline void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
   std::fill_n(least, 3, uint8_t{255});
   std::fill_n(greatest, 3, uint8_t{0});
   for (const uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) {
@@ -33,19 +36,19 @@ void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greate
   }
 }
 
-void grayscale(uint8_t* rgb, size_t pixels) {
+inline void grayscale(uint8_t* rgb, size_t pixels) {
   for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) {
     p[0] = p[1] = p[2] = luma_of(p[0], p[1], p[2]);
   }
 }
 
-uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
+inline uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
   uint64_t sum = 0;
   for (const uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) sum += luma_of(p[0], p[1], p[2]);
   return sum;
 }
 
-void saturation(uint8_t* rgb, size_t pixels, float factor) {
+inline void saturation(uint8_t* rgb, size_t pixels, float factor) {
   for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) {
     const uint8_t luma = luma_of(p[0], p[1], p[2]);
     for (size_t c = 0; c < 3; ++c) p[c] = blended(luma, p[c], factor);
@@ -55,7 +58,7 @@ void saturation(uint8_t* rgb, size_t pixels, float factor) {
 // libImaging/Convert.c, rgb2hsv_row and hsv2rgb_row. Pillow computes in double here and there:
 // float gives the same bytes (all colours, all shifts), if 255 h is not rounded up to a whole
 // number.
-void turn(uint8_t* p, uint8_t shift) {
+inline void turn(uint8_t* p, uint8_t shift) {
   const int r = p[0];
   const int g = p[1];
   const int b = p[2];
@@ -91,11 +94,11 @@ void turn(uint8_t* p, uint8_t shift) {
   std::copy_n(colours[sector % 6], 3, p);
 }
 
-void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
+inline void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
   for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) turn(p, shift);
 }
 
-void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
+inline void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
   uint8_t* above = scratch;  // as it was: the picture has the new one already
   uint8_t* row = scratch + row_bytes;
   std::copy_n(rgb, row_bytes, above);
@@ -114,9 +117,10 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
   }
 }
 
-}  // namespace
+}  // namespace plain
 
-constinit const PointKernels kPointKernelsScalar{
-    look_up, look_up_each, permute, extremes, grayscale, luma_sum, saturation, hue, sharpen};
+constexpr PointKernels kPlainPointKernels{
+    plain::look_up,  plain::look_up_each, plain::permute, plain::extremes, plain::grayscale,
+    plain::luma_sum, plain::saturation,   plain::hue,     plain::sharpen};
 
-}  // namespace fastload
+}  // namespace fastload::test
