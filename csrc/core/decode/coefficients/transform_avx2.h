@@ -217,7 +217,7 @@ inline void transform_pair(const Pair* x, const int32_t* starts, uint8_t* out, s
                                               _mm_cvtsi32_si128(starts[1]), 1);
   const Wide rounding = hn::Set(kWide, kRounding);
   Words rows[8];
-  idct_pass<11>(x, rows, Wide{_mm256_blend_epi32(rounding.raw, dcs, 0x11)}, rounding);
+  idct_pass<11, true>(x, rows, Wide{_mm256_blend_epi32(rounding.raw, dcs, 0x11)}, rounding);
   finish_idct(rows, out, stride);
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <utility>
 
 #include "decode/jpeg/idct.h"
 
@@ -62,8 +63,8 @@ Wide products(Pair pair, int16_t a, int16_t b) {
   const int32x4_t first = vmull_n_s16(half<kHalf>(pair.first), a);
   return Wide{vmlal_n_s16(first, half<kHalf>(pair.second), b)};
 }
-// sum + 2^13 (x + b y), b 1 or -1, the sum in the brackets in 16 bits.
-template <int kHalf>
+// sum + 2^13 (x + b y), b 1 or -1, the sum in the brackets in 16 bits; kIsSmall: it fits.
+template <int kHalf, bool kIsSmall>
 Wide add_scaled(Wide sum, Pair pair, int b) {
   const Words both = b > 0 ? plus(pair.first, pair.second) : minus(pair.first, pair.second);
   return plus(sum, Wide{vshll_n_s16(half<kHalf>(both), 13)});
@@ -95,8 +96,9 @@ template <int kHalf>
 Wide products(Pair pair, int a, int b) {
   return pair_products(kWide, half<kHalf>(pair), factors(a, b));
 }
-template <int kHalf>
+template <int kHalf, bool kIsSmall>
 Wide add_scaled(Wide sum, Pair pair, int b) {
+  if (kIsSmall) return add_products<kHalf>(sum, pair, 1 << 13, b << 13);
   const Words both = hn::BitCast(kWords, products<kHalf>(pair, 1, b));
   return add_pair_products(kWide, sum, both, factors(1 << 13, 0));
 }
@@ -115,39 +117,29 @@ inline Pair sum_of(Pair a, Pair b) { return {plus(a.first, b.first), plus(a.seco
 // The eight sums of one half, not yet shifted; `z` is the sum of the last two pairs. The constants
 // are jidctint.c's, combined as its SIMD versions do. A half at a time, since 16 registers hold no
 // more.
-template <int kHalf>
+template <int kHalf, bool kIsSmall>
 void sums_of(const Pair* x, Pair z, Wide rounding, Wide* sums) {
   const auto both = [sums](size_t i, Wide even, Wide odd) {
     sums[i] = plus(even, odd);
     sums[7 - i] = minus(even, odd);
   };
-  // even + a x + b y; and even - a x - b y, which takes fewer operations where products are added
-  // at once.
-  const auto less = [&](Wide even, [[maybe_unused]] Wide product, [[maybe_unused]] int16_t a,
-                        [[maybe_unused]] int16_t b) {
-    if constexpr (HWY_TARGET == HWY_AVX3) {
-      return add_products<kHalf>(even, x[1], static_cast<int16_t>(-a), static_cast<int16_t>(-b));
-    } else {
-      return minus(even, product);
-    }
-  };
-  const auto more = [&](Wide even, [[maybe_unused]] Wide product, [[maybe_unused]] int16_t a,
-                        [[maybe_unused]] int16_t b) {
-    if constexpr (HWY_TARGET == HWY_AVX3) {
-      return add_products<kHalf>(even, x[1], a, b);
-    } else {
-      return plus(even, product);
-    }
-  };
   const Wide odd_a = products<kHalf>(z, 9633, -6436), odd_b = products<kHalf>(z, 6437, 9633);
-  const Wide even0 = add_scaled<kHalf>(rounding, x[0], 1);
-  const Wide a = products<kHalf>(x[1], 10703, 4433);
-  both(0, more(even0, a, 10703, 4433), add_products<kHalf>(odd_b, x[2], 4926, -7373));
-  both(3, less(even0, a, 10703, 4433), add_products<kHalf>(odd_a, x[2], -7373, -4927));
-  const Wide even1 = add_scaled<kHalf>(rounding, x[0], -1);
-  const Wide b = products<kHalf>(x[1], 4433, -10704);
-  both(1, more(even1, b, 4433, -10704), add_products<kHalf>(odd_a, x[3], -20995, 4177));
-  both(2, less(even1, b, 4433, -10704), add_products<kHalf>(odd_b, x[3], -4176, -20995));
+  // Of even + a x + b y and even - a x - b y. On AVX-512 products are added at once.
+  const auto evens = [&](Wide even, int16_t a, int16_t b) {
+    if constexpr (HWY_TARGET == HWY_AVX3) {
+      return std::pair{add_products<kHalf>(even, x[1], a, b),
+                       add_products<kHalf>(even, x[1], -a, -b)};
+    } else {
+      const Wide product = products<kHalf>(x[1], a, b);
+      return std::pair{plus(even, product), minus(even, product)};
+    }
+  };
+  const auto [even0, even3] = evens(add_scaled<kHalf, kIsSmall>(rounding, x[0], 1), 10703, 4433);
+  both(0, even0, add_products<kHalf>(odd_b, x[2], 4926, -7373));
+  both(3, even3, add_products<kHalf>(odd_a, x[2], -7373, -4927));
+  const auto [even1, even2] = evens(add_scaled<kHalf, kIsSmall>(rounding, x[0], -1), 4433, -10704);
+  both(1, even1, add_products<kHalf>(odd_a, x[3], -20995, 4177));
+  both(2, even2, add_products<kHalf>(odd_b, x[3], -4176, -20995));
 }
 
 // Both halves >> kShift, saturated to 16 bits, in their order.
@@ -166,13 +158,14 @@ Words narrowed(Wide low, Wide high) {
 }
 
 // From pairs of rows to rows (then from pairs of columns to columns): y[i] = sum i >> kShift. The
-// sums of each half begin with the rounding, and what else is to be added.
-template <int kShift>
+// sums of each half begin with the rounding, and what else is to be added. kIsSmall: values are in
+// [-2^14, 2^14).
+template <int kShift, bool kIsSmall = false>
 void idct_pass(const Pair* x, Words* y, Wide first_start, Wide second_start) {
   const Pair z = sum_of(x[2], x[3]);
   Wide low[8], high[8];
-  sums_of<0>(x, z, first_start, low);
-  sums_of<1>(x, z, second_start, high);
+  sums_of<0, kIsSmall>(x, z, first_start, low);
+  sums_of<1, kIsSmall>(x, z, second_start, high);
   for (size_t i = 0; i < 8; ++i) y[i] = narrowed<kShift>(low[i], high[i]);
 }
 template <int kShift>
