@@ -732,9 +732,19 @@ void warp_reversed(const uint8_t* from, int count, uint8_t* to) {
 #else
   alignas(16) static constexpr uint8_t kOrder[] = {12, 13, 14, 9, 10, 11, 6, 7,
                                                    8,  3,  4,  5, 0,  1,  2, 0};
+  const auto order = hn::Load(kBlock, kOrder);
+  const bool many = count >= 5;
   for (; count >= 6; count -= 5, to += 15) {  // a byte more, of the next pixel
     const auto pixels = hn::LoadU(kBlock, from + 3 * (count - 5));
-    hn::StoreU(hn::TableLookupBytes(pixels, hn::Load(kBlock, kOrder)), kBlock, to);
+    hn::StoreU(hn::TableLookupBytes(pixels, order), kBlock, to);
+  }
+  if (many) {  // the last five, some of them once more
+    const auto pixels = hn::TableLookupBytes(hn::LoadU(kBlock, from), order);
+    const hn::Half<decltype(kBlock)> half;
+    to += 3 * count - 15;
+    hn::StoreU(hn::LowerHalf(half, pixels), half, to);
+    hn::StoreU(hn::LowerHalf(half, hn::ShiftRightBytes<7>(kBlock, pixels)), half, to + 7);
+    return;
   }
 #endif
   for (from += 3 * count; count > 0; --count, to += 3) std::memcpy(to, from -= 3, 3);
