@@ -54,8 +54,6 @@ def each(call: Callable[[np.ndarray], object], items: list[np.ndarray], n: int) 
 
 def coding_cases(images: Path | None) -> dict[str, Case]:
     """Decoding and coding of JPEG and of coefficient records."""
-    from PIL import Image
-
     from fastload._native import _C
 
     files = coded(images)
@@ -69,12 +67,33 @@ def coding_cases(images: Path | None) -> dict[str, Case]:
         if form == "fast":
             cases["coefficients to JPEG"] = partial(each, _C.coefficients_to_jpeg, records)
     cases["JPEG to baseline"] = partial(each, _C.jpeg_to_baseline, files)
-    grays = []
-    for file in files:
-        png = io.BytesIO()
-        Image.open(io.BytesIO(file.tobytes())).convert("L").save(png, "PNG", compress_level=0)
-        grays.append(np.frombuffer(png.getvalue(), np.uint8))
-    cases["decode gray PNG"] = partial(each, _C.decode_rgb, grays)
+    pixels = np.random.default_rng(0).integers(0, 256, 224 * 224 * 3, np.uint8)
+    decoder = _C.Decoder()
+    cases["RGB to gray"] = partial(
+        each, lambda raw: decoder.decode(raw, (1, 8, False), (224, 224, 3, 8)), [pixels]
+    )
+    return cases
+
+
+def vision_cases() -> dict[str, Case]:
+    """Rows of a picture that need no resize, from an uncompressed file."""
+    from bench_operations import photograph
+    from PIL import Image
+
+    from fastload._native import _C
+
+    file = io.BytesIO()
+    Image.fromarray(photograph(448)).save(file, "PNG", compress_level=0)
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    cases: dict[str, Case] = {}
+    for family in ("qwen2_vl", "siglip2"):
+        rule = _C.VisionRule(family)
+        for dtype in ("float32", "bfloat16"):
+
+            def ours(n: int, rule: object = rule, dtype: str = dtype) -> object:
+                return _C.vision_rows(rule, data, dtype=dtype, repeat=n)
+
+            cases[f"vision {family} {dtype}"] = ours
     return cases
 
 
@@ -89,6 +108,7 @@ def all_cases(images: Path | None) -> dict[str, Case]:
         for title, (ours, _) in bench_transform.resize_tasks((267, 263), 224, name).items():
             cases[f"{name} {title}"] = ours
     cases |= {title: ours for title, (ours, _) in bench_transform.store_tasks(224).items()}
+    cases |= vision_cases()
     cases |= coding_cases(images)
     return cases
 

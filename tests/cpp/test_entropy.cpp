@@ -131,7 +131,7 @@ class Decoding {
     Decoded out{true, position, std::vector<int16_t>((kMaxRunBlocks + 1) * 64)};
     for (size_t i = 0; i <= kMaxRunBlocks; ++i) targets_->coefs[i] = out.coefs.data() + i * 64;
     const HuffmanTable* const behind = targets_->dc[count];
-    const DecodeRun decode = decode_run_for(level);
+    const DecodeRun decode = FASTLOAD_KERNEL_AT(level, decode_run);
     for (const auto& [begin, end] : {std::pair{size_t{0}, first}, std::pair{first, count}}) {
       if (begin == end || !out.good) continue;
       out.good = decode(data, out.position, *targets_, begin, end, places_.data());

@@ -6,7 +6,6 @@
 #include "levels.h"
 #include "random.h"
 
-#if defined(__SSE4_2__)  // CMakeLists.txt: on x86-64
 // Behind the others:
 #include "base/highway.h"
 
@@ -51,4 +50,3 @@ TEST(a_sum_is_rounded_once_without_such_an_instruction) {
 }
 
 }  // namespace
-#endif

@@ -1,5 +1,5 @@
-// decode/: the JPEG decoder's kernels at every level of this machine against the scalar ones, bit
-// for bit, on memory of exactly the promised size.
+// decode/: the JPEG decoder's kernels at every level of this machine against plain ones, bit for
+// bit, on memory of exactly the promised size.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -93,7 +93,7 @@ Samples transformed(const IdctKernel& kernel, const std::vector<Block>& blocks,
 
 }  // namespace
 
-TEST(idct_of_every_level_equals_the_scalar_one) {
+TEST(idct_of_every_level_equals_the_plain_one) {
   Random random(1);
   const std::vector<SimdLevel> levels = test::machine_levels();
   for (int i = 0; i < 2500; ++i) {
@@ -104,7 +104,7 @@ TEST(idct_of_every_level_equals_the_scalar_one) {
       block = random_block(random, mixed ? random_kind(random) : row_kind);
     }
     const auto steps = random_steps(random);
-    const Samples wanted = transformed(idct_kernel(SimdLevel::kScalar), blocks, steps);
+    const Samples wanted = transformed(test::PlainIdct::kernel(), blocks, steps);
     for (const SimdLevel level : levels) {
       CHECK(transformed(idct_kernel(level), blocks, steps) == wanted);
     }
@@ -227,19 +227,19 @@ Samples stuffed(Random& random, size_t size) {
 
 }  // namespace
 
-TEST(unstuffing_of_every_level_equals_the_scalar_one) {
+TEST(unstuffing_of_every_level_equals_the_plain_one) {
   Random random(4);
   const std::vector<SimdLevel> levels = test::machine_levels();
   for (int i = 0; i < 4000; ++i) {
     const Samples bytes = stuffed(random, static_cast<size_t>(random.in(0, 300)));
     const uint8_t* const end = bytes.data() + bytes.size();
     Samples wanted(bytes.size() + 64);
-    const UnstuffResult scalar = unstuff_scalar(bytes.data(), end, wanted.data());
+    const UnstuffResult plain = test::plain_unstuff(bytes.data(), end, wanted.data());
     for (const SimdLevel level : levels) {
       Samples found(bytes.size() + 64);
-      const UnstuffResult result = unstuff_for(level)(bytes.data(), end, found.data());
-      CHECK_EQ(result.source - bytes.data(), scalar.source - bytes.data());
-      CHECK_EQ(result.target - found.data(), scalar.target - wanted.data());
+      const UnstuffResult result = FASTLOAD_KERNEL_AT(level, unstuff)(bytes.data(), end, found.data());
+      CHECK_EQ(result.source - bytes.data(), plain.source - bytes.data());
+      CHECK_EQ(result.target - found.data(), plain.target - wanted.data());
       CHECK(std::equal(found.data(), result.target, wanted.data()));
     }
   }

@@ -20,7 +20,8 @@
 namespace {
 
 using fastload::DType;
-using fastload::kScalarValues;
+using fastload::look_up_bfloat16;
+using fastload::look_up_float32;
 using fastload::plan;
 using fastload::RowSink;
 using fastload::ValueRuns;
@@ -169,7 +170,7 @@ TEST(kernels_are_the_table) {
       const size_t last = runs.place(runs.count - 1) + (runs.copies - 1) * runs.copy_apart;
       Bytes wanted(size * (last + runs.lines * runs.length), 0xA5), found = wanted;
       const auto& scale = planar ? values->channel(1) : values->interleaved();
-      const auto plain = size == 4 ? kScalarValues.float32 : kScalarValues.bfloat16;
+      const auto plain = size == 4 ? look_up_float32 : look_up_bfloat16;
       plain(in.data(), runs, scale, wanted.data());
       for (const fastload::SimdLevel level : fastload::test::machine_levels()) {
         fastload::set_simd_level(simd_level_name(level));
@@ -188,7 +189,7 @@ TEST(numbers_that_vectors_do_not_make_are_looked_up) {
                                               {"mean", {{0, 0, 0}, ""}}});
   const VisionValues values(rule, DType::kFloat32);
   CHECK(!values.by_vectors());
-  CHECK(values.line() == kScalarValues.float32);
+  CHECK(values.line() == look_up_float32);
 }
 
 TEST(rows_do_not_depend_on_level_chunk_and_what_was_before) {

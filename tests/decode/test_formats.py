@@ -52,7 +52,7 @@ def test_gray_is_pillows(kind: str) -> None:
     """In every codec convert("L") of what RGB gives; RGB itself is what decode_rgb gives."""
     data, before = FILES[kind], _C.simd_level()
     wanted = np.asarray(Image.fromarray(pillow_rgb(data)).convert("L"))
-    for level in ("scalar", "neon", "avx2", "avx512"):
+    for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
         _C.set_simd_level(level)
         assert np.array_equal(decoded(data, GRAY8)[..., 0], wanted)
         assert np.array_equal(decoded(data, GRAY8, roi=(5, 7, 41, 30))[..., 0], wanted[7:37, 5:46])

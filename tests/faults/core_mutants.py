@@ -45,8 +45,8 @@ SUBJECTS = {
         tuple(
             f"decode/jpeg/{name}"
             for name in (
-                "entropy_loop.h",
-                "huffman_fill.h",
+                "entropy_vector.cpp",
+                "huffman_vector.cpp",
                 "huffman.cpp",
                 "bits.cpp",
                 "scan.cpp",
@@ -87,6 +87,7 @@ class Build:
             source: line
             for line in listed
             for source in re.findall(r" -c (\S+\.cpp)$", line.split(" && ")[0])
+            if "-DFASTLOAD_LEVEL=" not in line or "-DFASTLOAD_LEVEL=scalar" in line
         }
         self._headers: set[str] = set()
         self._link = next(line for line in reversed(listed) if self._output in line)

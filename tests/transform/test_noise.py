@@ -77,13 +77,13 @@ def test_levels_give_the_same(width: int, height: int) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     best, found = _C.simd_level(), []
     try:
-        for level in ("scalar", "neon", "avx2", "avx512"):
+        for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
             _C.set_simd_level(level)
             found += [noisy(pixels, T.GaussianNoise(0.1, 0.3, clip)) for clip in (True, False)]
     finally:
         _C.set_simd_level(best)
-    assert len(found) == 8
-    assert all(np.array_equal(found[i % 2], found[i]) for i in range(8))
+    assert len(found) == 10
+    assert all(np.array_equal(found[i % 2], found[i]) for i in range(10))
 
 
 def test_torchvisions_object_becomes_native_on_pictures_and_uint8_tensors() -> None:

@@ -127,7 +127,7 @@ def test_any_view_equals_the_reference_at_every_level(case: tuple[np.ndarray, Vi
     wanted = show(pixels, view, name)
     before = _C.simd_level()
     try:
-        for level in ("scalar", "avx2", "avx512"):  # lowered to what the machine has
+        for level in ("scalar", "neon", "sse4", "avx2", "avx512"):  # lowered to what the machine has
             _C.set_simd_level(level)
             assert np.array_equal(_C.resize(pixels, view, name, chunk), wanted), level
     finally:

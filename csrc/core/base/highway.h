@@ -17,16 +17,21 @@ namespace fastload::FASTLOAD_LEVEL {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// sum + a[2i] b[2i] + a[2i+1] b[2i+1], of signed 16 bits each: pmaddwd, or vpdpwssd, which older
-// Highways do not take.
+// a[2i] b[2i] + a[2i+1] b[2i+1], of signed 16 bits each: pmaddwd.
+template <class D32, class V16 = hn::Vec<hn::Repartition<int16_t, D32>>>
+HWY_INLINE hn::Vec<D32> pair_products(D32 d, V16 a, V16 b) {
+  auto rest = hn::Zero(d);
+  const auto products = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
+  return hn::RearrangeToOddPlusEven(products, rest);
+}
+
+// The same added to `sum`: vpdpwssd, which older Highways do not take.
 template <class D32, class V32 = hn::Vec<D32>, class V16 = hn::Vec<hn::Repartition<int16_t, D32>>>
 HWY_INLINE V32 add_pair_products(D32 d, V32 sum, V16 a, V16 b) {
 #if defined(__AVX512VNNI__)
   if constexpr (sizeof(V32) == 64) return V32{_mm512_dpwssd_epi32(sum.raw, a.raw, b.raw)};
 #endif
-  V32 rest = hn::Zero(d);
-  const V32 products = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), rest);
-  return hn::Add(sum, hn::RearrangeToOddPlusEven(products, rest));
+  return hn::Add(sum, pair_products(d, a, b));
 }
 
 // Half of what fused_multiply_add() does without such instructions: products of floats are exact in
@@ -86,15 +91,37 @@ HWY_INLINE hn::Vec<DI> truncated(DI d, VF value) {
 // The bytes of `low` and then of `high` in each 128-bit block, saturated from signed 16 bits.
 template <class D8, class V16 = hn::Vec<hn::Repartition<int16_t, D8>>>
 HWY_INLINE hn::Vec<D8> pack_bytes([[maybe_unused]] D8 d, V16 low, V16 high) {
+  [[maybe_unused]] constexpr bool is_signed = hwy::IsSigned<hn::TFromD<D8>>();
 #if HWY_TARGET == HWY_AVX3
-  return hn::Vec<D8>{_mm512_packus_epi16(low.raw, high.raw)};
+  return hn::Vec<D8>{is_signed ? _mm512_packs_epi16(low.raw, high.raw)
+                               : _mm512_packus_epi16(low.raw, high.raw)};
 #elif HWY_TARGET == HWY_AVX2
-  return hn::Vec<D8>{_mm256_packus_epi16(low.raw, high.raw)};
+  return hn::Vec<D8>{is_signed ? _mm256_packs_epi16(low.raw, high.raw)
+                               : _mm256_packus_epi16(low.raw, high.raw)};
 #elif HWY_TARGET == HWY_SSE4
-  return hn::Vec<D8>{_mm_packus_epi16(low.raw, high.raw)};
+  return hn::Vec<D8>{is_signed ? _mm_packs_epi16(low.raw, high.raw)
+                               : _mm_packus_epi16(low.raw, high.raw)};
 #else
   const hn::Half<D8> half;
   return hn::Combine(d, hn::DemoteTo(half, high), hn::DemoteTo(half, low));
+#endif
+}
+
+// float32 to bfloat16, rounded to nearest even. Not for NaN.
+template <class DF, class VF = hn::Vec<DF>>
+HWY_INLINE auto to_bfloat16(DF, VF value) {
+  const hn::RebindToUnsigned<DF> words;
+  const auto bits = hn::BitCast(words, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(words, 0x7FFF)), odd);
+#if HWY_TARGET == HWY_AVX3
+  const hn::Repartition<uint16_t, DF> all;
+  const auto odd_words = hn::Add(hn::Iota(all, 1), hn::Iota(all, 0));
+  using Words = hn::Vec<hn::Repartition<uint16_t, DF>>;
+  return hn::LowerHalf(Words{_mm512_permutexvar_epi16(odd_words.raw, rounded.raw)});
+#else
+  const auto numbers = hn::BitCast(hn::RebindToSigned<DF>(), hn::ShiftRight<16>(rounded));
+  return hn::DemoteTo(hn::Rebind<uint16_t, DF>(), numbers);
 #endif
 }
 

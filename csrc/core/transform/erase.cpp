@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "transform/half_floats.h"
 #include "transform/store.h"
-#include "transform/store_scalar.h"
 
 namespace fastload {
 namespace {

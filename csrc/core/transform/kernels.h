@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "transform/axis.h"
 
 namespace fastload {
@@ -13,9 +13,6 @@ struct ResampleKernels {
   // Taps of an axis are padded to a multiple of these.
   int horizontal_multiple;
   int vertical_multiple;
-
-  // As fill_axis_scalar.
-  void (*fill_axis)(const AxisSpec& spec, int multiple, Axis& axis);
 
   // Brings a filled axis into the layout that horizontal or vertical reads; called once per
   // picture.
@@ -33,14 +30,6 @@ struct ResampleKernels {
   static constexpr int kBatch = 4;
 };
 
-extern const ResampleKernels kScalarResample;
-#if defined(__x86_64__)
-extern const ResampleKernels kAvx2Resample;
-extern const ResampleKernels kAvx512Resample;
-#elif defined(__aarch64__)
-extern const ResampleKernels kNeonResample;
-#endif
-
-const ResampleKernels& resample_kernels(SimdLevel level);
+FASTLOAD_KERNEL(extern const ResampleKernels kResample);
 
 }  // namespace fastload

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "transform/half_floats.h"
 #include "transform/store_kernels.h"
-#include "transform/store_scalar.h"
 
 namespace fastload {
 namespace {

@@ -65,17 +65,6 @@ Rect source_rect(const Placing& placing) {
   return {x.begin, y.begin, x.end - x.begin, y.end - y.begin};
 }
 
-const ResampleKernels& resample_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return kAvx512Resample;
-  if (level == SimdLevel::kAvx2) return kAvx2Resample;
-#elif defined(__aarch64__)
-  if (level == SimdLevel::kNeon) return kNeonResample;
-#endif
-  (void)level;
-  return kScalarResample;
-}
-
 struct Resampler::Impl {
   enum class Passes { kNone, kHorizontal, kVertical, kHorizontalVertical, kVerticalHorizontal };
   static constexpr int kBatch = ResampleKernels::kBatch;
@@ -135,7 +124,7 @@ void Resampler::Impl::begin(const Placing& placing, const Rect& from, const Pixe
   is_rgb8 = format.is_rgb8();
   pixel_bytes = format.pixel_bytes();
   source = from;
-  kernels = &resample_kernels(simd_level());
+  kernels = &FASTLOAD_KERNEL_AT(simd_level(), kResample);
   const auto& [hs, vs] = placing;
   width = hs.count;
   height = vs.count;
@@ -169,7 +158,8 @@ void Resampler::Impl::fill(const AxisSpec& spec, bool horizontal, Axis& axis) {
   const int multiple = plain        ? 1
                        : horizontal ? kernels->horizontal_multiple
                                     : kernels->vertical_multiple;
-  spec.identity() ? fill_identity(spec, multiple, axis) : kernels->fill_axis(spec, multiple, axis);
+  spec.identity() ? fill_identity(spec, multiple, axis)
+                  : FASTLOAD_KERNEL_AT(simd_level(), fill_axis)(spec, multiple, axis);
   if (format.bits == 16) return fill_exact(spec, axis);
   if (plain) return pack_any(axis);
   horizontal ? kernels->pack_horizontal(axis) : kernels->pack_vertical(axis);

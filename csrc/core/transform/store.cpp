@@ -25,14 +25,7 @@ size_t dtype_size(DType dtype) {
 }
 
 const StoreKernels& store_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return kAvx512Store;
-  if (level == SimdLevel::kAvx2) return kAvx2Store;
-#elif defined(__aarch64__)
-  if (level == SimdLevel::kNeon) return kNeonStore;
-#endif
-  (void)level;
-  return kScalarStore;
+  return FASTLOAD_KERNEL_AT(level, kStore);
 }
 
 namespace {

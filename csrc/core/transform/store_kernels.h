@@ -1,10 +1,10 @@
-// The inner loops of Store, once per instruction set; all give the same bits.
+// The inner loops of Store, once per SIMD level; all give the same bits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "transform/store.h"
 
 namespace fastload {
@@ -18,13 +18,7 @@ using StoreLine = void (*)(const uint8_t* in, size_t pixels, const StoreScale& s
 // The kernel for a dtype, by DType's values.
 using StoreKernels = std::array<StoreLine, 4>;
 
-extern const StoreKernels kScalarStore;
-#if defined(__x86_64__)
-extern const StoreKernels kAvx2Store;
-extern const StoreKernels kAvx512Store;
-#elif defined(__aarch64__)
-extern const StoreKernels kNeonStore;
-#endif
+FASTLOAD_KERNEL(extern const StoreKernels kStore);
 
 const StoreKernels& store_kernels(SimdLevel level);
 

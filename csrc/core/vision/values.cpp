@@ -2,14 +2,16 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
+#include "transform/half_floats.h"
 
 namespace fastload {
 namespace {
 
-// What a vector's lane makes of x: values_simd.h, in the same order.
+// What a vector's lane makes of x: values_vector.cpp, in the same order.
 float by_vector(const ValueScale& scale, size_t at, float x) {
   const float rescaled = std::fma(x, scale.high[at], x * scale.low[at]);
   const float away = rescaled - scale.mean[at];
@@ -18,15 +20,29 @@ float by_vector(const ValueScale& scale, size_t at, float x) {
   return std::fma(rest, scale.inverse[at], quotient);
 }
 
-const ValueKernels& value_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return kAvx512Values;
-  if (level == SimdLevel::kAvx2) return kAvx2Values;
-#elif defined(__aarch64__)
-  if (level == SimdLevel::kNeon) return kNeonValues;
-#endif
-  (void)level;
-  return kScalarValues;
+float to_float32(float value) { return value; }
+
+template <typename T, T (*Convert)(float)>
+void look_up(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out) {
+  for (size_t j = 0; j < runs.count; ++j) {
+    T* to = static_cast<T*>(out) + runs.place(j);
+    for (size_t line = 0; line < runs.lines; ++line, to += runs.length) {
+      const uint8_t* const from = in + line * runs.line_apart + j * runs.length;
+      for (size_t i = 0; i < runs.length; ++i) {
+        const T value = Convert(scale.table[i % scale.channels][from[i]]);
+        for (size_t copy = 0; copy < runs.copies; ++copy) to[copy * runs.copy_apart + i] = value;
+      }
+    }
+  }
+}
+
+// Of 8 to 16 bytes, as a patch's line has, without a call.
+void copy_short(const uint8_t* in, size_t length, uint8_t* to) {
+  uint64_t front, back;
+  std::memcpy(&front, in, sizeof(front));
+  std::memcpy(&back, in + length - sizeof(back), sizeof(back));
+  std::memcpy(to, &front, sizeof(front));
+  std::memcpy(to + length - sizeof(back), &back, sizeof(back));
 }
 
 }  // namespace
@@ -70,13 +86,38 @@ VisionValues::VisionValues(const VisionRule& rule, DType dtype) : dtype_(dtype) 
 }
 
 Streamed VisionValues::stream() const {
-  return dtype_ == DType::kUint8 ? nullptr : value_kernels(simd_level()).stream;
+  return dtype_ == DType::kUint8 ? nullptr : FASTLOAD_KERNEL_AT(simd_level(), kValues).stream;
 }
 
 ValueLine VisionValues::line() const {
   if (dtype_ == DType::kUint8) return copy_runs;
-  const ValueKernels& kernels = value_kernels(by_vectors_ ? simd_level() : SimdLevel::kScalar);
-  return dtype_ == DType::kFloat32 ? kernels.float32 : kernels.bfloat16;
+  const bool whole = dtype_ == DType::kFloat32;
+  if (!by_vectors_) return whole ? look_up_float32 : look_up_bfloat16;
+  const ValueKernels& kernels = FASTLOAD_KERNEL_AT(simd_level(), kValues);
+  return whole ? kernels.float32 : kernels.bfloat16;
+}
+
+void look_up_float32(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out) {
+  look_up<float, to_float32>(in, runs, scale, out);
+}
+
+void look_up_bfloat16(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale,
+                      void* out) {
+  look_up<uint16_t, to_bfloat16>(in, runs, scale, out);
+}
+
+void copy_runs(const uint8_t* in, const ValueRuns& runs, const ValueScale&, void* out) {
+  const bool is_short = runs.length >= 8 && runs.length <= 16;
+  for (size_t j = 0; j < runs.count; ++j) {
+    uint8_t* first = static_cast<uint8_t*>(out) + runs.place(j);
+    for (size_t line = 0; line < runs.lines; ++line, first += runs.length) {
+      const uint8_t* const from = in + line * runs.line_apart + j * runs.length;
+      for (size_t copy = 0; copy < runs.copies; ++copy) {
+        uint8_t* const to = first + copy * runs.copy_apart;
+        is_short ? copy_short(from, runs.length, to) : (void)std::memcpy(to, from, runs.length);
+      }
+    }
+  }
 }
 
 }  // namespace fastload

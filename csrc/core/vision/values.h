@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "transform/store.h"
 #include "vision/rule.h"
 
@@ -31,7 +31,7 @@ struct ValueRuns {
 };
 
 // The numbers of one channel, or of three in turn, as kernels take them: the table, and constants
-// by which vectors make the same numbers (values_simd.h).
+// by which vectors make the same numbers (values_vector.cpp).
 struct ValueScale {
   static constexpr size_t kLength = 18;  // a vector of 16 lanes, from any channel on
   size_t channels = 1;                   // 1, or 3 in turn
@@ -67,7 +67,7 @@ class VisionValues {
   [[nodiscard]] ValueLine line() const;
   // How numbers leave; nullptr for bytes, which are few.
   [[nodiscard]] Streamed stream() const;
-  // Whether vectors make all numbers of the table; else the scalar code looks them up.
+  // Whether vectors make all numbers of the table; else they are looked up.
   [[nodiscard]] bool by_vectors() const { return by_vectors_; }
 
  private:
@@ -82,14 +82,10 @@ struct ValueKernels {
   ValueLine float32, bfloat16;
   Streamed stream;
 };
-extern const ValueKernels kScalarValues;
-#if defined(__x86_64__)
-extern const ValueKernels kAvx2Values;
-extern const ValueKernels kAvx512Values;
-#elif defined(__aarch64__)
-extern const ValueKernels kNeonValues;
-#endif
-void copy_bytes(const uint8_t* from, size_t bytes, uint8_t* to);
+FASTLOAD_KERNEL(extern const ValueKernels kValues);
+// The table, byte by byte.
+void look_up_float32(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out);
+void look_up_bfloat16(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out);
 void copy_runs(const uint8_t* in, const ValueRuns& runs, const ValueScale& scale, void* out);
 
 }  // namespace fastload

@@ -37,7 +37,7 @@ class CoefficientDecoder {
   const uint8_t* unpack(size_t first, int column, size_t count, const uint8_t* at);
   void transform(int row, int column, const SegmentBlocks& blocks, const SegmentShape& shape);
 
-  const SegmentKernels& kernels_;
+  const SegmentKernels kernels_;
   JpegPainter painter_;
   CoefficientRecord record_;
   SegmentShape whole_, last_;  // of the segments of a row, and of its last one

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "decode/jpeg/idct.h"
-
 namespace fastload {
 
 int coefficient_segment_mcus(const JpegHeader& header) { return kSegmentPixels / header.mcu_width; }
@@ -23,49 +21,13 @@ SegmentShape segment_shape(const JpegHeader& header, int mcus) {
   return shape;
 }
 
-namespace {
-
-// Values to their places in the groups of the level's inverse DCT.
-template <SimdLevel kLevel>
-void transform_by_idct(const SegmentBlocks& blocks, size_t first, size_t count,
-                       const uint16_t* steps, uint8_t* out, size_t stride) {
-  static const IdctKernel kernel = idct_kernel(kLevel);
-  static const CoefPlaces places = kernel.places();
-  thread_local std::array<int16_t, (kMaxSegmentBlocks + 4) * 64> coefs{};  // left zero
-  const uint8_t* const place = places.data();
-  for (size_t i = 0; i < count; ++i) {
-    int16_t* const block = coefs.data() + kernel.block_offset(static_cast<int>(i));
-    block[0] = blocks.dc[first + i];
-    const uint64_t lows = blocks.lows[first + i];
-    size_t next[2] = {blocks.starts[1][first + i], blocks.starts[0][first + i]};
-    for (uint64_t left = blocks.masks[first + i]; left != 0; left &= left - 1) {
-      const int k = std::countr_zero(left);
-      const auto is_low = static_cast<size_t>(lows >> k & 1);
-      const size_t list = 1 - is_low, at = next[is_low]++;
-      block[place[k + 1]] = value_at(blocks, list, at);
-    }
-  }
-  kernel.transform(coefs.data(), steps, out, stride, static_cast<int>(count));
-}
-
-constexpr SegmentKernels kWords{unpack_segments_words, transform_by_idct<SimdLevel::kScalar>};
+SegmentKernels segment_kernels(SimdLevel level) {
+  UnpackSegments unpack = unpack_segments_words;
 #if defined(__x86_64__)
-constexpr SegmentKernels kAvx2{unpack_segments_avx2, transform_segment_avx2};
-constexpr SegmentKernels kAvx512{unpack_segments_avx512, transform_segment_avx512};
-#else
-constexpr SegmentKernels kNeon{unpack_segments_words, transform_by_idct<SimdLevel::kNeon>};
+  if (level >= SimdLevel::kAvx2) unpack = unpack_segments_avx2;
+  if (level >= SimdLevel::kAvx512) unpack = unpack_segments_avx512;
 #endif
-
-}  // namespace
-
-const SegmentKernels& segment_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level >= SimdLevel::kAvx512) return kAvx512;
-  if (level >= SimdLevel::kAvx2) return kAvx2;
-#else
-  if (level >= SimdLevel::kNeon) return kNeon;
-#endif
-  return kWords;
+  return {unpack, FASTLOAD_KERNEL_AT(level, transform_segment)};
 }
 
 void expand_block(const SegmentBlocks& blocks, size_t block, int16_t* coefs) {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/jpeg/parser.h"
 
 namespace fastload {
@@ -89,7 +89,7 @@ struct SegmentKernels {
   TransformSegment transform;
 };
 
-const SegmentKernels& segment_kernels(SimdLevel level);
+SegmentKernels segment_kernels(SimdLevel level);
 
 // Value number `at` of a list.
 inline int16_t value_at(const SegmentBlocks& blocks, size_t list, size_t at) {
@@ -112,9 +112,7 @@ bool unpack_segments_avx2(const SegmentCoding& coding, const SegmentSource* sour
                           SegmentBlocks* blocks);
 bool unpack_segments_avx512(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
                             SegmentBlocks* blocks);
-void transform_segment_avx2(const SegmentBlocks& blocks, size_t first, size_t count,
-                            const uint16_t* steps, uint8_t* out, size_t stride);
-void transform_segment_avx512(const SegmentBlocks& blocks, size_t first, size_t count,
-                              const uint16_t* steps, uint8_t* out, size_t stride);
+FASTLOAD_KERNEL(void transform_segment(const SegmentBlocks& blocks, size_t first, size_t count,
+                                       const uint16_t* steps, uint8_t* out, size_t stride));
 
 }  // namespace fastload

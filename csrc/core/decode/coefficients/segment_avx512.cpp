@@ -4,7 +4,6 @@
 #include "decode/coefficients/fixed_masks_avx512.h"
 #include "decode/coefficients/list_levels_avx512.h"
 #include "decode/coefficients/segment_reader.h"
-#include "decode/coefficients/transform_avx512.h"
 
 namespace fastload {
 namespace {
@@ -76,11 +75,6 @@ struct Avx512Ops : Avx512Words {
 bool unpack_segments_avx512(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
                             SegmentBlocks* blocks) {
   return unpack_segments<Avx512Ops>(coding, sources, count, blocks);
-}
-
-void transform_segment_avx512(const SegmentBlocks& blocks, size_t first, size_t count,
-                              const uint16_t* steps, uint8_t* out, size_t stride) {
-  RowTransform(blocks, steps).run(first, count, out, stride);
 }
 
 }  // namespace fastload

@@ -1,19 +1,16 @@
 // Four blocks of a segment at a time: values to their places, dequantisation and the inverse DCT.
-// For files compiled for AVX-512.
+// Part of transform_vector.cpp, for AVX-512.
 #pragma once
-
-#if defined(__x86_64__)
 
 #include <algorithm>
 #include <array>
 #include <bit>
 
-#include "base/vectors.h"
 #include "decode/coefficients/segment.h"
-#include "decode/jpeg/idct_pairs_avx512.h"
+#include "decode/jpeg/idct_passes.h"
 #include "decode/jpeg/parser.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // The coefficients of a block's first row.
@@ -30,8 +27,8 @@ constexpr std::array<uint8_t, 64> row_pairs() {
   std::array<uint8_t, 64> zigzag_of{}, order{};
   for (size_t k = 0; k < 64; ++k) zigzag_of[kZigzag[k]] = static_cast<uint8_t>(k);
   for (size_t i = 0; i < 64; ++i) {
-    const size_t row = kPairRows[kPair + i / 32][i % 2], block = i / 16 % 2;
-    order[i] = static_cast<uint8_t>(64 * block + zigzag_of[row * 8 + kPairColumns[i % 16 / 2]]);
+    const size_t row = kIdctPairs[kPair + i / 32][i % 2], block = i / 16 % 2;
+    order[i] = static_cast<uint8_t>(64 * block + zigzag_of[row * 8 + kIdctOrder[i % 16 / 2]]);
   }
   return order;
 }
@@ -94,11 +91,14 @@ template <class Which>
 class RowTransform {
  public:
   RowTransform(const SegmentBlocks& blocks, const uint16_t* steps) : blocks_(blocks) {
-    const __m128i all = load_pair_steps(steps, steps_);
+    load_steps(steps, steps_);
+    const __m512i all = _mm512_or_si512(_mm512_loadu_si512(steps), _mm512_loadu_si512(steps + 32));
     // Then a product with a byte is below 2^14, and fits once both factors are shifted by 8.
-    is_small_ = _mm_testz_si128(all, _mm_set1_epi16(static_cast<int16_t>(0xFF80))) != 0;
+    is_small_ = _mm512_test_epi16_mask(all, _mm512_set1_epi16(static_cast<int16_t>(0xFF80))) == 0;
     if (is_small_) {
-      for (__m512i& step : steps_) step = _mm512_slli_epi16(step, 8);
+      for (Pair& step : steps_) {
+        step = {hn::ShiftLeft<8>(step.first), hn::ShiftLeft<8>(step.second)};
+      }
     }
     dc_step_ = _mm512_set1_epi16(static_cast<int16_t>(steps[0]));
   }
@@ -106,25 +106,21 @@ class RowTransform {
   // The blocks [first, first + count) to 8 rows of samples.
   void run(size_t first, size_t count, uint8_t* out, size_t stride) const {
     const size_t end = first + count;
-    __m512i x[8];
+    Pair x[4];
     load(first, std::min(first + 4, end), x);
     for (; first < end; first += 4, out += 32) {
-      __m512i rows[8];
-      transform_down(x, rows);
-      const bool is_done = within_15_bits(rows);
+      Words rows[8];
+      idct_pass<11>(x, rows);
+      if (may_overflow(x[0])) [[unlikely]] put_flat_rows(flat_blocks(first), x[0], rows);
       // The next blocks' values are on their way while these are worked on.
       if (first + 4 < end) load(first + 4, std::min(first + 8, end), x);
-      if (is_done) [[likely]] {
-        transform_across(rows, out, stride);
-      } else {
-        exactly(first, out, stride);
-      }
+      finish_idct(rows, out, stride);
     }
   }
 
  private:
   // Dequantised pairs.
-  [[gnu::always_inline]] void load(size_t first, size_t end, __m512i* x) const {
+  [[gnu::always_inline]] void load(size_t first, size_t end, Pair* x) const {
     if (is_small_ && are_bytes(first, end)) [[likely]] {
       load_small(first, x);
     } else {
@@ -147,56 +143,60 @@ class RowTransform {
     }
     return true;
   }
-  [[gnu::always_inline]] void load_small(size_t first, __m512i* x) const {
+  [[gnu::always_inline]] void load_small(size_t first, Pair* x) const {
     __m512i bytes[4];
     load_pairs<LowBytes>(blocks_, first, bytes);
     const __m512i zero = _mm512_setzero_si512();
     for (size_t i = 0; i < 4; ++i) {
-      x[2 * i] = _mm512_mulhi_epi16(_mm512_unpacklo_epi8(zero, bytes[i]), steps_[2 * i]);
-      x[2 * i + 1] = _mm512_mulhi_epi16(_mm512_unpackhi_epi8(zero, bytes[i]), steps_[2 * i + 1]);
+      x[i].first.raw =
+          _mm512_mulhi_epi16(_mm512_unpacklo_epi8(zero, bytes[i]), steps_[i].first.raw);
+      x[i].second.raw =
+          _mm512_mulhi_epi16(_mm512_unpackhi_epi8(zero, bytes[i]), steps_[i].second.raw);
     }
     add_dc(first, x);
   }
-  [[gnu::noinline]] void load_any(size_t first, __m512i* x) const {
-    __m512i low[4], high[4], steps[8];
+  [[gnu::noinline]] void load_any(size_t first, Pair* x) const {
+    __m512i low[4], high[4];
     load_pairs<LowBytes>(blocks_, first, low);
     load_pairs<HighBytes>(blocks_, first, high);
-    for (size_t i = 0; i < 8; ++i)
-      steps[i] = is_small_ ? _mm512_srli_epi16(steps_[i], 8) : steps_[i];
+    const auto times = [this](__m512i values, Words step) {
+      return Words{_mm512_mullo_epi16(
+          values, is_small_ ? _mm512_srli_epi16(step.raw, 8) : step.raw)};
+    };
     for (size_t i = 0; i < 4; ++i) {
-      x[2 * i] = _mm512_mullo_epi16(_mm512_unpacklo_epi8(low[i], high[i]), steps[2 * i]);
-      x[2 * i + 1] = _mm512_mullo_epi16(_mm512_unpackhi_epi8(low[i], high[i]), steps[2 * i + 1]);
+      x[i] = {times(_mm512_unpacklo_epi8(low[i], high[i]), steps_[i].first),
+              times(_mm512_unpackhi_epi8(low[i], high[i]), steps_[i].second)};
     }
     add_dc(first, x);
   }
 
-  // DC is the first word of the first pair's even columns.
-  [[gnu::always_inline]] void add_dc(size_t first, __m512i* x) const {
+  // DC is the first word of the first pair.
+  [[gnu::always_inline]] void add_dc(size_t first, Pair* x) const {
     const __m128i dc = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&blocks_.dc[first]));
     const __m512i dcs = _mm512_maskz_expand_epi16(0x01010101, _mm512_castsi128_si512(dc));
-    x[0] = _mm512_add_epi16(x[0], _mm512_mullo_epi16(dcs, dc_step_));
+    x[0].first.raw = _mm512_add_epi16(x[0].first.raw, _mm512_mullo_epi16(dcs, dc_step_));
   }
 
-  // From the dequantised pairs, for any values.
-  [[gnu::noinline]] void exactly(size_t first, uint8_t* out, size_t stride) const {
-    __m512i pairs[8], x[8];
-    load_any(first, pairs);
-    rows_of_pairs(pairs, x);
+  // Of the next four.
+  [[nodiscard]] Blocks flat_blocks(size_t first) const {
     const __m256i masks =
         _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&blocks_.masks[first]));
     const unsigned flat =
         _mm256_testn_epi64_mask(masks, _mm256_set1_epi64x(static_cast<int64_t>(~kFirstRow)));
-    transform_dequantised<V512>(x, static_cast<V512::Lanes>(_pdep_u32(flat, 0x55) * 3), out,
-                                stride);
+    return Blocks{static_cast<__mmask8>(_pdep_u32(flat, 0x55) * 3)};
   }
 
   const SegmentBlocks& blocks_;
-  __m512i steps_[8];  // of pairs; where is_small_ shifted by 8
+  Pair steps_[4];  // where is_small_ shifted by 8
   __m512i dc_step_;
   bool is_small_;
 };
 
 }  // namespace
-}  // namespace fastload
 
-#endif
+void transform_segment(const SegmentBlocks& blocks, size_t first, size_t count,
+                       const uint16_t* steps, uint8_t* out, size_t stride) {
+  RowTransform(blocks, steps).run(first, count, out, stride);
+}
+
+}  // namespace fastload::FASTLOAD_LEVEL

@@ -4,37 +4,12 @@
 
 namespace fastload {
 
-UnstuffResult unstuff_scalar(const uint8_t* source, const uint8_t* end, uint8_t* target) {
-  while (source < end) {
-    if (*source == 0xFF) {
-      if (end - source < 2 || source[1] != 0) break;
-      ++source;
-      *target++ = 0xFF;
-    } else {
-      *target++ = *source;
-    }
-    ++source;
-  }
-  return {source, target};
-}
-
-Unstuff unstuff_for(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return unstuff_avx512;
-  if (level == SimdLevel::kAvx2) return unstuff_avx2;
-#elif defined(__aarch64__)
-  if (level == SimdLevel::kNeon) return unstuff_neon;
-#endif
-  static_cast<void>(level);
-  return unstuff_scalar;
-}
-
 void ScanBytes::open(Bytes file, size_t begin, SimdLevel level) {
   file_ = file;
   next_ = begin;
   size_ = 0;
   ended_ = begin >= file.size();  // else take_until() would never find the end
-  unstuff_ = unstuff_for(level);
+  unstuff_ = FASTLOAD_KERNEL_AT(level, unstuff);
   // One huge file must not cost each thread its size for ever.
   if (buffer_.size() > kKeep) std::vector<uint8_t>().swap(buffer_);
   if (buffer_.size() < kSlack) buffer_.resize(kSlack);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/cpu.h"
+#include "base/kernels.h"
 
 namespace fastload {
 
@@ -19,11 +19,7 @@ struct UnstuffResult {
 // Copies [source, end) to `target` with FF 00 as FF, up to the first FF that is not followed by 00
 // (a marker, or the data's end). Writes at most end - source + 64 bytes (the last 64 are rubbish).
 using Unstuff = UnstuffResult (*)(const uint8_t* source, const uint8_t* end, uint8_t* target);
-UnstuffResult unstuff_scalar(const uint8_t* source, const uint8_t* end, uint8_t* target);
-UnstuffResult unstuff_avx2(const uint8_t* source, const uint8_t* end, uint8_t* target);
-UnstuffResult unstuff_avx512(const uint8_t* source, const uint8_t* end, uint8_t* target);
-UnstuffResult unstuff_neon(const uint8_t* source, const uint8_t* end, uint8_t* target);
-Unstuff unstuff_for(SimdLevel level);
+FASTLOAD_KERNEL(UnstuffResult unstuff(const uint8_t* source, const uint8_t* end, uint8_t* target));
 
 // The unstuffed bytes of one segment (up to the next marker), produced as they are needed.
 class ScanBytes {
@@ -53,7 +49,7 @@ class ScanBytes {
   size_t next_ = 0;
   size_t size_ = 0;
   bool ended_ = true;
-  Unstuff unstuff_ = unstuff_scalar;
+  Unstuff unstuff_ = nullptr;
   std::vector<uint8_t> buffer_;
 };
 

@@ -26,8 +26,8 @@ template <int kShift>
 void store_pairs(Words here, Words left, int left_rounding, Words right, int right_rounding,
                  uint8_t* out) {
   const auto rounded = [here](Words side, int rounding) {
-    const Words sum = hn::Add(hn::Add(here, side), hn::Set(kWords, static_cast<uint16_t>(rounding)));
-    return hn::ShiftRight<kShift>(sum);
+    const Words half = hn::Set(kWords, static_cast<uint16_t>(rounding));
+    return hn::ShiftRight<kShift>(hn::Add(hn::Add(here, side), half));
   };
   const Words odd = hn::ShiftLeft<8>(rounded(right, right_rounding));
   hn::StoreU(hn::BitCast(kBytes, hn::Or(rounded(left, left_rounding), odd)), kBytes, out);
@@ -99,8 +99,8 @@ constexpr Order kOrder = [] {
   return order;
 }();
 #elif HWY_TARGET == HWY_AVX2
-// Shuffles that spread 16 bytes of a channel over 48 bytes of pixels: [part][channel]. 0x80 leaves a
-// zero. Highway computes most of its own tables anew for each vector.
+// Shuffles that spread 16 bytes of a channel over 48 bytes of pixels: [part][channel]. 0x80 leaves
+// a zero. Highway's own StoreInterleaved3 computes some of its tables anew for each vector.
 struct Order {
   alignas(16) std::array<std::array<std::array<uint8_t, 16>, 3>, 3> from;
 };

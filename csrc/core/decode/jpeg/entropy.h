@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/jpeg/huffman.h"
 
 namespace fastload {
@@ -64,12 +64,7 @@ class CoefPlaces {
 using DecodeRun = bool (*)(const uint8_t* data, size_t& position, BlockTargets& targets,
                            size_t begin, size_t end, const uint8_t* places);
 
-DecodeRun decode_run_for(SimdLevel level);
-
-// The loop compiled for any CPU and for CPUs with BMI2 (every one that has AVX2).
-bool decode_run_scalar(const uint8_t* data, size_t& position, BlockTargets& targets, size_t begin,
-                       size_t end, const uint8_t* places);
-bool decode_run_avx2(const uint8_t* data, size_t& position, BlockTargets& targets, size_t begin,
-                     size_t end, const uint8_t* places);
+FASTLOAD_KERNEL(bool decode_run(const uint8_t* data, size_t& position, BlockTargets& targets,
+                                size_t begin, size_t end, const uint8_t* places));
 
 }  // namespace fastload

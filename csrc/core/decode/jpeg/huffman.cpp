@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "decode/jpeg/huffman_fill.h"
 
 namespace fastload {
 namespace {
@@ -50,10 +49,6 @@ void fill_window(const HuffmanSpec& spec, bool is_dc, SymbolWindow& window) {
 
 }  // namespace
 
-void fill_tables_scalar(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables) {
-  fill_tables(dc, ac, tables);
-}
-
 void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, SimdLevel level,
                   HuffmanTables& tables) {
   build_canonical(dc, tables.dc);
@@ -66,12 +61,7 @@ void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, SimdLevel level,
   alignas(64) SymbolWindow dc_window, ac_window;
   fill_window(dc, true, dc_window);
   fill_window(ac, false, ac_window);
-#if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return fill_tables_avx512(dc_window, ac_window, tables);
-  if (level == SimdLevel::kAvx2) return fill_tables_avx2(dc_window, ac_window, tables);
-#endif
-  static_cast<void>(level);
-  fill_tables_scalar(dc_window, ac_window, tables);
+  FASTLOAD_KERNEL_AT(level, fill_tables)(dc_window, ac_window, tables);
 }
 
 }  // namespace fastload

@@ -20,7 +20,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/jpeg/parser.h"
 
 namespace fastload {
@@ -57,11 +57,9 @@ struct HuffmanTables {
 void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, SimdLevel level,
                   HuffmanTables& tables);
 
-// The symbol that each window of the stream begins with (see huffman_fill.h), and the function
-// that joins two of them to entries, compiled for each instruction set.
+// The symbol that each window of the stream begins with (see huffman_vector.cpp), and the function
+// that joins two of them to entries.
 using SymbolWindow = std::array<uint32_t, HuffmanTable::kEntries>;
-void fill_tables_scalar(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables);
-void fill_tables_avx2(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables);
-void fill_tables_avx512(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables);
+FASTLOAD_KERNEL(void fill_tables(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables));
 
 }  // namespace fastload

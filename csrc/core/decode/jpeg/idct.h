@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/jpeg/entropy.h"
 
 namespace fastload {
@@ -24,7 +24,7 @@ struct IdctKernel {
   // blocks more) into 8 rows of samples at `out`, and leaves the coefficients zero. `steps` in
   // natural order.
   void (*transform)(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-  bool is_paired = false;  // rows in pairs, the columns of both side by side
+  std::array<uint8_t, 64> place_of;  // of a coefficient in natural order, in a group's first block
 
   // Where coefficient k - 1 (zig-zag) of a group's first block goes, for DecodeRun.
   [[nodiscard]] CoefPlaces places() const;
@@ -38,29 +38,7 @@ struct IdctKernel {
   }
 };
 
-IdctKernel idct_kernel(SimdLevel level);
-
-// Where is_paired: of each pair of rows the even columns of all blocks, then the odd ones; values
-// of both rows alternate.
-inline constexpr std::array<std::array<size_t, 2>, 4> kPairRows{{{0, 4}, {2, 6}, {1, 3}, {5, 7}}};
-inline constexpr std::array<size_t, 8> kPairColumns{0, 2, 4, 6, 1, 3, 5, 7};
-
-// A pair of 16-bit factors as pmaddwd takes them: a * even lane + b * odd lane.
-constexpr int32_t idct_pair(int a, int b) {
-  return static_cast<int32_t>((static_cast<uint32_t>(b) << 16) |
-                              (static_cast<uint32_t>(a) & 0xFFFFu));
-}
-// Factors in memory, for instruction sets that multiply by what lies there: of a constant,
-// compilers make a vector anew each time, through a general register. Of rows (0, 4): the even
-// sums' first part, for sums 0 and 3, then 1 and 2; of (2, 6): the other part, for sums 0 to 3;
-// then for odd sums 3 to 0 those of (1, 3) and of (5, 7).
-extern const std::array<int32_t, 14> kIdctPairsOfRows;
-// The same of columns (0, 2), (4, 6), (1, 3), (5, 7), for four sums in a lane.
-alignas(16) extern const std::array<std::array<int32_t, 4>, 4> kIdctPairsOfColumns;
-
-void idct_scalar(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-void idct_avx2(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-void idct_avx512(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
-void idct_neon(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
+FASTLOAD_KERNEL(extern const IdctKernel kIdct);
+inline const IdctKernel& idct_kernel(SimdLevel level) { return FASTLOAD_KERNEL_AT(level, kIdct); }
 
 }  // namespace fastload

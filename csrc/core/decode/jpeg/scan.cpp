@@ -30,7 +30,7 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
   header_ = header;
   file_ = file;
   level_ = level;
-  decode_run_ = decode_run_for(level);
+  decode_run_ = FASTLOAD_KERNEL_AT(level, decode_run);
   for (int c = 0; c < header.component_count; ++c) {
     const JpegComponent& component = header.components[static_cast<size_t>(c)];
     int same = 0;

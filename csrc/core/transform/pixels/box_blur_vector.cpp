@@ -66,7 +66,10 @@ struct NarrowSums {
     }
     [[nodiscard]] Product of(Half pairs) const {
       const Product upper = add_pair_products(kWide, hn::Set(kWide, 1 << 11), pairs, high);
-      return hn::ShiftRight<24>(add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low));
+      const Product sums = add_pair_products(kWide, hn::ShiftLeft<12>(upper), pairs, low);
+      // Without a sign: half of the sums have the highest bit.
+      const hn::RebindToUnsigned<decltype(kWide)> bits;
+      return hn::BitCast(kWide, hn::ShiftRight<24>(hn::BitCast(bits, sums)));
     }
     [[nodiscard]] Half of(Half sum, Half far) const {
       return hn::ReorderDemote2To(kNarrow, of(hn::InterleaveLower(kNarrow, sum, far)),

@@ -1,5 +1,4 @@
-// The kernels of pointwise.h, over a vector of each channel's bytes. Numbers of 32 bits are made of
-// every fourth byte, and so become bytes again without a shuffle.
+// The kernels of pointwise.h, over a vector of each channel's bytes.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -58,7 +57,9 @@ void split(const uint8_t* rgb, Bytes& r, Bytes& g, Bytes& b) {
   b = gathered(first, second, third, kPlaces.split[2]);
 }
 void join(Bytes r, Bytes g, Bytes b, uint8_t* rgb) {
-  for (size_t i = 0; i < 3; ++i) hn::StoreU(gathered(r, g, b, kPlaces.join[i]), kBytes, rgb + 64 * i);
+  for (size_t v = 0; v < 3; ++v) {
+    hn::StoreU(gathered(r, g, b, kPlaces.join[v]), kBytes, rgb + 64 * v);
+  }
 }
 
 #else
@@ -92,23 +93,10 @@ HWY_INLINE void change(uint8_t* rgb, size_t pixels, const Work& work) {
   });
 }
 
-// Of the bytes 4 i + kByte, and back.
-template <int kByte>
-HWY_INLINE Ints widened(Bytes v) {
-  const auto words = hn::BitCast(hn::RebindToUnsigned<decltype(kInts)>(), v);
-  const auto low = hn::Set(hn::RebindToUnsigned<decltype(kInts)>(), 255U);
-  return hn::BitCast(kInts, hn::And(hn::ShiftRight<8 * kByte>(words), low));
-}
-template <int kByte>
-HWY_INLINE Floats floats(Bytes v) {
-  return hn::ConvertTo(kFloats, widened<kByte>(v));
-}
-template <int kByte>
-HWY_INLINE Bytes narrowed(Ints v) {
-  return hn::BitCast(kBytes, hn::ShiftLeft<8 * kByte>(v));
-}
-
 // ---- Tables ----
+
+// With 16 bytes at a time, and without Arm's longer tables, single bytes are as fast.
+constexpr bool kByBytes = kLanes == 16 && !HWY_ARCH_ARM_A64;
 
 class Table {
  public:
@@ -120,14 +108,11 @@ class Table {
   }
 
   [[nodiscard]] HWY_INLINE Bytes of(Bytes x) const {
-#if HWY_TARGET == HWY_EMU128
-    for (uint8_t& value : x.raw) value = parts_[value / 16].raw[value % 16];
-    return x;
-#elif HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3
     const Bytes low{_mm512_permutex2var_epi8(parts_[0].raw, x.raw, parts_[1].raw)};
     const Bytes high{_mm512_permutex2var_epi8(parts_[2].raw, x.raw, parts_[3].raw)};
     return hn::IfThenElse(hn::MaskFromVec(x), high, low);
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_ARCH_ARM_A64
     // An index that a part does not have gives 0, or leaves what is there.
     const auto part = [&](size_t i) {
       return uint8x16x4_t{{parts_[i].raw, parts_[i + 1].raw, parts_[i + 2].raw, parts_[i + 3].raw}};
@@ -139,13 +124,11 @@ class Table {
     return Bytes{found};
 #else
     // All 16 parts by the low four bits, then halved four times, by a bit each.
-    const Bytes low = hn::And(x, bytes(15));
+    const hn::RebindToSigned<decltype(kBytes)> by_sign;
+    const auto low = hn::BitCast(by_sign, hn::And(x, bytes(15)));
     const auto halves = hn::BitCast(kHalves, x);
-    const auto choose = [&](auto bit, Bytes yes, Bytes no) HWY_ATTR {
-      const hn::RebindToSigned<decltype(kBytes)> by_sign;
-      const auto chosen = hn::IfNegativeThenElse(hn::BitCast(by_sign, bit),
-                                                 hn::BitCast(by_sign, yes), hn::BitCast(by_sign, no));
-      return hn::BitCast(kBytes, chosen);
+    const auto choose = [&](Halves bit, auto yes, auto no) HWY_ATTR {
+      return hn::IfNegativeThenElse(hn::BitCast(by_sign, bit), yes, no);
     };
     const auto two = [&](size_t i) HWY_ATTR {
       return choose(hn::ShiftLeft<3>(halves), hn::TableLookupBytes(parts_[i + 1], low),
@@ -157,7 +140,7 @@ class Table {
     const auto eight = [&](size_t i) HWY_ATTR {
       return choose(hn::ShiftLeft<1>(halves), four(i + 4), four(i));
     };
-    return choose(halves, eight(8), eight(0));
+    return hn::BitCast(kBytes, choose(halves, eight(8), eight(0)));
 #endif
   }
 
@@ -168,13 +151,19 @@ class Table {
 
 void look_up(uint8_t* rgb, size_t bytes, const ByteTable& table) {
   const Table in_registers(table);
-  for (; bytes >= kLanes; bytes -= kLanes, rgb += kLanes) {
+  for (; bytes >= kLanes && !kByBytes; bytes -= kLanes, rgb += kLanes) {
     hn::StoreU(in_registers.of(hn::LoadU(kBytes, rgb)), kBytes, rgb);
   }
   for (size_t i = 0; i < bytes; ++i) rgb[i] = table[rgb[i]];
 }
 
 void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
+  if constexpr (kByBytes) {
+    for (const uint8_t* const end = rgb + 3 * pixels; rgb != end; rgb += 3) {
+      for (size_t c = 0; c < 3; ++c) rgb[c] = tables[c][rgb[c]];
+    }
+    return;
+  }
   const Table red(tables[0]), green(tables[1]), blue(tables[2]);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
     r = red.of(r);
@@ -284,8 +273,9 @@ uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
 
 // ---- Blends ----
 
-// Bytes as floats from 2^23 on, whose last bits they are.
+// Bytes as the last bits of floats from 2^23 on, in four vectors, whose order joined() knows.
 struct Raised {
+  static constexpr float kZero = 8388608.0f;
   Floats part[4];
 
   HWY_INLINE explicit Raised(Bytes v) {
@@ -299,37 +289,34 @@ struct Raised {
   }
 };
 
-// blended() of bytes.
-class Blend {
- public:
-  // Beyond a million, all differences become 0 or 255.
-  explicit Blend(float factor) : factor_(floats(std::clamp(factor, -1e6f, 1e6f))) {}
+// Bytes again, cut to 0 to 255.
+HWY_INLINE Bytes joined(const Ints* parts) {
+  const auto low = hn::ReorderDemote2To(kShorts, parts[0], parts[1]);
+  return pack_bytes(kBytes, low, hn::ReorderDemote2To(kShorts, parts[2], parts[3]));
+}
 
-  [[nodiscard]] HWY_INLINE Bytes of(const Raised& from, const Raised& to) const {
-    const auto halves = [&](size_t i) HWY_ATTR {
-      return hn::ReorderDemote2To(kShorts, part(from.part[i], to.part[i]),
-                                  part(from.part[i + 1], to.part[i + 1]));
-    };
-    return pack_bytes(kBytes, halves(0), halves(2));  // which saturate
+// The factor for blended(): beyond a million, all differences become 0 or 255.
+Floats factors(float factor) { return floats(std::clamp(factor, -1e6f, 1e6f)); }
+
+HWY_INLINE Bytes blended(const Raised& from, Bytes bytes, Floats factor) {
+  const Raised to(bytes);
+  Ints parts[4];
+  for (size_t i = 0; i < 4; ++i) {
+    const Floats step = hn::Mul(factor, hn::Sub(to.part[i], from.part[i]));
+    const Floats start = hn::Sub(from.part[i], floats(Raised::kZero));
+    parts[i] = truncated(kInts, hn::Add(start, step));
   }
-
- private:
-  [[nodiscard]] HWY_INLINE Ints part(Floats from, Floats to) const {
-    const Floats x = hn::Sub(from, floats(8388608.0f));
-    return truncated(kInts, hn::Add(x, hn::Mul(factor_, hn::Sub(to, from))));
-  }
-
-  Floats factor_;
-};
+  return joined(parts);
+}
 
 void saturation(uint8_t* rgb, size_t pixels, float factor) {
   const Luma luma;
-  const Blend blend(factor);
+  const Floats by = factors(factor);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
     const Raised gray(luma.of(r, g, b));
-    r = blend.of(gray, Raised(r));
-    g = blend.of(gray, Raised(g));
-    b = blend.of(gray, Raised(b));
+    r = blended(gray, r, by);
+    g = blended(gray, g, by);
+    b = blended(gray, b, by);
   });
 }
 
@@ -347,9 +334,9 @@ HWY_INLINE Floats quotient(Floats number, float divisor) {
 #endif
 }
 
-// A colour as HSV says it: hue = base + sign * part / range, in sixths of a turn.
+// Colours as HSV says them: hue = base + sign * part / range, in sixths of a turn.
 struct Hues {
-  Bytes most, range, part, base, sign;
+  Bytes most, range, part, base_and_one, sign_and_one;
 
   HWY_INLINE Hues(Bytes r, Bytes g, Bytes b) {
     const Bytes larger = hn::Max(r, g);
@@ -363,58 +350,62 @@ struct Hues {
     const auto other = hn::Or(hn::And(red_or_green, hn::Eq(b, low)),
                               hn::AndNot(red_or_green, hn::Eq(r, low)));
     // 1 - q, q - 1; 1 + q, 3 - q; 3 + q, 5 - q
-    const Bytes first = hn::IfThenElse(red_or_green, bytes(1), bytes(3));
+    const Bytes first = hn::IfThenElse(red_or_green, bytes(2), bytes(4));
     const Bytes second =
-        hn::IfThenElse(red, bytes(-1), hn::IfThenElse(red_or_green, bytes(3), bytes(5)));
-    base = hn::IfThenElse(other, first, second);
-    sign = hn::IfThenElse(hn::Xor(other, red), bytes(1), bytes(-1));
+        hn::IfThenElse(red, bytes(0), hn::IfThenElse(red_or_green, bytes(4), bytes(6)));
+    base_and_one = hn::IfThenElse(other, first, second);
+    sign_and_one = hn::IfThenElse(hn::Xor(other, red), bytes(2), bytes(0));
   }
 };
 
-template <int kByte>
-HWY_INLINE Floats signed_floats(Bytes v) {
-  const Ints top = hn::ShiftLeft<24 - 8 * kByte>(hn::BitCast(kInts, v));
-  return hn::ConvertTo(kFloats, hn::ShiftRight<24>(top));
-}
-
-// What the colours of a turned hue consist of, beside hues.most.
+// What the colours of turned hues consist of, beside hues.most.
 struct Turned {
-  Bytes sector = hn::Zero(kBytes), low = sector, falling = sector, rising = sector;
+  Bytes sector, low, falling, rising;
 
   // libImaging/Convert.c, rgb2hsv_row and hsv2rgb_row. Pillow computes in double here and there:
   // float gives the same bytes (all colours, all shifts), if 255 h is not rounded up to a whole
   // number.
-  template <int kByte>
-  HWY_INLINE void turn(const Hues& hues, Ints shift) {
-    // Gray has no saturation, whatever its hue; 1 keeps the divisions out of trouble.
-    const Floats one = floats(1.0f);
-    const Floats range = floats<kByte>(hues.range);
-    const Floats value = floats<kByte>(hues.most);
-    const Floats q = hn::Div(floats<kByte>(hues.part), hn::Max(range, one));
-    const Floats signed_part = hn::Mul(signed_floats<kByte>(hues.sign), q);
-    Floats hue = quotient(hn::Add(signed_floats<kByte>(hues.base), signed_part), 6.0f);
-    hue = hn::Add(hue, hn::IfThenElseZero(hn::Lt(hue, hn::Zero(kFloats)), one));
-    const Ints near = truncated(kInts, hn::Mul(hue, floats(255.0f)));
-    // 255 h < near, exactly: 256 h - near has no more than 24 bits.
-    const Floats above = hn::Sub(hn::Mul(hue, floats(256.0f)), hn::ConvertTo(kFloats, near));
-    const Ints beyond = hn::VecFromMask(kInts, hn::RebindMask(kInts, hn::Lt(above, hue)));
-    const Ints turned = hn::And(hn::Add(hn::Add(near, beyond), shift), hn::Set(kInts, 255));
-    const auto twice = hn::MulHigh(hn::BitCast(kHalves, turned), hn::Set(kHalves, uint16_t{1543}));
-    const Ints at = hn::BitCast(kInts, twice);  // 6 * turned / 255
-    const Floats sixths = hn::Mul(hn::ConvertTo(kFloats, turned), floats(6.0f));
-    const Floats f = quotient(
-        hn::Sub(sixths, hn::Mul(hn::ConvertTo(kFloats, at), floats(255.0f))), 255.0f);
-    const Ints saturated =
-        truncated(kInts, hn::Mul(floats(255.0f), hn::Div(range, hn::Max(value, one))));
-    const Floats s = quotient(hn::ConvertTo(kFloats, saturated), 255.0f);
-    const auto add = [&](Bytes& to, Floats part) HWY_ATTR {
-      const Floats left = hn::Mul(value, hn::Sub(one, part));
-      to = hn::Or(to, narrowed<kByte>(truncated(kInts, hn::Add(left, floats(0.5f)))));
-    };
-    add(low, s);
-    add(falling, hn::Mul(s, f));
-    add(rising, hn::Mul(s, hn::Sub(one, f)));
-    sector = hn::Or(sector, narrowed<kByte>(at));
+  HWY_INLINE Turned(const Hues& hues, Ints shift) {
+    const Raised values(hues.most), ranges(hues.range), parts(hues.part);
+    const Raised bases(hues.base_and_one), signs(hues.sign_and_one);
+    Ints found[4][4];
+    for (size_t i = 0; i < 4; ++i) {
+      // Gray has no saturation, whatever its hue; 1 keeps the divisions out of trouble.
+      const Floats one = floats(1.0f);
+      const auto less = [&](const Raised& of, float number) HWY_ATTR {
+        return hn::Sub(of.part[i], floats(Raised::kZero + number));
+      };
+      const Floats value = less(values, 0);
+      const Floats range = less(ranges, 0);
+      const Floats q = hn::Div(less(parts, 0), hn::Max(range, one));
+      Floats hue = quotient(hn::Add(less(bases, 1), hn::Mul(less(signs, 1), q)), 6.0f);
+      hue = hn::Add(hue, hn::IfThenElseZero(hn::Lt(hue, hn::Zero(kFloats)), one));
+      const Ints near = truncated(kInts, hn::Mul(hue, floats(255.0f)));
+      // 255 h < near, exactly: 256 h - near has no more than 24 bits.
+      const Floats above = hn::Sub(hn::Mul(hue, floats(256.0f)), hn::ConvertTo(kFloats, near));
+      const Ints beyond = hn::VecFromMask(kInts, hn::RebindMask(kInts, hn::Lt(above, hue)));
+      const Ints turned = hn::And(hn::Add(hn::Add(near, beyond), shift), hn::Set(kInts, 255));
+      // 6 turned / 255
+      const Halves ratio = hn::Set(kHalves, uint16_t{1543});
+      const Ints at = hn::BitCast(kInts, hn::MulHigh(hn::BitCast(kHalves, turned), ratio));
+      const Floats f = quotient(hn::Sub(hn::Mul(hn::ConvertTo(kFloats, turned), floats(6.0f)),
+                                        hn::Mul(hn::ConvertTo(kFloats, at), floats(255.0f))),
+                                255.0f);
+      const Floats pure = hn::Mul(floats(255.0f), hn::Div(range, hn::Max(value, one)));
+      const Floats s = quotient(hn::ConvertTo(kFloats, truncated(kInts, pure)), 255.0f);
+      const auto without = [&](Floats portion) HWY_ATTR {
+        const Floats left = hn::Mul(value, hn::Sub(one, portion));
+        return truncated(kInts, hn::Add(left, floats(0.5f)));
+      };
+      found[0][i] = at;
+      found[1][i] = without(s);
+      found[2][i] = without(hn::Mul(s, f));
+      found[3][i] = without(hn::Mul(s, hn::Sub(one, f)));
+    }
+    sector = joined(found[0]);
+    low = joined(found[1]);
+    falling = joined(found[2]);
+    rising = joined(found[3]);
   }
 };
 
@@ -422,11 +413,7 @@ void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
   const Ints by = hn::Set(kInts, shift);
   change(rgb, pixels, [&](Bytes& r, Bytes& g, Bytes& b) HWY_ATTR {
     const Hues hues(r, g, b);
-    Turned turned;
-    turned.turn<0>(hues, by);
-    turned.turn<1>(hues, by);
-    turned.turn<2>(hues, by);
-    turned.turn<3>(hues, by);
+    const Turned turned(hues, by);
     const auto in = [&](int sector) HWY_ATTR { return hn::Eq(turned.sector, bytes(sector)); };
     const auto pick = [](auto where, Bytes yes, Bytes no) HWY_ATTR {
       return hn::IfThenElse(where, yes, no);
@@ -442,7 +429,7 @@ void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
 
 // ---- Sharpness ----
 
-// Sums of three rows' bytes, the even and the odd ones, a pixel and more before and behind them.
+// Sums of three rows' bytes, the even and the odd ones; there is memory before and behind them.
 struct ColumnSums {
   uint16_t* evens;
   uint16_t* odds;
@@ -479,12 +466,14 @@ struct ColumnSums {
 };
 
 void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
-  const Blend blend(factor);
+  const Floats by = factors(factor);
   const size_t run = (row_bytes + kLanes - 1) / kLanes * kLanes;
   uint8_t* above = scratch;  // as it was: the picture has the new one already
   uint8_t* row = above + run;
   auto* const sums = reinterpret_cast<uint16_t*>(row + run) + kLanes;
   const ColumnSums columns{sums, sums + run / 2 + kLanes};
+  // A carry of what nobody uses would reach the first byte that is used.
+  columns.evens[-1] = columns.odds[-1] = columns.odds[-2] = 0;
   std::memcpy(above, rgb, row_bytes);
   uint8_t* out = rgb + row_bytes;
   for (size_t y = 1; y + 1 < rows; ++y, out += row_bytes) {
@@ -492,7 +481,7 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
     columns.add(above, row, out + row_bytes, row_bytes);
     const auto sharp = [&](size_t at) HWY_ATTR {
       const Bytes before = hn::LoadU(kBytes, row + at);
-      return blend.of(Raised(columns.smooth(at, before)), Raised(before));
+      return blended(Raised(columns.smooth(at, before)), before, by);
     };
     size_t i = 0;
     for (; i + kLanes <= row_bytes; i += kLanes) hn::StoreU(sharp(i), kBytes, out + i);

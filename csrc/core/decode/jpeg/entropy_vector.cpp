@@ -1,19 +1,16 @@
-// The Huffman decoding loop (T.81, F.2.2). Included by one source file for each instruction set;
-// everything here has internal linkage, so that no linker mixes the variants up.
+// The Huffman decoding loop (T.81, F.2.2). It has no vectors: what a level gives it is BMI2.
 //
 // What makes it fast: two symbols in one look-up, a block's end without a branch (the next table,
 // block and position are selected), and values that exceed the look-up window put on a list instead
 // of branched on. The run's end is a table of escapes instead of a test, and the next look-up
 // stands before the stores of the last one.
-#pragma once
-
 #include <bit>
 #include <cstring>
 #include <utility>
 
 #include "decode/jpeg/entropy.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // T.81, F.2.2.1 (EXTEND): the `size` top bits as a value, 1 <= size <= 15; it is negative if it
@@ -98,7 +95,7 @@ void write_deferred(const DeferredValues& deferred, size_t count) {
 }
 
 // The DC table of the block behind a run: every look-up leaves the loop's fast path.
-const HuffmanTable kStop = [] {
+constexpr HuffmanTable kStop = [] {
   HuffmanTable table{};
   table.entries.fill(HuffmanTable::kEscape);
   return table;
@@ -225,7 +222,8 @@ template <bool kRefill>
   return Step::kDone;
 }
 
-// See DecodeRun in entropy.h.
+}  // namespace
+
 bool decode_run(const uint8_t* data, size_t& position, BlockTargets& targets, size_t begin,
                 size_t end, const uint8_t* places) {
   static_assert(3 * HuffmanTable::kMaxStepBits <= BitBuffer::kRefilled);
@@ -247,5 +245,4 @@ bool decode_run(const uint8_t* data, size_t& position, BlockTargets& targets, si
   return true;
 }
 
-}  // namespace
-}  // namespace fastload
+}  // namespace fastload::FASTLOAD_LEVEL

@@ -1,10 +1,7 @@
 // Filling look-up tables: loops without branches over all windows, for the compiler to vectorise.
-// Included by one source file for each instruction set; everything here has internal linkage.
-#pragma once
-
 #include "decode/jpeg/huffman.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 constexpr uint32_t kBits = HuffmanTable::kLookupBits;
@@ -86,6 +83,8 @@ void fill(const SymbolWindow& firsts, const SymbolWindow& seconds, HuffmanTable&
   }
 }
 
+}  // namespace
+
 void fill_tables(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables) {
   add_values(dc);
   add_values(ac);
@@ -93,5 +92,4 @@ void fill_tables(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables) {
   fill(ac, ac, tables.ac);
 }
 
-}  // namespace
-}  // namespace fastload
+}  // namespace fastload::FASTLOAD_LEVEL

@@ -1,15 +1,14 @@
-// The values of blocks side by side to their places, dequantised, and the inverse DCT.
-#if defined(__x86_64__)
+// Two blocks of a segment at a time. Part of transform_vector.cpp, for AVX2.
+#pragma once
 
 #include <array>
 #include <bit>
 
-#include "base/vectors.h"
 #include "decode/coefficients/segment.h"
-#include "decode/coefficients/transform_passes_avx2.h"
+#include "decode/jpeg/idct_passes.h"
 #include "decode/jpeg/parser.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // Eight values to the ones of a mask of eight places, as pshufb indices: in the lower half of a
@@ -31,11 +30,6 @@ constexpr Expansion kExpansion = [] {
   return expansion;
 }();
 
-// The order in which coefficients are transformed: pairs of rows, whose values alternate, and in
-// each the columns, so that the pairs that pmaddwd multiplies lie side by side in both passes.
-constexpr std::array<std::array<size_t, 2>, 4> kRowPairs{{{0, 4}, {2, 6}, {1, 7}, {5, 3}}};
-constexpr std::array<size_t, 8> kColumns{0, 4, 2, 6, 1, 7, 5, 3};
-
 // From zig-zag order: pair of rows i takes bytes of source j by shuffle [i][j]; 0x80 takes none.
 struct Shuffles {
   alignas(32) std::array<std::array<std::array<uint8_t, 32>, 4>, 4> take;
@@ -47,7 +41,7 @@ constexpr Shuffles kShuffles = [] {
   for (size_t i = 0; i < 4; ++i) {
     for (auto& source : shuffles.take[i]) source.fill(0x80);
     for (size_t to = 0; to < 16; ++to) {
-      const size_t k = zigzag[8 * kRowPairs[i][to % 2] + kColumns[to / 2]];
+      const size_t k = zigzag[8 * kIdctPairs[i][to % 2] + kIdctOrder[to / 2]];
       for (size_t lane = 0; lane < 32; lane += 16) {
         shuffles.take[i][k / 16][lane + to] = static_cast<uint8_t>(k % 16);
       }
@@ -137,33 +131,29 @@ inline void spread(const uint64_t* masks, const int8_t* left, const int8_t* righ
   }
 }
 
+// Coefficients in [-kSmall, kSmall) overflow nowhere, and blocks with nothing below their first row
+// are as all others.
+constexpr int kSmall = 8192;
+
 struct Steps {
-  PairedRows rows;  // in both lanes
-  bool are_small;   // a byte times one of them is within kSmall
+  Pair rows[4];
+  bool are_small;  // a byte times one of them is within kSmall
 };
-inline Steps load_steps(const uint16_t* steps) {
+inline Steps load_all_steps(const uint16_t* steps) {
   Steps loaded;
-  __m256i all = _mm256_setzero_si256();
-  for (size_t i = 0; i < 4; ++i) {
-    const __m256i first = V256::repeat_lane(steps + 8 * kRowPairs[i][0]);
-    const __m256i second = V256::repeat_lane(steps + 8 * kRowPairs[i][1]);
-    all = _mm256_or_si256(all, _mm256_or_si256(first, second));
-    const __m256 low = _mm256_castsi256_ps(_mm256_unpacklo_epi16(first, second));
-    const __m256 high = _mm256_castsi256_ps(_mm256_unpackhi_epi16(first, second));
-    const __m256i even = _mm256_castps_si256(_mm256_shuffle_ps(low, high, 0x88));  // 0 2 4 6
-    const __m256i odd = _mm256_castps_si256(_mm256_shuffle_ps(low, high, 0xDD));   // 1 3 5 7
-    loaded.rows[i] = {_mm256_shuffle_epi32(even, _MM_SHUFFLE(3, 1, 2, 0)),
-                      _mm256_shuffle_epi32(odd, _MM_SHUFFLE(1, 2, 3, 0))};
-  }
+  load_steps(steps, loaded.rows);
+  const hn::ScalableTag<uint16_t> d;
+  auto all = hn::Zero(d);
+  for (size_t i = 0; i < 64; i += 16) all = hn::Or(all, hn::LoadU(d, steps + i));
   // The lowest six bits hold them.
-  loaded.are_small = _mm256_testz_si256(all, _mm256_set1_epi16(~63)) != 0;
+  loaded.are_small = _mm256_testz_si256(all.raw, _mm256_set1_epi16(~63)) != 0;
   return loaded;
 }
 
 // Two blocks of the flat ones, multiplied by the steps; without DC. False: they are not small.
 // A function of its own, so that its second spread() leaves the usual way its registers.
 __attribute__((noinline)) bool load_large_pair(const uint64_t* masks, const FlatBlocks::Bytes* flat,
-                                               bool is_wide, const Steps& steps, PairedRows& x) {
+                                               bool is_wide, const Steps& steps, Pair* x) {
   __m256i low[4], high[4];
   spread(masks, flat[0].low.data(), flat[1].low.data(), low);
   if (is_wide) {
@@ -174,35 +164,32 @@ __attribute__((noinline)) bool load_large_pair(const uint64_t* masks, const Flat
   __m256i beyond = _mm256_setzero_si256();
   const __m256i half = _mm256_set1_epi16(kSmall);
   for (size_t p = 0; p < 4; ++p) {
-    x[p].low = _mm256_mullo_epi16(_mm256_unpacklo_epi8(low[p], high[p]), steps.rows[p].low);
-    x[p].high = _mm256_mullo_epi16(_mm256_unpackhi_epi8(low[p], high[p]), steps.rows[p].high);
-    beyond = _mm256_or_si256(beyond, _mm256_add_epi16(x[p].low, half));
-    beyond = _mm256_or_si256(beyond, _mm256_add_epi16(x[p].high, half));
+    x[p].first.raw =
+        _mm256_mullo_epi16(_mm256_unpacklo_epi8(low[p], high[p]), steps.rows[p].first.raw);
+    x[p].second.raw =
+        _mm256_mullo_epi16(_mm256_unpackhi_epi8(low[p], high[p]), steps.rows[p].second.raw);
+    beyond = _mm256_or_si256(beyond, _mm256_add_epi16(x[p].first.raw, half));
+    beyond = _mm256_or_si256(beyond, _mm256_add_epi16(x[p].second.raw, half));
   }
   return _mm256_testz_si256(beyond, _mm256_set1_epi16(static_cast<int16_t>(-2 * kSmall))) != 0;
 }
 
 // The same for values of a byte and small steps.
 inline void load_pair(const uint64_t* masks, const FlatBlocks::Bytes* flat, const Steps& steps,
-                      PairedRows& x) {
+                      Pair* x) {
   __m256i low[4];
   spread(masks, flat[0].low.data(), flat[1].low.data(), low);
   for (size_t p = 0; p < 4; ++p) {  // vpmaddubsw: step * value + 0 * value
-    x[p].low = _mm256_maddubs_epi16(steps.rows[p].low, _mm256_unpacklo_epi8(low[p], low[p]));
-    x[p].high = _mm256_maddubs_epi16(steps.rows[p].high, _mm256_unpackhi_epi8(low[p], low[p]));
+    x[p].first.raw =
+        _mm256_maddubs_epi16(steps.rows[p].first.raw, _mm256_unpacklo_epi8(low[p], low[p]));
+    x[p].second.raw =
+        _mm256_maddubs_epi16(steps.rows[p].second.raw, _mm256_unpackhi_epi8(low[p], low[p]));
   }
 }
 
-// Any block, by the code for any CPU.
-__attribute__((noinline)) void transform_block(const SegmentBlocks& blocks, size_t block,
-                                               const uint16_t* steps, uint8_t* out, size_t stride) {
-  std::array<int16_t, 64> zigzag, coefs;
-  expand_block(blocks, block, zigzag.data());
-  for (size_t k = 0; k < 64; ++k) coefs[kZigzag[k]] = zigzag[k];
-  idct_scalar(coefs.data(), steps, out, stride, 1);
-}
+constexpr int32_t kRounding = 1 << 10;  // of the first pass
 
-// What pass 1 adds to the sums of a pair's columns: constants, and the DC of column 0.
+// What pass 1 adds to the sums of column 0: the rounding, and the DC.
 struct Starts {
   alignas(32) std::array<int32_t, 8> first;
   bool are_small;
@@ -220,37 +207,47 @@ inline Starts load_starts(const int16_t* dc, size_t count, uint16_t step) {
   starts.are_small = _mm256_testz_si256(beyond, _mm256_set1_epi32(-2 * kSmall)) != 0;
   _mm256_store_si256(
       reinterpret_cast<__m256i*>(starts.first.data()),
-      _mm256_add_epi32(_mm256_slli_epi32(products, 13), _mm256_set1_epi32(kFirstColumnStart)));
+      _mm256_add_epi32(_mm256_slli_epi32(products, 13), _mm256_set1_epi32(kRounding)));
   return starts;
+}
+
+// Two blocks, multiplied by the steps but for the DC, which their `starts` have.
+inline void transform_pair(const Pair* x, const int32_t* starts, uint8_t* out, size_t stride) {
+  const __m256i dcs = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_cvtsi32_si128(starts[0])),
+                                              _mm_cvtsi32_si128(starts[1]), 1);
+  const Wide rounding = hn::Set(kWide, kRounding);
+  Words rows[8];
+  idct_pass<11>(x, rows, Wide{_mm256_blend_epi32(rounding.raw, dcs, 0x11)}, rounding);
+  finish_idct(rows, out, stride);
 }
 
 }  // namespace
 
-void transform_segment_avx2(const SegmentBlocks& blocks, size_t first, size_t count,
-                            const uint16_t* steps, uint8_t* out, size_t stride) {
-  const Steps loaded = load_steps(steps);
+void transform_segment(const SegmentBlocks& blocks, size_t first, size_t count,
+                       const uint16_t* steps, uint8_t* out, size_t stride) {
+  const Steps loaded = load_all_steps(steps);
   const Starts starts = load_starts(&blocks.dc[first], count, steps[0]);
   FlatBlocks flat;
   flatten(blocks, first, count, flat);
   for (size_t i = 0; i < count; i += 2, out += 16) {
-    const size_t block = first + i;
+    const size_t block = first + i, used = i + 1 < count ? 2 : 1;
     // The block behind the last one of an odd number is not flat: it has no values here.
-    const uint64_t masks[2] = {blocks.masks[block], i + 1 < count ? blocks.masks[block + 1] : 0};
+    const uint64_t masks[2] = {blocks.masks[block], used == 2 ? blocks.masks[block + 1] : 0};
     const FlatBlocks::Bytes* const bytes = &flat.blocks[i];
     const bool is_wide = (flat.wide >> i & 3) != 0;
-    PairedRows x;
+    Pair x[4];
     bool is_small = starts.are_small;
     if (!is_wide && loaded.are_small) {
       load_pair(masks, bytes, loaded, x);
     } else {
       is_small = is_small && load_large_pair(masks, bytes, is_wide, loaded, x);
     }
-    if (is_small && transform_paired(x, &starts.first[i], out, stride)) continue;
-    transform_block(blocks, block, steps, out, stride);
-    if (i + 1 < count) transform_block(blocks, block + 1, steps, out + 8, stride);
+    if (is_small) {
+      transform_pair(x, &starts.first[i], out, stride);
+    } else {
+      transform_by_idct(blocks, block, used, steps, out, stride);
+    }
   }
 }
 
-}  // namespace fastload
-
-#endif
+}  // namespace fastload::FASTLOAD_LEVEL
