@@ -1,6 +1,6 @@
-// Bilinear and bicubic warps in float: each value is a sum of bytes by their weights, and where that
-// is nearer to a whole number than its error, the value is computed plainly. So it does not matter
-// whether a level rounds products before they are added up; the bounds below count such roundings.
+// Bilinear and bicubic warps in float: each value is a sum of bytes by their weights, and where it
+// is nearer to a whole number than its error, it is computed plainly. So it does not matter whether
+// a level rounds products before they are added up: the bounds below count such roundings.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,13 +21,13 @@ constexpr hn::RebindToSigned<hn::ScalableTag<float>> kWords{};
 constexpr hn::Rebind<uint8_t, hn::ScalableTag<float>> kBytes{};
 constexpr hn::FixedTag<uint8_t, 16> kBlock{};
 constexpr hn::FixedTag<float, 4> kFour{};
-using Floats = hn::Vec<hn::ScalableTag<float>>;
+using Floats = hn::Vec<decltype(kFloats)>;
+using Mask = hn::Mask<decltype(kFloats)>;
+using Bytes = hn::Vec<decltype(kBytes)>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(kFloats));
 
 Floats all(float value) { return hn::Set(kFloats, value); }
-Floats floats(hn::Vec<decltype(kBytes)> bytes) {
-  return hn::ConvertTo(kFloats, hn::PromoteTo(kWords, bytes));
-}
+Floats floats(Bytes bytes) { return hn::ConvertTo(kFloats, hn::PromoteTo(kWords, bytes)); }
 Floats floats(const uint8_t* from) { return floats(hn::LoadU(kBytes, from)); }
 
 // One for each lane.
@@ -40,27 +40,19 @@ uint32_t bits_of(D d, hn::Mask<D> mask) {
 
 constexpr size_t bytes_of(int pixels) { return size_t{3} * static_cast<size_t>(pixels); }
 
-// Parts of the scratch memory, one behind the other.
-class Parts {
- public:
-  explicit Parts(uint8_t* memory) : next_(memory) {}
-  template <typename T>
-  T* take(size_t count) {
-    T* const part = reinterpret_cast<T*>(next_);
-    next_ += (count * sizeof(T) + 63) / 64 * 64;
-    return part;
-  }
-
- private:
-  uint8_t* next_;
-};
+// A part of the scratch memory, which then begins behind it.
+template <typename T>
+T* take(uint8_t*& memory, size_t count) {
+  T* const part = reinterpret_cast<T*>(memory);
+  memory += (count * sizeof(T) + 63) / 64 * 64;
+  return part;
+}
 
 // Sums are below 512 and rounded four times, to 2^-16; four weights of bytes are rounded to 2^-25,
 // their products to 2^-17 (two at most) and 2^-19. That makes 1.11e-4. Positions below 2^21 are
 // rounded to 2^-32, the weights' slopes are below 14 * 255: another 4e-6. kAbove is more. Sums are
-// taken that much too high, so that those of equal bytes, whose weights' sum is not quite 1, are not
-// below that byte; between twice that below and above a whole number lies whatever may be on its
-// other side.
+// taken so much too high: those of equal bytes, whose weights' sum is not quite 1, are not below
+// that byte; between twice that below and above a whole number lies whatever may be beyond it.
 constexpr float kAbove = 0x1p-13F;
 constexpr double kFarthest = 0x1p20;
 
@@ -75,21 +67,21 @@ struct Whole {
     if (kTaps == 4) whole = hn::Min(hn::Max(whole, all(kNone)), all(kNone + 255));
     const auto bits = hn::BitCast(hn::RebindToUnsigned<decltype(kWords)>(), whole);
 #if HWY_TARGET == HWY_AVX3  // without the two constants of Highway's
-    const hn::Vec<decltype(kBytes)> bytes{_mm512_cvtepi32_epi8(bits.raw)};
+    const Bytes bytes{_mm512_cvtepi32_epi8(bits.raw)};
 #else
     const auto bytes = hn::TruncateTo(kBytes, bits);
 #endif
     return {bytes, hn::Gt(distance, all(0.5F - 2 * above))};
   }
 
-  hn::Vec<decltype(kBytes)> bytes;
-  hn::Mask<decltype(kFloats)> close;
+  Bytes bytes;
+  Mask close;
 };
 
 // What is warped, and how its rows are written.
 struct Rows {
-  Rows(const Picture& source, const Warp& how, const Picture& made, Parts& parts)
-      : from(source), warp(how), to(made), fill(parts.take<uint8_t>(bytes_of(made.width))) {
+  Rows(const Picture& source, const Warp& how, const Picture& made, uint8_t*& memory)
+      : from(source), warp(how), to(made), fill(take<uint8_t>(memory, bytes_of(made.width))) {
     for (size_t i = 0; i < bytes_of(to.width); ++i) fill[i] = warp.fill[i % 3];
   }
   [[nodiscard]] At at(int x, int y) const { return source_of(warp.motion, x, y); }
@@ -144,9 +136,9 @@ void weights_of(Number part, Number one, Number (&weights)[4]) {
 }
 
 // ---- Along one axis ----
-// By parts of a pixel: shears and shifts. What a row shows is of one row of the source (along x), or
-// what a column shows of one column (along y), and the fraction is the same all along it, but for
-// how Pillow's sums round. So each value is a sum of contiguous bytes with fixed weights.
+// By parts of a pixel: shears and shifts. What a row shows is of one row of the source (along x),
+// or what a column shows of one column (along y), and the fraction is the same all along it, but
+// for how Pillow's sums round. So each value is a sum of contiguous bytes with fixed weights.
 
 enum class Axis : uint8_t { kNone, kX, kY };
 
@@ -155,7 +147,7 @@ enum class Axis : uint8_t { kNone, kX, kY };
 bool has_fractions(double step, double shift, int count) {
   // From here to a whole number, all pixels of a row (or column) have the same neighbours.
   constexpr double kApart = 0x1p-18;
-  if (!(std::abs(step) * count + std::abs(shift) < kFarthest) || count >= kFarthest) return false;
+  if (!(std::abs(step) * count + std::abs(shift) < kFarthest)) return false;
   if (step == 0.0) {
     shift *= 8.0;
     count = 1;
@@ -174,10 +166,10 @@ Axis axis_of(const Motion& motion, const Picture& from, const Picture& to) {
   const int width = to.width, height = to.height;
   if (from.width != width || from.height != height) return Axis::kNone;
   if (motion.perspective || a[0] != 1.0 || a[4] != 1.0) return Axis::kNone;
-  const bool keeps_rows = a[3] == 0.0 && a[5] == 0.0, keeps_columns = a[1] == 0.0 && a[2] == 0.0;
-  if (keeps_rows && width < kFarthest && has_fractions(a[1], a[2], height)) return Axis::kX;
-  return keeps_columns && height < kFarthest && has_fractions(a[3], a[5], width) ? Axis::kY
-                                                                               : Axis::kNone;
+  if (width >= kFarthest || height >= kFarthest) return Axis::kNone;
+  if (a[3] == 0.0 && a[5] == 0.0 && has_fractions(a[1], a[2], height)) return Axis::kX;
+  if (a[1] == 0.0 && a[2] == 0.0 && has_fractions(a[3], a[5], width)) return Axis::kY;
+  return Axis::kNone;
 }
 
 // Moves `count` over the pixels of a row to how many stand before a place: those that `before`
@@ -191,13 +183,13 @@ void walk(int& count, int width, const Before& before) {
 template <int kTaps>
 class Along {
  public:
-  Along(const Rows& rows, Parts& parts)
+  Along(const Rows& rows, uint8_t*& memory)
       : rows_(rows),
         width_(rows.to.width),
         stride_(bytes_of(width_ + 4) + 64),
-        weights_(parts.take<float>(kTaps * stride_)),
-        runs_(parts.take<Run>(static_cast<size_t>(width_))),
-        lines_(parts.take<uint8_t>(kTaps * stride_)) {}
+        weights_(take<float>(memory, kTaps * stride_)),
+        runs_(take<Run>(memory, static_cast<size_t>(width_))),
+        lines_(take<uint8_t>(memory, kTaps * stride_)) {}
 
   void x() {
     for (int y = 0; y < rows_.to.height; ++y) {
@@ -318,14 +310,14 @@ class Along {
 // Bilinear warps that neither turn nor shear nor mirror rows. All rows show the same columns with
 // the same fractions, so these are found once; a row of the source is brought to the columns once,
 // however many rows show it.
-// A fraction is rounded to 2^-25, times 255, and each product and sum to 2^-17, along rows and down;
-// what is lifted, and the last sum, rounded to 2^-16: 8.4e-5, below kAbove.
+// A fraction is rounded to 2^-25, times 255, and each product and sum to 2^-17, along rows and
+// down; what is lifted, and the last sum, rounded to 2^-16: 8.4e-5, below kAbove.
 
 // By which whole values that come from unequal ones are lifted: so between rows equal whole numbers
 // come from four equal bytes.
 constexpr float kLifted = 0x1p-16F;
 
-hn::Mask<decltype(kFloats)> is_whole(Floats values) { return hn::Eq(values, hn::Round(values)); }
+Mask is_whole(Floats values) { return hn::Eq(values, hn::Round(values)); }
 
 // The bytes of a window that `order` says.
 #if HWY_TARGET == HWY_AVX3
@@ -333,7 +325,7 @@ constexpr hn::ScalableTag<uint8_t> kWindow{};
 Floats chosen(hn::Vec<decltype(kWindow)> window, const uint8_t* order) {
   const __m512i places = _mm512_castsi128_si512(hn::LoadU(kBytes, order).raw);
   const __m512i bytes = _mm512_permutexvar_epi8(places, window.raw);
-  return floats(hn::Vec<decltype(kBytes)>{_mm512_castsi512_si128(bytes)});
+  return floats(Bytes{_mm512_castsi512_si128(bytes)});
 }
 #else
 constexpr hn::FixedTag<uint8_t, 16> kWindow{};
@@ -344,22 +336,18 @@ Floats chosen(hn::Vec<decltype(kWindow)> window, const uint8_t* order) {
 
 class Scaled {
  public:
-  static bool takes(const Motion& motion, const Picture& from, const Picture& to) {
+  static bool takes(const Motion& motion) {
     const auto& a = motion.a;
     // So the neighbours of pixels that are taken at once lie in a window.
-    constexpr double kMost = hn::MaxLanes(kWindow);
-    const bool near = a[0] > 0.0 && 3 * ((kPixels - 1) * a[0] + 3) < kMost;
-    const auto small = [](double value) { return std::abs(value) < kFarthest; };
-    return !motion.perspective && a[1] == 0.0 && a[3] == 0.0 && near && small(a[2]) &&
-           small(a[4] * to.height) && small(a[5]) && small(to.width) && small(from.width) &&
-           small(from.height);
+    const bool near = 3 * ((kPixels - 1) * a[0] + 3) < double{hn::MaxLanes(kWindow)};
+    return !motion.perspective && a[0] > 0.0 && a[1] == 0.0 && a[3] == 0.0 && near;
   }
 
-  Scaled(const Rows& rows, Parts& parts)
+  Scaled(const Rows& rows, uint8_t*& memory)
       : rows_(rows),
-        parts_(parts.take<float>(line(rows.to.width))),
-        lines_{parts.take<float>(line(rows.to.width)), parts.take<float>(line(rows.to.width))},
-        steps_(parts.take<Step>(static_cast<size_t>(rows.to.width / kPixels + 1))) {}
+        parts_(take<float>(memory, line(rows.to.width))),
+        lines_{take<float>(memory, line(rows.to.width)), take<float>(memory, line(rows.to.width))},
+        steps_(take<Step>(memory, static_cast<size_t>(rows.to.width / kPixels + 1))) {}
 
   void run() {
     find_columns();
@@ -510,10 +498,10 @@ void store_fours([[maybe_unused]] D d, const V (&v)[4], float* to) {
 template <int kTaps>
 class Anywhere {
  public:
-  Anywhere(const Rows& rows, Parts& parts)
+  Anywhere(const Rows& rows, uint8_t*& memory)
       : rows_(rows),
         stride_(4 * (static_cast<size_t>(rows.from.width) + 2 * kBorder)),
-        wide_(parts.take<uint8_t>(stride_ * (static_cast<size_t>(rows.from.height) + 4) + 64)) {
+        wide_(take<uint8_t>(memory, stride_ * (static_cast<size_t>(rows.from.height) + 4) + 64)) {
     const auto& fill = rows.warp.fill;
     const float values[] = {fill[0] + 0.5F, fill[1] + 0.5F, fill[2] + 0.5F, 0.5F};
     fill_ = hn::LoadU(kFour, values);
@@ -705,14 +693,13 @@ class Anywhere {
 };
 
 template <int kTaps>
-void filtered(const Picture& from, const Warp& warp, uint8_t* scratch, const Picture& to) {
-  Parts parts(scratch);
-  const Rows rows(from, warp, to, parts);
+void filtered(const Picture& from, const Warp& warp, uint8_t* memory, const Picture& to) {
+  const Rows rows(from, warp, to, memory);
   const Axis axis = axis_of(warp.motion, from, to);
-  if (axis == Axis::kX) return Along<kTaps>(rows, parts).x();
-  if (axis == Axis::kY) return Along<kTaps>(rows, parts).y();
-  if (kTaps == 2 && Scaled::takes(warp.motion, from, to)) return Scaled(rows, parts).run();
-  Anywhere<kTaps>(rows, parts).run();
+  if (axis == Axis::kX) return Along<kTaps>(rows, memory).x();
+  if (axis == Axis::kY) return Along<kTaps>(rows, memory).y();
+  if (kTaps == 2 && Scaled::takes(warp.motion)) return Scaled(rows, memory).run();
+  Anywhere<kTaps>(rows, memory).run();
 }
 
 #if HWY_TARGET == HWY_AVX3
@@ -745,9 +732,19 @@ void warp_reversed(const uint8_t* from, int count, uint8_t* to) {
 #else
   alignas(16) static constexpr uint8_t kOrder[] = {12, 13, 14, 9, 10, 11, 6, 7,
                                                    8,  3,  4,  5, 0,  1,  2, 0};
+  const auto order = hn::Load(kBlock, kOrder);
+  const bool many = count >= 5;
   for (; count >= 6; count -= 5, to += 15) {  // a byte more, of the next pixel
     const auto pixels = hn::LoadU(kBlock, from + 3 * (count - 5));
-    hn::StoreU(hn::TableLookupBytes(pixels, hn::Load(kBlock, kOrder)), kBlock, to);
+    hn::StoreU(hn::TableLookupBytes(pixels, order), kBlock, to);
+  }
+  if (many) {  // the last five, some of them once more
+    const auto pixels = hn::TableLookupBytes(hn::LoadU(kBlock, from), order);
+    const hn::Half<decltype(kBlock)> half;
+    to += 3 * count - 15;
+    hn::StoreU(hn::LowerHalf(half, pixels), half, to);
+    hn::StoreU(hn::LowerHalf(half, hn::ShiftRightBytes<7>(kBlock, pixels)), half, to + 7);
+    return;
   }
 #endif
   for (from += 3 * count; count > 0; --count, to += 3) std::memcpy(to, from -= 3, 3);
