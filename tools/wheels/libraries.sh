@@ -2,23 +2,13 @@
 # Builds what a wheel has inside itself, as static libraries, and puts headers beside them: curl's (libcurl is
 # opened at run time) and Highway's, of which headers are all that is used:
 #   tools/wheels/libraries.sh PREFIX [FOLDER]
+#   tools/wheels/libraries.sh --list
 # FOLDER has tarballs that were fetched before; what is missing there is fetched into it. CC is the compiler.
-# x86-64 needs nasm. CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them.
+# x86-64 needs nasm. CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them. --list: a line for each,
+# with its name and version, its SHA-256 and its URLs.
 set -euo pipefail
 
 prefix=${1:?usage: tools/wheels/libraries.sh PREFIX [FOLDER]}
-mkdir -p "$prefix" "${2:-$prefix/tarballs}"
-prefix=$(cd "$prefix" && pwd)
-tarballs=$(cd "${2:-$prefix/tarballs}" && pwd)
-licenses=$(cd "$(dirname "$0")/../../packaging/licenses" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-# A compiler that lacks an intrinsic would take it for a function, which is missed when the extension is loaded.
-export CFLAGS="-fPIC -fvisibility=hidden -Werror=implicit-function-declaration ${CFLAGS:-}"
-
-say() { printf '[libraries] %s\n' "$*"; }
-die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
-
 # A tarball's name, its SHA-256, and where to fetch it; Debian's archive keeps files by their SHA-1 for good.
 sources() {
   cat << 'TABLE'
@@ -42,6 +32,24 @@ highway-1.3.0 07b3c1ba2c1096878a85a31a5b9b3757427af963b1141ca904db2f9f4afe0bc2
   https://snapshot.debian.org/file/90f973e0d573a8ac0548420140cdd182097d6993
 TABLE
 }
+
+listed() { sources | sed -e ':a' -e 'N' -e '$!ba' -e 's/\n  / /g'; } # a line for each
+
+if [ "$prefix" = --list ]; then
+  listed
+  exit
+fi
+mkdir -p "$prefix" "${2:-$prefix/tarballs}"
+prefix=$(cd "$prefix" && pwd)
+tarballs=$(cd "${2:-$prefix/tarballs}" && pwd)
+licenses=$(cd "$(dirname "$0")/../../packaging/licenses" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# A compiler that lacks an intrinsic would take it for a function, which is missed when the extension is loaded.
+export CFLAGS="-fPIC -fvisibility=hidden -Werror=implicit-function-declaration ${CFLAGS:-}"
+
+say() { printf '[libraries] %s\n' "$*"; }
+die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
 
 is_right() { [ -f "$1" ] && [ "$(sha256sum < "$1")" = "$2  -" ]; } # file sha256
 
@@ -122,5 +130,5 @@ library() { # what each of them is built with
 while read -r -a row; do
   fetch "${row[@]}"
   library "${row[0]}" < /dev/null
-done < <(sources | sed -e ':a' -e 'N' -e '$!ba' -e 's/\n  / /g')
+done < <(listed)
 say "$prefix has: $(cd "$prefix/lib" && echo ./*.a)"
