@@ -21,10 +21,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
-    from pip._vendor import tomli as tomllib  # type: ignore[no-redef]
+else:
+    from pip._vendor import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("tools/wheels")
@@ -64,7 +64,7 @@ class Part:
 
 def tables() -> dict[str, Any]:
     """What pyproject.toml has."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")))
 
 
 def project() -> dict[str, Any]:
@@ -80,8 +80,8 @@ def pinned() -> dict[str, str]:
 
 def sources() -> list[Part]:
     """The libraries of libraries.sh."""
-    script = [ROOT / HERE / "libraries.sh", "--list"]
-    listed = subprocess.run(script, check=True, capture_output=True, text=True)
+    script = ROOT / HERE / "libraries.sh"
+    listed = subprocess.run([script, "--list"], check=True, capture_output=True, text=True)
     found = []
     for line in listed.stdout.splitlines():
         word, sha256, *urls = line.split()
