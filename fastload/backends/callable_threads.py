@@ -17,7 +17,8 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from fastload.backends.batch_form import batches_each
-from fastload.backends.tail import CallableError, Tail, TailParts, failed
+from fastload.backends.tail import CallableError, Tail, failed
+from fastload.backends.tail_parts import TailParts
 from fastload.backends.worker_processes import FORKED
 from fastload.errors import NotDelivered, StateError
 from fastload.machine.thread_generators import give_way, own_generators

@@ -26,7 +26,8 @@ from fastload.backends.native import BatchMemory, NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.planned_batches import batch_form
 from fastload.backends.stats import Counts
-from fastload.backends.tail import CallableError, Tail, TailParts, failed
+from fastload.backends.tail import CallableError, Tail, failed
+from fastload.backends.tail_parts import TailParts
 from fastload.backends.worker_processes import (
     FORKED,
     Parent,

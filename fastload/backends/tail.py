@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,6 @@ from fastload.sample.delivery import Delivery
 from fastload.sample.layout import VIEW
 from fastload.transforms.compiler import as_picture, takes_generator
 from fastload.transforms.plan import Plan
-
-if TYPE_CHECKING:
-    from fastload.backends.native import NativeBackend
-    from fastload.backends.options import Options
-    from fastload.prefetch.feeder import BatchKey
-    from fastload.sampler import Sampler
 
 # ---- Callables on decoded samples -------------------------------------------------------------------
 
@@ -207,22 +201,6 @@ class Tail:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_steps": None}
-
-
-@dataclass(frozen=True)
-class TailParts:
-    """What all stages that run a tail need; ``source`` decodes."""
-
-    dataset: Packed
-    sampler: Sampler
-    options: Options
-    tail: Tail
-    source: NativeBackend
-
-    def following(self, key: BatchKey) -> BatchKey | None:
-        """Return the key of the batch after ``key`` in its epoch, or None."""
-        after = key._replace(step=key.step + 1)
-        return after if self.sampler.has_batch(*after) else None
 
 
 _DICTS = (

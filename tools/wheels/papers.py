@@ -47,7 +47,8 @@ HEADERS = {"curl", "highway"}  # of which headers alone are used
 
 @dataclass(frozen=True)
 class Part:
-    """Something of others that a wheel has inside; ``sha256`` and ``urls`` are of its source."""
+    """Something of others that a wheel has inside, or needs beside it; ``sha256`` and ``urls`` are of its
+    source."""
 
     name: str
     version: str | None
@@ -57,9 +58,9 @@ class Part:
     urls: tuple[str, ...] = ()
 
     @property
-    def licence(self) -> str:
-        """SPDX's expression."""
-        return LICENCES[self.name]
+    def licence(self) -> str | None:
+        """SPDX's expression, of what is inside."""
+        return LICENCES.get(self.name)
 
 
 def tables() -> dict[str, Any]:
@@ -102,6 +103,12 @@ def parts() -> list[Part]:
     return [*sources(), bindings, table]
 
 
+def beside() -> list[Part]:
+    """What pip installs beside a wheel, in versions that the user's machine decides."""
+    names = {line: re.split(r"[^\w-]", line)[0] for line in project()["dependencies"]}
+    return [Part(name, None, f"pkg:pypi/{name}", f"not inside, {line}") for line, name in names.items()]
+
+
 def git(*words: str) -> str:
     """Return what git says of the checkout."""
     done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -116,18 +123,31 @@ def committed() -> datetime:
 # ---- What is inside ---------------------------------------------------------------------------------
 
 
+def component(part: Part) -> Any:
+    """Return CycloneDX's component for something of others."""
+    from cyclonedx import model
+    from cyclonedx.model.component import Component, ComponentScope
+    from cyclonedx.model.license import LicenseExpression
+    from packageurl import PackageURL
+
+    source = model.ExternalReferenceType.SOURCE_DISTRIBUTION
+    return Component(
+        name=part.name,
+        version=part.version,
+        bom_ref=part.purl,
+        scope=ComponentScope.REQUIRED,
+        purl=PackageURL.from_string(part.purl),
+        licenses=[LicenseExpression(part.licence)] if part.licence else [],
+        hashes=[model.HashType(alg=model.HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else [],
+        external_references=[model.ExternalReference(type=source, url=model.XsUri(url)) for url in part.urls],
+        properties=[model.Property(name="fastload:how", value=part.how)],
+    )
+
+
 def sbom() -> str:
     """Return the SBOM as CycloneDX 1.6, validated against its schema."""
-    from cyclonedx.model import (
-        ExternalReference,
-        ExternalReferenceType,
-        HashAlgorithm,
-        HashType,
-        Property,
-        XsUri,
-    )
     from cyclonedx.model.bom import Bom
-    from cyclonedx.model.component import Component, ComponentScope, ComponentType
+    from cyclonedx.model.component import Component
     from cyclonedx.model.license import LicenseExpression
     from cyclonedx.output.json import JsonV1Dot6
     from cyclonedx.schema import SchemaVersion
@@ -135,52 +155,14 @@ def sbom() -> str:
     from packageurl import PackageURL
 
     about = project()
-    root = Component(
-        name=about["name"],
-        version=about["version"],
-        type=ComponentType.LIBRARY,
-        bom_ref="fastload",
-        description=about["description"],
-        purl=PackageURL("pypi", None, about["name"], about["version"]),
-        licenses=[LicenseExpression(about["license"])],
-    )
-    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{about['name']}@{git('rev-parse', 'HEAD')}"))
+    name, version = about["name"], about["version"]
+    licenses = [LicenseExpression(about["license"])]
+    purl = PackageURL("pypi", None, name, version)
+    root = Component(name=name, version=version, bom_ref=name, licenses=licenses, purl=purl)
+    components = [component(part) for part in [*parts(), *beside()]]
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"{name}@{git('rev-parse', 'HEAD')}")
+    bom = Bom(serial_number=serial, components=components)
     bom.metadata.component, bom.metadata.timestamp = root, committed()
-    components = [
-        Component(
-            name=part.name,
-            version=part.version,
-            type=ComponentType.LIBRARY,
-            bom_ref=part.purl,
-            scope=ComponentScope.REQUIRED,
-            purl=PackageURL.from_string(part.purl),
-            licenses=[LicenseExpression(part.licence)],
-            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else [],
-            external_references=[
-                ExternalReference(type=ExternalReferenceType.SOURCE_DISTRIBUTION, url=XsUri(url))
-                for url in part.urls
-            ],
-            properties=[Property(name="fastload:how", value=part.how)],
-        )
-        for part in parts()
-    ]
-    for line in about["dependencies"]:
-        name = re.split(r"[^\w-]", line)[0]
-        components.append(
-            Component(
-                name=name,
-                type=ComponentType.LIBRARY,
-                bom_ref=f"pkg:pypi/{name}",
-                scope=ComponentScope.REQUIRED,
-                purl=PackageURL("pypi", None, name),
-                properties=[
-                    Property(name="fastload:how", value="not inside: pip installs it beside"),
-                    Property(name="fastload:requirement", value=line),
-                ],
-            )
-        )
-    for component in components:
-        bom.components.add(component)
     bom.register_dependency(root, components)
     text = str(JsonV1Dot6(bom).output_as_string(indent=2))
     errors = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
