@@ -87,7 +87,7 @@ def test_provenance_names_files_and_materials(tmp_path: Path) -> None:
         pytest.skip("not a git checkout")
     wheel = tmp_path / "fastload-0.1.0-cp312-abi3-manylinux_2_28_x86_64.whl"
     wheel.write_bytes(b"a wheel")
-    statement = papers.provenance([wheel])
+    statement = papers.provenance("HEAD", [wheel])
     digest = subprocess.run(["sha256sum", wheel], check=True, capture_output=True, text=True).stdout.split()[
         0
     ]

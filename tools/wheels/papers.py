@@ -1,7 +1,7 @@
 """The papers of a release: what is in its files (an SBOM), and what made them (their provenance).
 
-``papers.py sbom OUT`` writes CycloneDX 1.6 as JSON, ``papers.py provenance OUT FILE...`` an in-toto statement
-with SLSA's provenance of these files. Both follow from the checkout: the libraries of
+``papers.py sbom OUT`` writes CycloneDX 1.6 as JSON, ``papers.py provenance OUT COMMIT FILE...`` an in-toto
+statement with SLSA's provenance of these files. Both follow from the checkout: the libraries of
 tools/wheels/libraries.sh, what tools/wheels/compiling.txt pins, pyproject.toml and the commit. ``sbom`` needs
 cyclonedx-python-lib, which tools/wheels/release.py has in an environment of its own.
 """
@@ -179,9 +179,9 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def provenance(files: Sequence[Path]) -> dict[str, Any]:
-    """Return the in-toto statement (version 1) of these files with SLSA's provenance (version 1)."""
-    commit = git("rev-parse", "HEAD")
+def provenance(commit: str, files: Sequence[Path]) -> dict[str, Any]:
+    """Return the in-toto statement (version 1) of files made of a commit with SLSA's provenance (version 1)."""
+    commit = git("rev-parse", commit)
     materials: list[dict[str, Any]] = [{"name": "fastload", "digest": {"gitCommit": commit}}]
     materials += [
         {"name": f"{one.name}-{one.version}", "uri": one.urls[0], "digest": {"sha256": one.sha256}}
@@ -217,8 +217,12 @@ def provenance(files: Sequence[Path]) -> dict[str, Any]:
 
 def main() -> None:
     """Write what the command line asks for."""
-    what, out, *files = sys.argv[1:]
-    text = sbom() if what == "sbom" else json.dumps(provenance([Path(one) for one in files]), indent=2) + "\n"
+    what, out, *more = sys.argv[1:]
+    if what == "sbom":
+        text = sbom()
+    else:
+        commit, *files = more
+        text = json.dumps(provenance(commit, [Path(one) for one in files]), indent=2) + "\n"
     Path(out).write_text(text, encoding="utf-8")
 
 

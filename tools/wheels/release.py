@@ -232,6 +232,7 @@ def make_sdist() -> None:
     run("git", "archive", "--format=tar", "-o", OUT / "commit.tar", "HEAD")
     run("tar", "-xf", OUT / "commit.tar", "-C", OUT / "commit")
     run(tools(), "-m", "build", "--sdist", "--outdir", DIST, OUT / "commit", env=dated())
+    (OUT / "commit.txt").write_text(git("rev-parse", "HEAD"), encoding="utf-8")
     say(f"made {the_sdist().name}")
 
 
@@ -330,8 +331,9 @@ def write_papers() -> None:
     """SBOM and provenance beside the files."""
     papers = ROOT / HERE / "papers.py"
     run(tools(), papers, "sbom", OUT / "fastload.cdx.json")
-    run(tools(), papers, "provenance", OUT / "fastload.intoto.json", the_sdist(), *the_wheels())
-    say(f"wrote {OUT / 'fastload.cdx.json'} and fastload.intoto.json")
+    commit = (OUT / "commit.txt").read_text(encoding="utf-8") if (OUT / "commit.txt").exists() else "HEAD"
+    run(tools(), papers, "provenance", OUT / "fastload.intoto.json", commit, the_sdist(), *the_wheels())
+    say("wrote fastload.cdx.json, the SBOM, and fastload.intoto.json, the provenance")
 
 
 # ---- Bare systems -----------------------------------------------------------------------------------
@@ -434,7 +436,8 @@ def dry_run() -> str:
         tried.append(row_of(one))
     built = {tag_of(wheel) for wheel in the_wheels()}
     missing = [tag for tag in wanted_tags() if tag not in built]
-    words = f"{committed():%Y-%m-%d}, commit `{git('rev-parse', '--short', 'HEAD')}`, on {platform.machine()}"
+    commit = (OUT / "commit.txt").read_text(encoding="utf-8")
+    words = f"{committed():%Y-%m-%d}, commit `{commit[:8]}`, on {platform.machine()}"
     words += f" with glibc {platform.libc_ver()[1]}."
     if missing:
         words += f" There was no Python for {', '.join(f'`{one}`' for one in missing)} on this machine."
