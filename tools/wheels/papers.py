@@ -180,7 +180,7 @@ def sha256_of(path: Path) -> str:
 
 
 def provenance(commit: str, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the in-toto statement (version 1) of files made of a commit with SLSA's provenance (version 1)."""
+    """Return the in-toto statement (version 1) of files made of a commit, with SLSA's provenance (1)."""
     commit = git("rev-parse", commit)
     materials: list[dict[str, Any]] = [{"name": "fastload", "digest": {"gitCommit": commit}}]
     materials += [

@@ -21,7 +21,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -354,6 +355,16 @@ def debian(suite: str) -> Path | None:
     return root
 
 
+@contextmanager
+def mounted(root: Path) -> Iterator[None]:
+    """What programs in a bare system look for besides files, for the block."""
+    run("mount", "-t", "proc", "proc", root / "proc")
+    try:
+        yield
+    finally:
+        run("umount", root / "proc")
+
+
 def copy_interpreter(one: Interpreter, root: Path) -> None:
     """Put a Python of this machine into a bare system, at the same path."""
     there = root / one.prefix.relative_to("/")
@@ -385,7 +396,8 @@ def install(given: Sequence[Path], torch: Path | None) -> None:
             if build and brought:
                 shutil.copyfile(build, brought)
             env = {"TORCH": f"/tmp/{build.name}" if build else "none", "TMPDIR": "/tmp", "PIP_FIND_LINKS": ""}
-            line = run("tests/install/try_wheel.sh", DIST, python, root, env=env).splitlines()[-1]
+            with mounted(root):
+                line = run("tests/install/try_wheel.sh", DIST, python, root, env=env).splitlines()[-1]
             tried.append({"line": line.removeprefix("[install] "), "how": how, "torch": bool(build)})
             say(f"{tried[-1]['line']}{how}")
     (OUT / "installed.json").write_text(json.dumps(tried, indent=2), encoding="utf-8")
