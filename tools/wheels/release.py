@@ -396,9 +396,7 @@ def install(given: Sequence[Path], torch: Path | None) -> None:
             if build and brought:
                 shutil.copyfile(build, brought)
             env = {"TORCH": f"/tmp/{build.name}" if build else "none", "TMPDIR": "/tmp", "PIP_FIND_LINKS": ""}
-            env["MOST"] = (
-                "900"  # whether they work: the machine may be busy, and the page says how long it took
-            )
+            env["MOST"] = "900"  # seconds: this machine may be busy, and the page says how long it took
             with mounted(root):
                 line = run("tests/install/try_wheel.sh", DIST, python, root, env=env).splitlines()[-1]
             tried.append({"line": line.removeprefix("[install] "), "how": how, "torch": bool(build)})
