@@ -13,7 +13,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-rest test-all nightly lint cpp-plain cpp-test tsan test-arm beside frameworks fuzz \
-  fuzz-campaign faults soak elastic drawn versions py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
+  fuzz-campaign faults soak elastic drawn versions py-test pack-test bench-test foreign foreign-test release bench gpu docs docs-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -56,7 +56,7 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	  ../tools/gpu_report.py \
 	  ../tools/profile_training.py ../tools/train_mask_codes.py ../tools/fuzz_campaign.py ../tools/fuzz_corpus.py \
 	  ../tools/fuzz_coverage.py ../tools/mark_slow.py ../tools/check.py ../benchmarks/all.py ../benchmarks/bench_loader.py ../benchmarks/charts/draw.py
-	cd tests && MYPYPATH=../tools:../tools/site $(BIN)/mypy --config-file ../pyproject.toml ../tools/site/*.py
+	cd tests && MYPYPATH=../tools:../tools/site:../tools/wheels $(BIN)/mypy --config-file ../pyproject.toml ../tools/site/*.py ../tools/wheels/*.py
 
 cpp-plain:  ## the core's own tests without sanitizers, linked with the core as the package has it (after "make setup")
 	@PATH="$(BIN):$$PATH" env -u MAKEFLAGS tools/cpp_tests.sh
@@ -145,6 +145,9 @@ docs:  ## the site into build/site, tutorials executed (after "make setup")
 
 docs-serve:  ## the site at http://127.0.0.1:8000, built anew as pages are written; tutorials are not executed
 	EXECUTE=0 NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict --livereload
+
+release:  ## all of a release but publishing: sdist, wheels, checks, SBOM, provenance, bare systems; docs/project/release.md. ARGS=--help says more
+	@$(PYTHON) tools/wheels/release.py $(ARGS)
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"

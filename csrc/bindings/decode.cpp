@@ -409,10 +409,11 @@ void register_jpeg(nb::module_& m) {
   nb::class_<JpegClock>(m, "JpegClock", "One decoder with stage clocks, for benchmarks.")
       .def(nb::init<>())
       .def("decode", &JpegClock::decode, nb::arg("data"), nb::arg("roi") = nb::none(),
-           nb::arg("entries") = nb::none(), nb::arg("spacing") = 0, "Decodes and drops the pixels.")
-      .def("decode_turbo", &JpegClock::decode_turbo, nb::arg("data"), nb::arg("roi") = nb::none(),
+           nb::arg("entries") = nb::none(), nb::arg("spacing") = 0, nb::lock_self(),
+           "Decodes and drops the pixels.")
+      .def("decode_turbo", &JpegClock::decode_turbo, nb::arg("data"), nb::arg("roi") = nb::none(), nb::lock_self(),
            "The same by libjpeg-turbo.")
-      .def("take", &JpegClock::take, "Nanoseconds in each stage since the last call.");
+      .def("take", &JpegClock::take, nb::lock_self(), "Nanoseconds in each stage since the last call.");
 }
 
 }  // namespace fastload::bindings

@@ -140,7 +140,8 @@ void register_engine(nb::module_& m) {
           "cancel", [](PyEngine& self, uint64_t ticket) { self.engine->cancel(ticket); },
           nb::arg("ticket"), nb::call_guard<GilRelease>(),
           "Drops a batch; its memory is free afterwards.")
-      .def("close", &PyEngine::close, "Leaves the pool; threads that no other engine needs end.")
+      .def("close", &PyEngine::close, nb::lock_self(),
+           "Leaves the pool; threads that no other engine needs end.")
       .def_prop_ro("threads", [](PyEngine& self) { return self.engine->threads(); })
       .def(
           "set_threads", [](PyEngine& self, int threads) { self.engine->set_threads(threads); },
@@ -292,7 +293,7 @@ void register_filler(nb::module_& m) {
           "same "
           "for all that fill this target; empty: nothing is claimed. ids: (n,) int64, ascending: "
           "the records that are wanted; None: all.")
-      .def("start", &Filler::start)
+      .def("start", &Filler::start, nb::lock_self())
       .def("wait", &Filler::wait, nb::arg("seconds"), nb::call_guard<GilRelease>(),
            "True once all that can be there is there.")
       .def("stop", &Filler::stop, nb::call_guard<GilRelease>(),

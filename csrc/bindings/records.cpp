@@ -150,7 +150,7 @@ void register_records(nb::module_& m) {
             return batch;
           },
           nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"), nb::arg("share"),
-          nb::arg("most_bytes"), nb::arg("announced").none() = nb::none(),
+          nb::arg("most_bytes"), nb::arg("announced").none() = nb::none(), nb::lock_self(),
           "RecordBatch of what the other decoder gets of the samples ids (n,) int64.")
       .def(
           "refuse",
@@ -163,7 +163,7 @@ void register_records(nb::module_& m) {
       .def("require_accepted", [](PyFeed& self) { self.feed->require_accepted(); })
       .def("read_ahead",
            [](const PyFeed& self) { return read_ahead_dict(self.feed->read_ahead()); })
-      .def("close", &PyFeed::close);
+      .def("close", &PyFeed::close, nb::lock_self());
 }
 
 }  // namespace fastload::bindings

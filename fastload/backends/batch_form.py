@@ -11,17 +11,18 @@ from fastload.backends.options import Options
 from fastload.cache.tiers import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu import ThreadPlan
+from fastload.machine.threads import run_at_once
 from fastload.sample.delivery import Delivery
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
     from fastload.backends.tail import Adapter
 
-# ---- Worker processes for Python callables ----------------------------------------------------------
+# ---- Workers for Python callables: processes, or threads --------------------------------------------
 
 
 def batches_each(workers: int, prefetch: int) -> int:
-    """Return the batches per worker process: at least two, so that it goes on while one waits its turn."""
+    """Return the batches per worker: at least two, so that it goes on while one waits its turn."""
     return max(2, -(-prefetch // workers))
 
 
@@ -31,13 +32,20 @@ def slots_for(workers: int, prefetch: int) -> int:
 
 
 def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
-    """Return the number of processes for Python callables, as many as decoding threads; 0: there are no
+    """Return the number of workers for Python callables, as many as decoding threads; 0: there are no
     callables, or the consumer's thread runs them.
 
     That is so for ``num_workers=0``, and within somebody's worker process, which may have no children.
     """
     alone = options.num_workers == 0 or multiprocessing.current_process().daemon
     return threads.threads if runs_python(plan, options) and not alone else 0
+
+
+def by_threads(options: Options) -> bool:
+    """Whether threads of this process run Python callables instead of worker processes: Python threads run at
+    once, and the loader asks for nothing that is about processes."""
+    asks = options.multiprocessing_context is not None or options.worker_init_fn is not None
+    return run_at_once() and not asks
 
 
 # ---- What batches hold ------------------------------------------------------------------------------

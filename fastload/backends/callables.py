@@ -12,22 +12,22 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from fastload.backends.batch_form import batches_each, python_workers, slots_for
+from fastload.backends.batch_form import batches_each, by_threads, python_workers, slots_for
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import BatchMemory, NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.planned_batches import batch_form
 from fastload.backends.stats import Counts
 from fastload.backends.tail import CallableError, Tail, failed
+from fastload.backends.tail_parts import TailParts
 from fastload.backends.worker_processes import (
     FORKED,
     Parent,
@@ -51,26 +51,13 @@ from fastload.prefetch.slots import SharedSlot, SharedSlots
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
+if TYPE_CHECKING:
+    from fastload.backends.callable_threads import ThreadStage
+
 # ---- Callables in the consumer's thread -------------------------------------------------------------
 # Here as in worker processes, callables have the process's random generators to themselves while they run
 # (``fastload.machine.generators``), so each sample's draws are the same in every run, and the model's draws
-# go on as if there were no callables. Threads cannot do this: the generators belong to the process.
-
-
-@dataclass(frozen=True)
-class TailParts:
-    """What both stages need; ``source`` decodes."""
-
-    dataset: Packed
-    sampler: Sampler
-    options: Options
-    tail: Tail
-    source: NativeBackend
-
-    def following(self, key: BatchKey) -> BatchKey | None:
-        """Return the key of the batch after ``key`` in its epoch, or None."""
-        after = key._replace(step=key.step + 1)
-        return after if self.sampler.has_batch(*after) else None
+# go on as if there were no callables.
 
 
 class InlineStage:
@@ -409,15 +396,28 @@ class _Works:
 # ---- The back end -----------------------------------------------------------------------------------
 
 
+def _stage(
+    parts: TailParts, workers: int, slots: SharedSlots | None
+) -> InlineStage | WorkerStage | ThreadStage:
+    """Make what runs the callables; ``slots``: what worker processes share with this one, None: none do."""
+    if slots is not None:
+        return WorkerStage(parts, workers, slots)
+    if not workers:
+        return InlineStage(parts)
+    from fastload.backends.callable_threads import ThreadStage
+
+    return ThreadStage(parts, workers)
+
+
 class PythonBackend:
-    """Batches by callables and ``collate_fn`` on decoded samples, in worker processes or in :meth:`batch`.
+    """Batches by callables and ``collate_fn`` on decoded samples: in processes, threads or :meth:`batch`.
 
     Args:
         dataset: what to read.
         sampler: which samples each batch has.
         plan: the compiled transform.
         options: the loader's options.
-        threads: decoding threads, and as many worker processes.
+        threads: decoding threads, and as many worker processes or threads for callables.
     """
 
     def __init__(
@@ -426,7 +426,7 @@ class PythonBackend:
         workers = python_workers(plan, options, threads)
         form = batch_form(dataset, plan, options)
         slots, memory = None, host_memory(form, options)
-        if workers:
+        if workers and not by_threads(options):
             slots = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
             memory = BatchMemory(form, slots)
         depth = 1 if workers else None  # the workers have the other batches
@@ -434,7 +434,7 @@ class PythonBackend:
         moves = any(one.moves or one.takes == "sample" for one in plan.called)
         tail = Tail(form.adapter(), options.collate_fn, options.seed, form.delivery, moves)
         parts = TailParts(dataset, sampler, options, tail, self._decoding)
-        self._stage = InlineStage(parts) if slots is None else WorkerStage(parts, workers, slots)
+        self._stage = _stage(parts, workers, slots)
         self._goes_on = bool(workers) and options.unbatched
         self._decoding.tune_by(lambda: self._stage.waited, moves_depth=not workers)
 

@@ -64,7 +64,7 @@ class _Timed:
 
 
 def lanes(subject: LoaderUnderTest) -> int:
-    """Return how many samples are in Python at once: worker processes, or 1 for the consumer's thread."""
+    """Return how many samples are in Python at once: as many as workers, or 1 for the consumer's thread."""
     return max(1, python_workers(subject.plan, subject.options, subject.loader.threads))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastload.backends.batch_form import delivers_pairs, erases_batches, python_workers
+from fastload.backends.batch_form import by_threads, delivers_pairs, erases_batches, python_workers
 from fastload.backends.fields import Followers, viewed
 from fastload.backends.options import Options
 from fastload.backends.values import Tokenizers
@@ -171,9 +171,8 @@ def _of_packed(
         yield Explained("windows", repr(options.fields.windows), "Python, once per batch", why)
     count = f"{threads.threads} thread{'s' if threads.threads > 1 else ''}"
     workers = python_workers(plan, options, threads)
-    python = (
-        f"Python, in {workers} worker processes" if workers else "Python, in the thread that asks for batches"
-    )
+    kind = "threads" if by_threads(options) else "worker processes"
+    python = f"Python, in {workers} {kind}" if workers else "Python, in the thread that asks for batches"
     yield Explained("read", "records by byte range", _CORE, "ahead of decoding")
     whole_pictures = any(view.keeps_size for view in plan.every)
     cut = "whole pictures, because no crop or resize comes first" if whole_pictures else "what the crop needs"

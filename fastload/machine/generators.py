@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from torch.autograd.profiler import record_function
 
 # ---- Global random generators ----
 # Torch's for the CPU, ``random``'s and NumPy's legacy one. Python callables draw from them. They belong to
-# the whole process, so no thread can have its own: they are set in worker processes, or in the consumer's
-# thread while it waits for its batch, and put back.
+# the whole process: they are set in worker processes, or in the consumer's thread while it waits for its
+# batch, and put back. A thread beside the consumer's has its own (``fastload.machine.thread_generators``).
 
 _lock = threading.RLock()  # loaders in two threads of a process take turns
 
@@ -29,9 +30,34 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)  # the lock's holder may be a thread of the parent
 
 
+@dataclass(frozen=True)
+class Generators:
+    """One generator of each of the three kinds."""
+
+    torch: torch.Generator
+    random: random.Random
+    numpy: np.random.RandomState
+
+
+class _Own(threading.local):
+    """The current thread's own generators, from ``fastload.machine.thread_generators``; None: it has those of
+    the process."""
+
+    now: Generators | None = None
+
+
+own = _Own()
+
+
 def set_generators(words: Sequence[int]) -> None:
-    """Set all three generators from four random 32-bit words. Takes about 15 us."""
+    """Set all three generators from four random 32-bit words: the thread's own, or those of the process.
+    Takes about 15 us."""
     first, second, third, fourth = (int(word) for word in words)
+    if (mine := own.now) is not None:
+        mine.torch.manual_seed(first << 31 | second >> 1)
+        mine.random.seed(third << 32 | first)
+        mine.numpy.seed(fourth)
+        return
     # Not torch.manual_seed: it also sets the generators of all devices.
     torch.default_generator.manual_seed(first << 31 | second >> 1)
     random.seed(third << 32 | first)

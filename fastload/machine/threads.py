@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -138,6 +139,12 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
                 f"the limits of memory (ulimit -v) and of threads (ulimit -u)."
             ) from error
     return pool
+
+
+def run_at_once() -> bool:
+    """Whether Python threads run at once: a free-threaded Python, whose GIL nothing has switched on."""
+    has_gil = getattr(sys, "_is_gil_enabled", None)  # from Python 3.13 on
+    return has_gil is not None and not has_gil()
 
 
 # ---- A fork-safe lock ----

@@ -37,11 +37,13 @@ USED = {"crops", "motions"}
 # A name ends where a module or a room does.
 OTHERS = [
     "backends.callable_samples",
+    "backends.callable_threads",
     "backends.callables",
     "backends.dali",
     "backends.device",
     "backends.fields",
     "backends.tail",
+    "backends.tail_parts",
     "backends.text_stage",
     "backends.torch_workers",
     "backends.upcoming",

@@ -48,7 +48,7 @@ def test_every_python_of_the_classifiers_has_a_wheel(pyproject: dict[str, Any]) 
     stable = int(pyproject["tool"]["scikit-build"]["wheel"]["py-api"].removeprefix("cp3"))
     assert minors == list(range(minors[0], minors[-1] + 1))
     assert project["requires-python"] == f">=3.{minors[0]}"
-    built = [f"cp3{minor}-*" for minor in minors if minor <= stable]
+    built = [*(f"cp3{minor}-*" for minor in minors if minor <= stable), f"cp3{minors[-1]}t-*"]
     assert pyproject["tool"]["cibuildwheel"]["build"] == built
 
 

@@ -1,24 +1,14 @@
 #!/usr/bin/env bash
-# Builds what a wheel has inside itself, as static libraries, and puts curl's headers beside them (libcurl is
-# opened at run time):
+# Builds what a wheel has inside itself, as static libraries, and puts headers beside them: curl's (libcurl is
+# opened at run time) and Highway's, of which headers are all that is used:
 #   tools/wheels/libraries.sh PREFIX [FOLDER]
+#   tools/wheels/libraries.sh --list
 # FOLDER has tarballs that were fetched before; what is missing there is fetched into it. CC is the compiler.
-# x86-64 needs nasm. CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them.
+# x86-64 needs nasm. CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them. --list: a line for each,
+# with its name and version, its SHA-256 and its URLs.
 set -euo pipefail
 
 prefix=${1:?usage: tools/wheels/libraries.sh PREFIX [FOLDER]}
-mkdir -p "$prefix" "${2:-$prefix/tarballs}"
-prefix=$(cd "$prefix" && pwd)
-tarballs=$(cd "${2:-$prefix/tarballs}" && pwd)
-licenses=$(cd "$(dirname "$0")/../../packaging/licenses" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-# A compiler that lacks an intrinsic would take it for a function, which is missed when the extension is loaded.
-export CFLAGS="-fPIC -fvisibility=hidden -Werror=implicit-function-declaration ${CFLAGS:-}"
-
-say() { printf '[libraries] %s\n' "$*"; }
-die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
-
 # A tarball's name, its SHA-256, and where to fetch it; Debian's archive keeps files by their SHA-1 for good.
 sources() {
   cat << 'TABLE'
@@ -37,8 +27,29 @@ libwebp-1.6.0 e4ab7009bf0629fd11982d4c2aa83964cf244cffba7347ecd39019a9e38c4564
 curl-8.21.0 d9b327997999045a24cda50f3983e69e51c516bd8be6ef9842fc7f99135e33bb
   https://curl.se/download/curl-8.21.0.tar.gz
   https://snapshot.debian.org/file/c4a973118684745cb03c38987d131ccbce9e7ab1
+highway-1.3.0 07b3c1ba2c1096878a85a31a5b9b3757427af963b1141ca904db2f9f4afe0bc2
+  https://github.com/google/highway/archive/refs/tags/1.3.0.tar.gz
+  https://snapshot.debian.org/file/90f973e0d573a8ac0548420140cdd182097d6993
 TABLE
 }
+
+listed() { sources | sed -e ':a' -e 'N' -e '$!ba' -e 's/\n  / /g'; } # a line for each
+
+if [ "$prefix" = --list ]; then
+  listed
+  exit
+fi
+mkdir -p "$prefix" "${2:-$prefix/tarballs}"
+prefix=$(cd "$prefix" && pwd)
+tarballs=$(cd "${2:-$prefix/tarballs}" && pwd)
+licenses=$(cd "$(dirname "$0")/../../packaging/licenses" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# A compiler that lacks an intrinsic would take it for a function, which is missed when the extension is loaded.
+export CFLAGS="-fPIC -fvisibility=hidden -Werror=implicit-function-declaration ${CFLAGS:-}"
+
+say() { printf '[libraries] %s\n' "$*"; }
+die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
 
 is_right() { [ -f "$1" ] && [ "$(sha256sum < "$1")" = "$2  -" ]; } # file sha256
 
@@ -107,6 +118,11 @@ library() { # what each of them is built with
       mkdir -p "$prefix/include"
       cp -r "$work/$1/include/curl" "$prefix/include/"
       ;;
+    highway-*) # headers alone: what fastload takes of it is compiled with fastload
+      unpack "$1" LICENSE LICENSE-BSD3
+      mkdir -p "$prefix/include"
+      (cd "$work/$1" && find hwy -name '*.h' ! -path '*/tests/*' ! -name '*_test*' -exec cp --parents -t "$prefix/include" {} +)
+      ;;
     *) die "no rule for $1" ;;
   esac
 }
@@ -114,5 +130,5 @@ library() { # what each of them is built with
 while read -r -a row; do
   fetch "${row[@]}"
   library "${row[0]}" < /dev/null
-done < <(sources | sed -e ':a' -e 'N' -e '$!ba' -e 's/\n  / /g')
+done < <(listed)
 say "$prefix has: $(cd "$prefix/lib" && echo ./*.a)"
