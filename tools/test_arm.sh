@@ -121,26 +121,42 @@ register_emulator() {
       "echo -1 > $table/qemu-aarch64, then run this again."
 }
 
-# The Debian or Ubuntu of this machine, since the cross compiler links with its C library. torch is of a version whose
-# build for Arm has no CUDA.
+# The Debian or Ubuntu of this machine, since the cross compiler links with its C library.
 make_root() {
   [ ! -f "$root/complete" ] || return 0
-  local packages=python3,python3-venv,libpython3-dev,ca-certificates,g++,git,iproute2,procps torch=torch==2.9.1
+  local packages=python3,python3-venv,libpython3-dev,ca-certificates,g++,git,iproute2,procps
   packages+=,libjpeg-dev,libpng-dev,zlib1g-dev,libwebp-dev,libcurl4-openssl-dev
-  say "making the machine: a small Debian for arm64 and its Python packages, some 10 minutes"
+  say "making the machine, a small Debian for arm64: some 10 minutes"
   rm -rf "$root"
   (. /etc/os-release; mmdebstrap --architectures=arm64 --variant=minbase --include=$packages "$VERSION_CODENAME" "$root") \
     > "$folder/root.log" 2>&1 || { tail "$folder/root.log"; give_up "mmdebstrap could not make $root."; }
   cp /etc/resolv.conf "$root/etc/"
   cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-  python -c '
-from scikit_build_core._compat import tomllib
-project = tomllib.loads(open("pyproject.toml", encoding="utf-8").read())["project"]
-print(*project["dependencies"], *project["optional-dependencies"]["test"], sep="\n")' > "$root/requirements.txt"
-  { chroot "$root" python3 -m venv /venv && chroot "$root" env PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
-      /venv/bin/pip install -q --no-compile --only-binary :all: $torch -r /requirements.txt; } ||
-    give_up "pip could not install $torch and what the tests need."
+  chroot "$root" python3 -m venv /venv
   touch "$root/complete"
+}
+
+# What the package and its tests need, again when that changes.
+install_requirements() {
+  local wanted
+  wanted=$(python - << 'PYTHON'
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)["project"]
+# Later builds of torch for Arm bring the libraries of CUDA.
+print("torch==2.9.1", *project["dependencies"], *project["optional-dependencies"]["test"], sep="\n")
+PYTHON
+  )
+  [ "$wanted" != "$(cat "$root/installed.txt" 2> /dev/null)" ] || return 0
+  say "installing torch and what the tests need: some 5 minutes"
+  echo "$wanted" > "$root/wanted.txt"
+  chroot "$root" env PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    /venv/bin/pip install -q --no-compile --only-binary :all: -r /wanted.txt ||
+    give_up "pip could not install what stands in $root/wanted.txt."
+  mv "$root/wanted.txt" "$root/installed.txt"
 }
 
 # This machine compiles; only what CMake asks the other machine's Python is emulated.
@@ -152,16 +168,16 @@ build_extension() {
   export QEMU_LD_PREFIX=$root
   configure "$folder/build" -DCMAKE_BUILD_TYPE=Release -DFASTLOAD_PYTHON=ON -DPython_EXECUTABLE="$root/usr/bin/$python" \
     -DPython_INCLUDE_DIR="$headers" -Dnanobind_DIR="$(python -m nanobind --cmake_dir)"
-  cmake --build "$folder/build" --target _C
+  cmake --build "$folder/build" # without tests/cpp, whose targets are built by name in such a build
   unset QEMU_LD_PREFIX
 }
 
-# The checkout's files as they are, without what git ignores; one that was deleted and not yet committed is a warning of tar's.
+# The checkout's files as they are, without what git ignores. One that was deleted, not yet committed, is a warning of tar's.
 copy_checkout() {
-  rm -rf "$root/checkout"
+  rm -rf "$root/checkout" "$root"/tmp/*
   mkdir "$root/checkout"
   git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$root/checkout"
-  cp "$folder"/build/_C.*.so "$root/checkout/fastload/"
+  cp "$folder"/build/_C.*.so "$folder/build/_C.pyi" "$root/checkout/fastload/"
 }
 
 # In a mount namespace of its own: what is mounted for the machine is gone with it.
@@ -172,7 +188,6 @@ on_arm() { # command...
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
-    mount -t tmpfs tmpfs "$root/tmp"
     exec chroot "$root" /usr/bin/env -i -C /checkout/tests HOME=/root LANG=C.UTF-8 OMP_NUM_THREADS=1 PYTHONPATH=/checkout \
       PATH=/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' - "$root" "$@"
 }
@@ -211,6 +226,7 @@ for half in "$@"; do
       get_programs "mmdebstrap arch-test qemu-user-static" mmdebstrap arch-test qemu-aarch64-static
       register_emulator
       make_root
+      install_requirements
       build_extension
       copy_checkout
       test_python ;;
