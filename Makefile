@@ -73,8 +73,8 @@ tsan:  ## the C++ tests of what has threads under ThreadSanitizer (after "make s
 	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine test_read_ahead \
 	  test_kept_pictures test_windows test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded test_remote
 
-test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run under qemu; installs what it needs
-	@PATH="$(BIN):$$PATH" tools/test_arm.sh
+test-arm:  ## the C++ and the Python tests for 64-bit Arm, cross-built (-O3), under qemu; hours (HALF=cpp, ARM_TESTS="decode transform")
+	@PATH="$(BIN):$$PATH" tools/test_arm.sh $(HALF)
 
 # What may take whatever time pytest, which waits a lot, leaves. Without MAKEFLAGS: ninja would look for make's jobs.
 # Each target has 6 seconds here: long runs are "make fuzz-campaign".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import mark_slow
@@ -117,14 +118,10 @@ def test_the_table_says_what_limits_would_give(tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "slow.txt").exists()
 
 
-def test_every_line_names_what_is_there() -> None:
-    """A test's cases are asked for by the run that collects them: it says which are gone."""
-    slow = SlowList.read()
-    assert len(slow.seconds) > 100
-    lines = [line for line in FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    assert len(lines) == len(slow.seconds), "a name stands twice"
-    gone = []
-    for name in slow.seconds:
+def gone(names: Iterable[str]) -> list[str]:
+    """Those of the names, of tests, files or folders below tests/, that nothing has."""
+    found = []
+    for name in names:
         path, _, test = name.partition("::")
         function = re.escape(test.partition("[")[0])
         there = (TESTS / path).exists()
@@ -132,5 +129,28 @@ def test_every_line_names_what_is_there() -> None:
             text = (TESTS / path).read_text(encoding="utf-8")
             there = re.search(rf"^def {function}\(", text, re.MULTILINE) is not None
         if not there:
-            gone.append(name)
-    assert gone == [], "tests/slow.txt has lines of tests that are gone; tools/mark_slow.py writes it anew"
+            found.append(name)
+    return found
+
+
+def lines_of(path: Path) -> list[str]:
+    """A list's lines, without what it says of itself."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+
+
+def test_every_line_names_what_is_there() -> None:
+    """A test's cases are asked for by the run that collects them: it says which are gone."""
+    slow = SlowList.read()
+    assert len(slow.seconds) > 100
+    assert len(lines_of(FILE)) == len(slow.seconds), "a name stands twice"
+    assert gone(slow.seconds) == [], (
+        "tests/slow.txt has lines of tests that are gone; tools/mark_slow.py writes it anew"
+    )
+
+
+def test_what_the_emulator_leaves_out_is_there_and_has_a_reason() -> None:
+    """A line that names no test would leave nothing out, unseen."""
+    lines = [line.partition(" ") for line in lines_of(TESTS / "arm.txt")]
+    assert gone(name for name, _, _ in lines) == [], "tests/arm.txt has lines of tests that are gone"
+    assert all(reason.strip() for _, _, reason in lines), "tests/arm.txt: a name, a space, and why"
+    assert len({name for name, _, _ in lines}) == len(lines), "a name stands twice"
