@@ -20,8 +20,8 @@ KERNEL = re.compile(r"(_(scalar|vector|avx2|avx512|neon|simd|sse42|arm))?\.(h|cp
 INTRODUCTION = """# The tree
 
 A line for each module: the first sentence of its own description. One of C++ stands for its header, its
-source and its kernels (`_vector`, `_scalar`, `_avx2`, `_avx512`, `_neon`, `_simd`, `_sse42`, `_arm`). What each
-folder is for is in `ARCHITECTURE.md`; the benchmarks are in `benchmarks/README.md`.
+source and its kernels (`_vector`, `_scalar`, `_avx2`, `_avx512`, `_neon`, `_simd`, `_sse42`, `_arm`).
+What each folder is for is in `ARCHITECTURE.md`; the benchmarks are in `benchmarks/README.md`.
 
 `python tools/update_tree.py` writes this page, and a test compares it with the files.
 """
