@@ -99,7 +99,7 @@ ROOMS: dict[str, Room] = {
 }
 
 CORE_ROOMS: dict[str, CoreRoom] = {
-    "base": CoreRoom(("base", "exit_gate", "memory_instrument"), ("_native",)),
+    "base": CoreRoom(("base", "exit_gate", "fused", "memory_instrument"), ("_native",)),
     "io": CoreRoom(("buffer_pool", "byte_source", "file_bytes", "guarded_range", "memory_shard"), ("shard",)),
     "decode": CoreRoom(
         (
@@ -115,7 +115,7 @@ CORE_ROOMS: dict[str, CoreRoom] = {
         ("dataset",),
     ),
     "transform": CoreRoom(
-        ("blur", "cut", "pixels", "pointwise", "transform", "view", "warp", "memory_transform"),
+        ("blur", "cut", "noise", "pixels", "pointwise", "transform", "view", "warp", "memory_transform"),
         ("transforms",),
     ),
     "vision": CoreRoom(("vision", "memory_transform"), ("transforms",)),
