@@ -17,7 +17,8 @@ from fastload import errors
 from fastload._native import _C
 
 U8 = NDArray[np.uint8]
-LEVELS = ("scalar", "neon") if platform.machine() == "aarch64" else ("scalar", "avx2", "avx512")
+X86_LEVELS = ("scalar", "sse4", "avx2", "avx512")
+LEVELS = ("scalar", "neon") if platform.machine() == "aarch64" else X86_LEVELS
 SIDES = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 63, 200]
 SIZES = [*zip(SIDES, [*SIDES[1:], 131], strict=True), *zip(SIDES[1:], SIDES, strict=False)]
 

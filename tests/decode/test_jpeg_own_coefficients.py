@@ -24,7 +24,8 @@ FACTORS = {
 }
 
 
-LEVELS = ("scalar", "neon") if platform.machine() == "aarch64" else ("scalar", "avx2", "avx512")
+X86_LEVELS = ("scalar", "sse4", "avx2", "avx512")
+LEVELS = ("scalar", "neon") if platform.machine() == "aarch64" else X86_LEVELS
 
 
 @pytest.fixture(params=LEVELS)
