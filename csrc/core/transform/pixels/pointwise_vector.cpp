@@ -96,7 +96,8 @@ HWY_INLINE void change(uint8_t* rgb, size_t pixels, const Work& work) {
 // ---- Tables ----
 
 // With 16 bytes at a time, and without Arm's longer tables, single bytes are as fast.
-constexpr bool kByBytes = kLanes == 16 && !HWY_ARCH_ARM_A64;
+#define FASTLOAD_LONG_TABLES (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_EMU128)
+constexpr bool kByBytes = kLanes == 16 && !FASTLOAD_LONG_TABLES;
 
 class Table {
  public:
@@ -112,7 +113,7 @@ class Table {
     const Bytes low{_mm512_permutex2var_epi8(parts_[0].raw, x.raw, parts_[1].raw)};
     const Bytes high{_mm512_permutex2var_epi8(parts_[2].raw, x.raw, parts_[3].raw)};
     return hn::IfThenElse(hn::MaskFromVec(x), high, low);
-#elif HWY_ARCH_ARM_A64
+#elif FASTLOAD_LONG_TABLES
     // An index that a part does not have gives 0, or leaves what is there.
     const auto part = [&](size_t i) {
       return uint8x16x4_t{{parts_[i].raw, parts_[i + 1].raw, parts_[i + 2].raw, parts_[i + 3].raw}};
