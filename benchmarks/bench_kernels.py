@@ -46,6 +46,15 @@ def coded(images: Path | None) -> list[np.ndarray]:
     return files
 
 
+def again(file: np.ndarray, **options: bool) -> np.ndarray:
+    """A JPEG file, coded once more."""
+    from PIL import Image
+
+    coded_again = io.BytesIO()
+    Image.open(io.BytesIO(file.tobytes())).convert("RGB").save(coded_again, "JPEG", quality=90, **options)
+    return np.frombuffer(coded_again.getvalue(), np.uint8)
+
+
 def each(call: Callable[[np.ndarray], object], items: list[np.ndarray], n: int) -> None:
     for _ in range(n):
         for item in items:
@@ -66,7 +75,8 @@ def coding_cases(images: Path | None) -> dict[str, Case]:
         )
         if form == "fast":
             cases["coefficients to JPEG"] = partial(each, _C.coefficients_to_jpeg, records)
-    cases["JPEG to baseline"] = partial(each, _C.jpeg_to_baseline, files)
+    progressive = [again(file, progressive=True) for file in files]
+    cases["JPEG to baseline"] = partial(each, _C.jpeg_to_baseline, progressive)
     pixels = np.random.default_rng(0).integers(0, 256, 224 * 224 * 3, np.uint8)
     decoder = _C.Decoder()
     cases["RGB to gray"] = partial(
@@ -176,7 +186,7 @@ class Build:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
 
 LEVELS = """
