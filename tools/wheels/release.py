@@ -36,7 +36,7 @@ DIST = OUT / "dist"
 PAGE = ROOT / "docs" / "project" / "release.md"
 PARTS = ("check", "sdist", "libraries", "wheels", "audit", "papers", "install", "page")
 GLIBC = "2_28"  # what wheels on PyPI are for; [tool.cibuildwheel] has the container
-DEBIANS = {"bookworm": "12", "trixie": "13", "testing": "testing"}
+SYSTEMS = {"bookworm": "12", "trixie": "13", "testing": "testing"}
 BEGIN, END = "<!-- a dry run, written by make release -->", "<!-- the dry run's end -->"
 
 
@@ -378,7 +378,7 @@ def copy_interpreter(one: Interpreter, root: Path) -> None:
 def install(given: Sequence[Path], torch: Path | None) -> None:
     """Each wheel in bare systems, by tests/install/try_wheel.sh, whose last line is kept."""
     tried = []
-    for suite, name in DEBIANS.items():
+    for suite, name in SYSTEMS.items():
         root = debian(suite)
         if root is None:
             say(f"Debian {name} is not tried: that needs root, and debootstrap")
