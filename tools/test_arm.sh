@@ -6,7 +6,7 @@
 #            architectures stay as they are.
 #   python   pytest without the slow tests, on an emulated machine: a small Debian in build/arm/root with a Python and a torch
 #            of its own, made once, and the extension, cross-built. Rooms run one after the other, so that one whose process ends
-#            takes no other with it. tests/arm.txt names what an emulator cannot run. It takes hours, and root.
+#            takes no other with it. tests/arm.txt names what is left out, and why. It takes hours, and root.
 # Compilers and emulators are installed when root; otherwise they are named.
 #   ARM_LIBRARIES   a folder with the image libraries' packages unpacked, where apt has none for arm64
 #   ARM_SANITIZE    address,undefined: a slower build of the C++ tests with these sanitizers instead of the optimised one
