@@ -4,6 +4,8 @@
 #if !defined(HWY_COMPILE_ONLY_EMU128)
 #define HWY_COMPILE_ONLY_STATIC
 #endif
+// Debug builds' assertions call Highway's library, of which only the headers are here.
+#define HWY_IS_DEBUG_BUILD 0
 // GCC 12 takes _mm512_undefined_*() for a use of an uninitialized value (gcc bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"
