@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -123,13 +124,26 @@ def all_cases(images: Path | None) -> dict[str, Case]:
     return cases
 
 
+def own_levels() -> list[str]:
+    """The levels of this build on this machine."""
+    from fastload._native import _C
+
+    found = []
+    for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
+        with suppress(ValueError):  # an older build does not know its name
+            _C.set_simd_level(level)
+            if _C.simd_level() == level:
+                found.append(level)
+    return found
+
+
 def work(images: Path | None) -> None:
     """The child: answers with the CPU microseconds of a case at a level."""
     from fastload._native import _C
 
     cases = all_cases(images)
     loops: dict[str, int] = {}
-    print(json.dumps(list(cases)), flush=True)
+    print(json.dumps((list(cases), own_levels())), flush=True)
     for line in sys.stdin:
         title, level = json.loads(line)
         _C.set_simd_level(level)
@@ -147,6 +161,9 @@ class Build:
 
     Args:
         folder: what holds its ``fastload`` package.
+
+    Attributes:
+        titles: its cases.
         levels: those it has; others are measured as "scalar".
     """
 
@@ -160,15 +177,7 @@ class Build:
             text=True,
             env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         )
-        self.titles = json.loads(self._read())
-        self.levels = subprocess.run(
-            [sys.executable, "-c", LEVELS],
-            env={**os.environ, "PYTHONPATH": str(folder)},
-            cwd=HERE,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
+        self.titles, self.levels = json.loads(self._read())
 
     def _read(self) -> str:
         assert self._process.stdout is not None
@@ -187,18 +196,6 @@ class Build:
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-LEVELS = """
-from fastload._native import _C
-for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
-    try:
-        _C.set_simd_level(level)
-    except Exception:
-        continue
-    if _C.simd_level() == level:
-        print(level)
-"""
 
 
 def compared(before: Build, after: Build, title: str, level: str, repeats: int) -> tuple[float, str]:
