@@ -128,7 +128,7 @@ def own_levels() -> list[str]:
     """The levels of this build on this machine."""
     from fastload._native import _C
 
-    found = []
+    found: list[str] = []
     for level in ("scalar", "neon", "sse4", "avx2", "avx512"):
         with suppress(ValueError):  # an older build does not know its name
             _C.set_simd_level(level)
