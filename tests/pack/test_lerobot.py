@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from lerobot_sets import FPS, LENGTHS, SIZES, TOP, WRIST, Made, make_set, rows_of
+from lerobot_sets import FPS, LENGTHS, SIZES, TOP, WRIST, Made, changed, make_set, packed, rows_of
 from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
@@ -56,17 +56,6 @@ def made(request: pytest.FixtureRequest) -> Made:
 def root(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set of each version; tests do not change it."""
     return make_set(tmp_path_factory.mktemp("lerobot") / made.version, made)
-
-
-def packed(root: Path, output: Path, **options: Any) -> PackedDataset:
-    fastload.pack(root, output, **options)
-    return PackedDataset(output)
-
-
-def changed(tmp_path: Path, **made: Any) -> Path:
-    """A small set with one camera."""
-    sizes = {TOP: SIZES[TOP]}
-    return make_set(tmp_path / "set", Made(**{"sizes": sizes, "lengths": (4, 6), **made}))
 
 
 def jpeg(

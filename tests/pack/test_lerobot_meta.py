@@ -10,24 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from lerobot_sets import SIZES, TASKS, TOP, Made, make_set
+from lerobot_sets import TASKS, TOP, changed, packed
 
 import fastload
-from fastload import PackedDataset
 from fastload.errors import PackError
 
 VERSIONS = ("v2.1", "v3.0")
-
-
-def packed(root: Path, output: Path, **options: Any) -> PackedDataset:
-    fastload.pack(root, output, **options)
-    return PackedDataset(output)
-
-
-def changed(tmp_path: Path, **made: Any) -> Path:
-    """A small set with one camera."""
-    sizes = {TOP: SIZES[TOP]}
-    return make_set(tmp_path / "set", Made(**{"sizes": sizes, "lengths": (4, 6), **made}))
 
 
 def test_a_set_that_contradicts_itself(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+import fastload
+from fastload import PackedDataset
+
 TOP, WRIST = "observation.images.top", "observation.images.wrist"
 SIZES = {TOP: (64, 48), WRIST: (48, 32)}  # width, height
 LENGTHS = (7, 12, 5)
@@ -276,3 +279,15 @@ def _begins(root: Path, made: Made) -> dict[tuple[str, int], tuple[Path, float]]
         for camera in made.sizes
         for row in listed
     }
+
+
+def packed(root: Path, output: Path, **options: Any) -> PackedDataset:
+    """The set, packed."""
+    fastload.pack(root, output, **options)
+    return PackedDataset(output)
+
+
+def changed(tmp_path: Path, **made: Any) -> Path:
+    """A small set with one camera."""
+    sizes = {TOP: SIZES[TOP]}
+    return make_set(tmp_path / "set", Made(**{"sizes": sizes, "lengths": (4, 6), **made}))
