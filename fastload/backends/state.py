@@ -111,9 +111,16 @@ class LoaderState:
         if {*state, *_OPTIONAL} != names:
             wanted = sorted(names - {*_OPTIONAL})
             found = f"{sorted(map(str, state))}"
-            raise StateError(f"Not a loader state: expected the keys {wanted}. Found: {found:.400}.")
+            inner = [
+                name for name, value in state.items() if isinstance(value, Mapping) and {*value} >= {*wanted}
+            ]
+            advice = f"It is in state[{inner[0]!r}]." if inner else "Pass what loader.state_dict() returned."
+            raise StateError(f"Not a loader state: expected the keys {wanted}. Found: {found:.400}. {advice}")
         if state["version"] != VERSION:
-            raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']!r:.80}.")
+            raise StateError(
+                f"Loader state version must be {VERSION}. Found: {state['version']!r:.80}. Upgrade "
+                "fastload, or begin the epoch anew."
+            )
         for name, most in _MOST.items():
             value, least = state.get(name), int(name == "global_batch")
             if value is None and name in ("seed", *_OPTIONAL):

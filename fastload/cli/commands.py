@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import errno
 import importlib
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
-from typing import NoReturn
 
 from fastload._version import __version__
 from fastload.cli import interrupts, streams
+from fastload.cli.parser import Parser
 from fastload.errors import FastloadError
 
 # ---- Advice on the operating system's errors --------------------------------------------------------
@@ -76,31 +74,12 @@ VERBS = (
     "doctor",
     "completion",
 )
-_UNITED = {"shuffle": "plan FOLDER --shuffle block"}  # former verbs, and what replaces them
 _RESUMED = ("pack", "index", "recode", "drop", "warm")
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that suggests the option or verb that was meant; verbs' parsers are of this class, too."""
-
-    def error(self, message: str) -> NoReturn:
-        wrong = re.findall(r"(?<![^ ])--?[\w-]+", message.partition("unrecognized arguments:")[2])
-        known = [option for parser in (self, *self._verbs()) for option in parser._option_string_actions]
-        chosen = re.search(r"invalid choice: '([^']+)' \(choose from (.+)\)", message)
-        if chosen:
-            wrong, known = [chosen[1]], re.findall(r"[\w-]+", chosen[2])
-        close = [near for word in wrong for near in difflib.get_close_matches(word, known, 1)]
-        meant = [_UNITED[word] for word in wrong if chosen and word in _UNITED] or close
-        super().error(f"{message}. Did you mean {', '.join(meant)}?" if meant else message)
-
-    def _verbs(self) -> list[argparse.ArgumentParser]:
-        groups = self._subparsers._group_actions if self._subparsers is not None else []
-        return [parser for group in groups for parser in (group.choices or {}).values()]  # type: ignore[attr-defined,union-attr]
 
 
 def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """Return a parser of these verbs, whose modules it imports."""
-    parser = _Parser(
+    parser = Parser(
         prog="fastload",
         description="Image data loading for PyTorch training.",
         epilog="'fastload VERB --help' lists a verb's options. Exit codes: 0 done, 1 an error, 2 wrong "

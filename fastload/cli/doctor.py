@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
 from fastload.cli.output import print_json, print_lines
+from fastload.cli.parser import Parser
 from fastload.machine.paths import exists, is_dir, is_file
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine the dataset or script, and print the verdict."""
     is_script = str(arguments.target).endswith(".py")
     if not is_script:
-        parser = argparse.ArgumentParser(prog="fastload doctor DATASET")
+        _refuse_other_files(arguments)
+        parser = Parser(prog="fastload doctor DATASET")
         _add_options(parser)
         try:
             parser.parse_args(arguments.rest, arguments)
@@ -92,6 +94,17 @@ def run(arguments: argparse.Namespace) -> int:
     if is_alone and facts is not None:
         print_json(facts)
     return 0
+
+
+def _refuse_other_files(arguments: argparse.Namespace) -> None:
+    """Refuse what is no dataset, and the words that start a script in place of the script."""
+    words = [word for word in arguments.rest if word.endswith(".py")]
+    target = str(arguments.target)
+    if words or ("://" not in target and is_file(target)):
+        raise SystemExit(
+            f"fastload doctor: {target} is neither a packed dataset nor a Python file (.py). Name a script "
+            f"without what starts it: 'fastload doctor {words[0] if words else 'train.py'}'."
+        )
 
 
 def _of_dataset(arguments: argparse.Namespace) -> tuple[Verdict, dict[str, Any]]:
@@ -208,16 +221,19 @@ def _loader(arguments: argparse.Namespace) -> Any:
     from fastload import DataLoader, Ranks
 
     shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle or "exact"]
-    loader = DataLoader(
-        str(arguments.target),
-        arguments.batch_size or 256,
-        shuffle,  # type: ignore[arg-type]
-        num_workers=arguments.num_workers,
-        transform=_transform(arguments.transform or "train"),
-        cache=arguments.cache or "auto",
-        storage_options=options_for(arguments, arguments.target),
-        ranks=Ranks(0, 1),
-    )
+    try:
+        loader = DataLoader(
+            str(arguments.target),
+            arguments.batch_size or 256,
+            shuffle,  # type: ignore[arg-type]
+            num_workers=arguments.num_workers,
+            transform=_transform(arguments.transform or "train"),
+            cache=arguments.cache or "auto",
+            storage_options=options_for(arguments, arguments.target),
+            ranks=Ranks(0, 1),
+        )
+    except ValueError as error:  # of an option's value
+        raise SystemExit(f"fastload doctor: {error}") from None
     _check_lists(arguments, loader.dataset.schema)  # type: ignore[attr-defined]
     return loader
 

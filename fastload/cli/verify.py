@@ -83,6 +83,12 @@ def _body(folder: str, problems: list[Problem], records: int) -> dict[str, Any]:
     return {"folder": folder, "ok": not count, "records": records, "found": count, "problems": facts}
 
 
+_ADVICE = (
+    "Restore the files that are named from a copy, or pack the source again into another folder; if they "
+    "are read in place, index them again: 'fastload index ... --restart'."
+)
+
+
 def _print(folder: str, problems: list[Problem], records: int, arguments: argparse.Namespace) -> None:
     options = options_for(arguments, folder)
     have_entries = has_entries(folder, options)
@@ -98,7 +104,8 @@ def _print(folder: str, problems: list[Problem], records: int, arguments: argpar
         print_lines([f"{folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"])
     intact = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} intact ({how})"
     verdict = counted(sum(problem.count for problem in problems), "problem") if problems else intact
-    print_lines([*map(_line, problems), f"{folder}: {verdict}"])
+    advice = [_ADVICE] if problems else []
+    print_lines([*map(_line, problems), f"{folder}: {verdict}", *advice])
 
 
 def _facts(problem: Problem) -> dict[str, Any]:

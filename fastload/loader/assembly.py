@@ -606,6 +606,8 @@ class LoaderPlan:
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
+        if part.drop_last and not position and self.order.sampler is None is self.order.batch_sampler:
+            self._check_any(part, sampler.total(epoch), sampler.unit)
         if part.world_size == 1 or part.drop_last or part.padding in ("repeat", "end"):
             return
         if part.padding == "mark" and not self._warns_of_empty:
@@ -624,6 +626,17 @@ class LoaderPlan:
                 "collate functions, batch_transform, device= and backend='dali' do not. Choose another "
                 f"batch_size than {part.batch_size}, or another padding, which fastload.valid(batch) "
                 "leaves out."
+            )
+
+    def _check_any(self, part: Partition, total: int, unit: str) -> None:
+        """Warn, once, if an epoch has no batch: a loop over it would train nothing, in silence."""
+        if total < part.global_batch and not self._said_empty:
+            self._said_empty = True
+            ranks = f" on {part.world_size} ranks" if part.world_size > 1 else ""
+            warnings.warn(
+                f"An epoch has no batch: {counted(total, unit)}, batch_size={part.batch_size}{ranks} and "
+                "drop_last=True. Choose a smaller batch_size, or drop_last=False.",
+                stacklevel=stacklevel(),
             )
 
     @property

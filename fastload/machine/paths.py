@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 import stat
@@ -46,6 +47,17 @@ def is_symlink(path: StrPath) -> bool:
     """Return whether it is a link, even a broken one."""
     mode = _mode(path, follow=False)
     return mode is not None and stat.S_ISLNK(mode)
+
+
+def meant(path: StrPath) -> str:
+    """Return " Did you mean PATH?" if something with a similar name is there, for a message; else ""."""
+    folder, name = os.path.split(os.fsdecode(path).rstrip("/"))
+    try:
+        near = difflib.get_close_matches(name, os.listdir(folder or "."), 1)
+    except OSError:
+        parent = meant(folder) if folder not in ("", "/") else ""
+        return parent.removesuffix("?") + f"/{name}?" if parent else ""
+    return f" Did you mean {os.path.join(folder, near[0])}?" if near else ""
 
 
 def _mode(path: StrPath, follow: bool = True) -> int | None:

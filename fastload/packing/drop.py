@@ -110,8 +110,8 @@ def drop(folder: str | os.PathLike[str], ids: Iterable[int]) -> DropResult:
         unknown = wanted[(wanted < 0) | (wanted >= dataset.num_ids)]
         if len(unknown):
             raise PackError(
-                f"{path} has no samples with the {counted(len(unknown), 'id')} {_some(unknown.tolist())}: "
-                f"its ids are 0 to {dataset.num_ids - 1}. Nothing was dropped."
+                f"{path} has no sample with the id {_some(unknown.tolist())}: its ids are 0 to "
+                f"{dataset.num_ids - 1}. Nothing was dropped."
             )
         new = np.setdiff1d(wanted, dataset.dropped)
         left = len(dataset) - len(new)

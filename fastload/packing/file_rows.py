@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.machine.paths import is_dir, is_file
+from fastload.machine.paths import is_dir, is_file, meant
 from fastload.packing.cut import Plan
 from fastload.packing.files import ESCAPED, encode_key, outside_key
 from fastload.packing.folders import (
@@ -129,7 +129,9 @@ def _opened(path: Source, options: PackOptions) -> list[FileRows]:
     if is_file(place):
         return [_table(place.absolute(), options.root_folder())]
     if not is_dir(place):
-        raise PackError(f"{place} does not exist; give a folder of images or a .csv or .jsonl file.")
+        raise PackError(
+            f"{place} does not exist; give a folder of images or a .csv or .jsonl file.{meant(place)}"
+        )
     root = os.fsencode(place.absolute())
     try:
         return _in_folder(root, place, options.layout)
@@ -141,6 +143,8 @@ def _in_folder(root: bytes, place: Path, layout: str | None) -> list[FileRows]:
     beside, folders = Ignored(), folders_in(root)
     if not splits_among(list(map(os.fsdecode, folders.full)), place, layout):
         return [_folder(root, "", folders, layout, beside)]
+    if not folders.full:
+        raise PackError(f"{place} has no folders, of which --as splits makes a dataset each. Leave it out.")
     beside.folders(folders, as_classes=False)
     _ignore_top(root, beside)
     sources = []

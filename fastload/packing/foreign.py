@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -455,6 +456,9 @@ def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[FileOrTar]
         return tars_at(stored, options.storage_options), "tar"
     refuse_options(", ".join(paths), options.storage_options)
     shards = [shard for path in paths for shard in find_shards(Path(path))]
+    twice = next((shard for shard, count in Counter(shards).items() if count > 1), None)
+    if twice is not None:
+        raise FormatError(f"{twice} is named twice: each of its samples would come twice. Name it once.")
     formats = sorted({format_of_file(path) for path in shards})
     if not shards:
         raise PackError(f"nothing to index in {', '.join(paths)}.")

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from fastload.errors import FormatError, PackError
-from fastload.machine.paths import exists, is_dir, is_file
+from fastload.machine.paths import exists, is_dir, is_file, meant
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import THREADS, fetch_object
 from fastload.packing.folders import is_split
@@ -76,7 +76,8 @@ def find_shards(path: Path) -> list[Path]:
         FormatError: there are none, or an HF folder must be opened otherwise.
     """
     if not exists(path):
-        raise FormatError(f"{path} does not exist.")
+        glob = " Leave the quotes out, so that the shell expands it." if "*" in path.name else ""
+        raise FormatError(f"{path} does not exist.{glob or meant(path)}")
     if is_file(path) or exists(path / "data.mdb"):
         return [path.absolute()]
     if exists(path / "dataset_dict.json"):

@@ -311,7 +311,11 @@ def unpack(
             f"{dataset.where} has grown or lost samples since it was packed: --as {as_} gives back the files "
             f"that it was packed from. {AS_TABLE}"
         )
+    if "://" in os.fspath(output):
+        raise PackError(f"unpack writes to a folder of this machine. Found: {output}. Copy it from there.")
     final = Path(output).absolute()
+    if Path(os.path.realpath(folder)) in (real := Path(os.path.realpath(final))).parents:
+        raise PackError(f"the output {real} lies inside the set {folder}; choose a folder outside it.")
     try:
         taken = is_symlink(final) or (exists(final) and (not is_dir(final) or any(final.iterdir())))
     except OSError as error:

@@ -362,6 +362,7 @@ class DrawnBatches:
     is_drawn = True
 
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
+        self._n = n
         self.draws = _Draws(sampler, n, seed, _POOL_BATCHES, self._counting)
 
     def _counting(self) -> Callable[[Any], Any]:
@@ -370,6 +371,11 @@ class DrawnBatches:
 
         def kept(batch: Any) -> tuple[Any, IdArray, int]:
             nonlocal position
+            if self._n is not None and isinstance(batch, int):
+                raise TypeError(
+                    f"A batch_sampler must yield lists of sample ids. Found: {batch!r}, of type int. Pass "
+                    "what yields ids one by one as sampler=."
+                )
             ids = self.draws.checked(_listed(batch))
             first, position = position, position + len(ids)
             return batch, ids, first

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
-from fastload.machine.paths import is_dir, is_file, read_regular
+from fastload.machine.paths import is_dir, is_file, meant, read_regular
 from fastload.shard.generations import Dropped, Generation, mark_of
 from fastload.shard.suffixes import is_image
 
@@ -422,7 +422,7 @@ class Manifest:
         except (ValueError, RecursionError) as error:
             if _HTML.match(data):
                 raise FormatError(f"{path} is {_page_words(str(path))}") from None
-            raise FormatError(f"{path} is not valid JSON: {error}") from None
+            raise FormatError(f"{path} is not valid JSON: {error}. {_RESTORE}") from None
         return cls._of(path, body)
 
     @classmethod
@@ -474,7 +474,8 @@ class Manifest:
             )
         if body.get("id") != manifest.seal:
             raise FormatError(
-                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.seal!r}: it was changed."
+                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.seal!r}: it was "
+                f"changed. {_RESTORE}"
             )
         try:
             manifest.check_fields()
@@ -569,18 +570,25 @@ def _path(value: Any) -> str:
     return value
 
 
+_RESTORE = "Restore it from a copy, or pack the source again."
+
+
 def _missing(folder: Path) -> str:
     """Return why ``folder`` has no manifest, and what to do."""
     if is_file(folder):
+        if folder.suffix == ".tar":
+            return f"it is a tar. 'fastload index {folder} --output OUTPUT' makes one; pass OUTPUT."
         return "it is a file. Pass the folder that 'fastload pack' made."
     if not is_dir(folder):
-        return f"there is no such folder. Make it with 'fastload pack SOURCE {folder}'."
+        return f"there is no such folder.{meant(folder)} 'fastload pack SOURCE {folder}' makes it."
     packed = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST_NAME}"))
     if packed:
         return (
             f"it has no {MANIFEST_NAME}, but folders in it are packed datasets ({', '.join(packed[:5])}"
             f"{', ...' if len(packed) > 5 else ''}). Pass one of them: {str(folder / packed[0])!r}."
         )
+    if any(folder.glob("*.tar")):
+        return f"it is a folder of tars. 'fastload index {folder} --output OUTPUT' makes one; pass OUTPUT."
     if _has_images(folder):
         return (
             f"it is a folder of images, and has no {MANIFEST_NAME}. Pack it into another folder, with "

@@ -98,7 +98,7 @@ def _viewed(loader: Any) -> LoaderView:
     view = view_of(loader)
     if view is None:
         raise TypeError(
-            f"A report shows the clocks of a fastload.DataLoader. Found: {type(loader).__name__}. Pass "
+            f"A report shows the clocks of a fastload.DataLoader. Found: {loader!r:.200}. Pass "
             "verdict=, of `with fastload.diagnose(loader) as d`, alone."
         )
     return view

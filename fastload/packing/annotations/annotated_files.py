@@ -202,6 +202,22 @@ def unturned(root: bytes, path: bytes, exif: str) -> Any:
     return {"bytes": data, "path": os.fsdecode(path)}
 
 
+def check_size(data: bytes, entry: Mapping[str, Any]) -> None:
+    """Refuse a picture of another size than its entry in COCO's list of images says, if it says one.
+
+    Raises:
+        ValueError: they differ, so that it is unknown which size boxes and masks are of.
+    """
+    said = entry.get("width"), entry.get("height")
+    if all(isinstance(side, int) for side in said):
+        found = facts_of(data, "ignore")
+        if found != said:
+            raise ValueError(
+                f"it has {found[0]}x{found[1]} pixels, and its annotations are of a picture of "
+                f"{said[0]}x{said[1]} (its width and height in the list of images)"
+            )
+
+
 def facts_of(data: bytes, exif: str) -> tuple[int, int]:
     """Return width and height of a picture that annotations in numbers go with.
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.machine.paths import is_dir, is_file
-from fastload.packing.annotations.annotated_files import FileSamples, unturned
+from fastload.packing.annotations.annotated_files import FileSamples, check_size, unturned
 from fastload.packing.annotations.coco_file import (
     IN_ITS_FOLDER,
     CocoFile,
@@ -207,7 +207,10 @@ class CocoSamples(FileSamples):
                     f"{printable(part.file.name(again))} in {part.file.path.name}"
                 )
         name = os.path.normpath(name)
-        sample: dict[str, Any] = {"image": unturned(self.root, name, self._exif), "image_id": entry["id"]}
+        picture = unturned(self.root, name, self._exif)
+        if isinstance(picture, dict):
+            check_size(picture["bytes"], entry)
+        sample: dict[str, Any] = {"image": picture, "image_id": entry["id"]}
         if self._maps is not None:
             sample[MAPS] = os.fsdecode(os.path.join(self._maps, png_name(name)))
         numbers = {part.name: again for part, again in self._of(image)}
@@ -298,6 +301,25 @@ def coco_files(place: Path) -> list[Path]:
     names = [name for name in names_in(folder) if name.endswith(".json")]
     paths = [*(folder / name for name in names), place / IN_ITS_FOLDER]
     return [path for path in paths if is_file(path) and _what_of(path) in (OBJECTS, CAPTIONS)]
+
+
+def refuse_unread(place: Path) -> None:
+    """Refuse a folder of pictures whose annotations, as COCO has them, are no JSON that can be read.
+
+    Its pictures would be packed without them, in silence.
+
+    Raises:
+        PackError: there is such a file.
+    """
+    folder = place / "annotations"
+    for name in names_in(folder) if is_dir(folder) else []:
+        if name.endswith(".json"):
+            try:
+                CocoFile(folder / name)
+            except PackError as error:
+                raise PackError(
+                    f"{error} Mend it, or pack the pictures alone: --as classes (in Python as_='classes')."
+                ) from None
 
 
 def coco_source(

@@ -222,7 +222,7 @@ class Objects:
         rows.add(order, values, kept_apart(annotation, expected), row)
 
     def _values(self, annotation: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {"bbox": _box(annotation.get("bbox"))}
+        values: dict[str, Any] = {"bbox": _inside(_box(annotation.get("bbox")), image)}
         number = annotation.get("id")
         if "id" in self.keys:
             values["id"] = number if _is_integer(number) else -1
@@ -313,6 +313,20 @@ def _box(value: Any) -> npt.NDArray[np.float32]:
     if box[2] <= 0 or box[3] <= 0:
         raise ValueError(f"bbox has no area: width {value[2]}, height {value[3]}")
     return box.astype(np.float32)
+
+
+def _inside(box: npt.NDArray[np.float32], image: Mapping[str, Any]) -> npt.NDArray[np.float32]:
+    """Return a box (left, top, width, height) that has at least an edge in its picture, in pixels."""
+    width, height = image.get("width"), image.get("height")
+    if not (_is_number(width) and _is_number(height)):
+        return box
+    left, top, right, bottom = *box[:2], *(box[:2] + box[2:])
+    if left > width or top > height or right < 0 or bottom < 0:
+        raise ValueError(
+            f"bbox must be inside of its picture of {width}x{height} pixels, at least in part. Found: "
+            f"{[*map(float, box)]}, as left, top, width and height"
+        )
+    return box
 
 
 def _area(value: Any) -> float:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
-from fastload.machine.paths import exists, is_dir, is_file
-from fastload.packing.annotations.coco import coco_files, coco_source
+from fastload.machine.paths import exists, is_dir, is_file, meant
+from fastload.packing.annotations.coco import coco_files, coco_source, refuse_unread
 from fastload.packing.annotations.coco_file import IN_ITS_FOLDER
 from fastload.packing.annotations.pairs import (
     CITIES,
@@ -69,7 +69,7 @@ def annotated_sources(source: Source, options: PackOptions) -> Sources:
 
 def _on_disk(place: Path, options: PackOptions) -> Sequence[tuple[str, SampleRows]]:
     if options.says_annotated and not exists(place):
-        raise PackError(f"{place} does not exist.")
+        raise PackError(f"{place} does not exist.{meant(place)}")
     if exists(place / MANIFEST_NAME):
         return []
     finds = _finds(place, options)
@@ -96,7 +96,9 @@ def _on_disk(place: Path, options: PackOptions) -> Sequence[tuple[str, SampleRow
         return sources
     sources = _splits(place, options)
     if options.says_annotated and not sources:
-        raise PackError(f"{place} is not a set of this kind. {_expected(options.layout)}")
+        raise PackError(f"{place} is not a set of the layout {options.layout!r}. {_expected(options.layout)}")
+    if not sources and options.layout is None:
+        refuse_unread(place)
     return sources
 
 

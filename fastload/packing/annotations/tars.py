@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
-from fastload.machine.paths import exists, is_dir
+from fastload.machine.paths import exists, is_dir, meant
 from fastload.packing.files import names_in
 from fastload.packing.folders import is_hidden, splits_among
 from fastload.packing.foreign_files import StoredTar, braced, by_split, stored_tars
@@ -63,7 +63,7 @@ def _on_disk(source: str) -> Mapping[str, Sequence[Tar]]:
     places = [Path(path).absolute() for path in braced(source)]
     missing = next((place for place in places if not exists(place)), None)
     if missing is not None:
-        raise PackError(f"{missing} does not exist.")
+        raise PackError(f"{missing} does not exist.{meant(missing)}")
     folder = next((place for place in places if is_dir(place)), None)
     if folder is not None and len(places) > 1:
         raise _one_folder(folder)
