@@ -74,6 +74,7 @@ VERBS = (
     "warm",
     "cache",
     "doctor",
+    "bench",
     "completion",
 )
 _UNITED = {"shuffle": "plan FOLDER --shuffle block"}  # former verbs, and what replaces them
