@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastload.cli.arguments import at_least_one
+from fastload.cli.arguments import at_least_one, place
 from fastload.cli.output import one_line, print_json, print_lines
 from fastload.machine.cpu import cpu_model
 from fastload.machine.sizes import counted, human_bytes
@@ -38,14 +38,14 @@ def add(verbs: Any) -> None:
         "bench",
         help="compare torch's DataLoader and fastload on your own pictures, as a table to paste",
         description="Read up to 1024 of your pictures, spread over the source, with torch's DataLoader and "
-        "Pillow and with fastload, in turns, on all cores of this process, and print a Markdown table: images "
+        "Pillow and with fastload, in turns, on all cores of this process. Print a Markdown table: images "
         "per second, CPU time, memory, first batch. Both crop to 224 pixels at random, flip and normalise. "
         "torch's loader has the best of three numbers of workers. Only a temporary folder is written to.",
     )
     parser.add_argument(
         "source",
         metavar="IMAGES",
-        type=Path,
+        type=place,
         help="what 'fastload pack' takes: a folder of images, an annotated set, a table; or a packed set",
     )
     add = parser.add_argument
@@ -124,7 +124,7 @@ def _spread(values: Sequence[float], places: int) -> str:
     return f"{statistics.median(values):,.{places}f} [{min(values):,.{places}f}-{max(values):,.{places}f}]"
 
 
-def _pictures(source: Path, sample: PictureSample) -> str:
+def _pictures(source: object, sample: PictureSample) -> str:
     widths, heights = zip(*sample.sides, strict=True)
     codecs = ", ".join(f"{count} {codec}" for codec, count in sample.codecs.items())
     size, width, height = (statistics.median(each) for each in (sample.sizes, widths, heights))

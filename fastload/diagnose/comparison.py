@@ -154,8 +154,9 @@ def _drawn(split: Split, options: PackOptions, work: Path) -> tuple[int, Iterato
     at = [field.name for field in rows.schema].index(index.name)
 
     def pictures() -> Iterator[tuple[int, int, bytes]]:
-        runs = max(1, min(_MOST, total) // _RUN)
-        for start in np.unique(np.linspace(0, max(0, total - _RUN), runs).astype(int)).tolist():
+        all_of_them = total <= _MOST
+        spread = np.linspace(0, total - _RUN, _MOST // _RUN).astype(int).tolist()
+        for start in range(0, total, _RUN) if all_of_them else spread:
             for batch in rows.batches(start, min(start + _RUN, total), options, listing):
                 chunk = batch.fields[at]
                 assert chunk.records is not None
