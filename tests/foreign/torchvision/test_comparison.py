@@ -26,6 +26,7 @@ def test_steps_are_torchvisions() -> None:
 
 def test_crops_are_drawn_as_torchvision_draws_them() -> None:
     image_sizes = np.random.default_rng(0).integers(1, 2000, (500, 2)).tolist()
+    assert image_sizes
     for seed, (width, height) in enumerate(image_sizes):
         torch.manual_seed(seed)
         top, left, h, w = t.RandomResizedCrop.get_params(
