@@ -15,12 +15,12 @@ from fastload.diagnose.comparison import Comparison, PictureSample, Side
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Pictures of which torch's loader makes 100 a second and core, and fastload 1000."""
+    """Pictures of which torch's loader makes 100 in a CPU second, and fastload 1000, on a busy machine."""
 
     def measured(sample: PictureSample, seconds: float, workers: int, cores: int) -> Comparison:
         assert (workers, cores) == (1, 1)
-        torchs = Side("torch", 1, rates=[90.0, 100.0, 110.0])
-        ours = Side("fastload", 1, rates=[900.0, 1000.0, 1100.0])
+        torchs = Side("torch", 1, rates=[30.0, 20.0, 10.0], cpu=[0.008, 0.01, 0.02])
+        ours = Side("fastload", 1, rates=[30.0, 20.0, 10.0], cpu=[0.0008, 0.001, 0.002])
         return Comparison(sample, torchs, ours, {1: 100.0}, 1)
 
     monkeypatch.setattr(comparison, "compare", measured)
@@ -38,8 +38,8 @@ def test_cores_and_clouds_of_a_network(source: Path, capsys: pytest.CaptureFixtu
     for words in (
         "16 pictures of 16, cropped to 224 pixels",
         "resnet50 on H100: 2790 images/s (github.com/lambdal/deeplearning-benchmark at",
-        "100 images/s a core [90-110]: 27.9 cores",
-        "1000 images/s a core [900-1100]: 2.8 cores",
+        "100 images per CPU second [50-125]: 27.9 cores",
+        "1000 images per CPU second [500-1250]: 2.8 cores",
         "AWS p5.4xlarge, 16 CPUs a GPU: torch's DataLoader feeds 57%, fastload keeps up",
         "a cloud's CPU is mostly one of a core's two threads",
     ):
