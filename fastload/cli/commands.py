@@ -72,6 +72,7 @@ VERBS = (
     "warm",
     "cache",
     "doctor",
+    "bench",
     "completion",
 )
 _RESUMED = ("pack", "index", "recode", "drop", "warm")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.cache.opening import all_streams, stream_bytes
 from fastload.cache.traffic import CachePlace, Link, Traffic, TrafficJob, first_batch_seconds, job_traffic
+from fastload.cli import cores
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import print_json, print_table
 from fastload.dataset.generations import order_of
@@ -37,7 +38,8 @@ def add(verbs: Any) -> None:
         "epoch; seconds to the first batch; disk and memory; without a cache, with one on each node, and "
         "with one that all nodes share; on several nodes also for shuffle=Block(nodes=M), by which each node "
         "reads the same part in every epoch. Only the set's tables are read, and nothing is measured: you "
-        "state latency and bandwidth. With --shuffle block, also how well these orders mix the set.",
+        "state latency and bandwidth. With --shuffle block, also how well these orders mix the set. With "
+        "--gpu, only how many CPU cores the GPU needs.",
     )
     parser.add_argument("folder", metavar="PLACE", type=place, help="packed dataset, or its URL")
     add_storage_options(parser)
@@ -67,6 +69,7 @@ def add(verbs: Any) -> None:
         help='size of each cache, such as "800GB" (default: the whole set)',
     )
     _add_link(option)
+    cores.add_gpu(option)
     option("--json", action="store_true", help="print one JSON object instead of a table")
 
 
@@ -135,6 +138,8 @@ def _price(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
+    if arguments.gpu is not None or arguments.network is not None:
+        return cores.run(arguments)
     if arguments.ranks % arguments.nodes:
         raise SystemExit(
             f"fastload plan: --ranks must be a multiple of --nodes. Found: {arguments.ranks} ranks on "

@@ -367,26 +367,28 @@ def quiet() -> Iterator[None]:
 def cpu_seconds() -> float:
     """Return the CPU seconds of this process and its children, ended and running."""
     ended = os.times()
-    return time.process_time() + ended.children_user + ended.children_system + _of_children(os.getpid())
+    children = sum(map(cpu_of, processes_below(os.getpid())))
+    return time.process_time() + ended.children_user + ended.children_system + children
 
 
-def _of_children(process: int) -> float:
-    total = 0.0
+def processes_below(process: int) -> Iterator[int]:
+    """Yield the ids of a process's children, and of theirs."""
     for task in Path(f"/proc/{process}/task").glob("*/children"):
         try:
             children = task.read_text().split()
         except OSError:
             continue
-        for child in children:
-            total += _of_process(int(child)) + _of_children(int(child))
-    return total
+        for child in map(int, children):
+            yield child
+            yield from processes_below(child)
 
 
-def _of_process(process: int) -> float:
+def cpu_of(process: int) -> float:
+    """Return the CPU seconds of a process and its ended children; 0 if it has ended."""
     try:
         numbers = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0.0  # has just ended
+        return 0.0
     return sum(map(int, numbers[11:15])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,16 @@ def parse_cpu_list(text: str) -> list[int]:
             first, _, last = part.partition("-")
             numbers += range(int(first), int(last or first) + 1)
     return numbers
+
+
+def cpu_model(root: str = "/") -> str:
+    """Return what the system calls the processor, or its kind where it has no name (64-bit Arm)."""
+    try:
+        lines = (Path(root) / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
 
 
 # ---- The CPU budget ----
