@@ -20,7 +20,7 @@ description: Versions of Python, torch, torchvision, transformers, Lightning and
 # Versions
 
 Which versions of Python, torch and other libraries do the tests run with? `tools/update_versions.py` writes
-this page from the tests' own settings, and a test fails if it is out of date. Other versions may work as well.
+this page from the tests' own settings, and a test fails if it is out of date. Other versions may work, too.
 [Installation](install.md#tested-versions) has the oldest and the newest version of each dependency that
 passed, with the date; [Frameworks](guide/frameworks.md) says what each framework needs.
 
