@@ -59,8 +59,8 @@ def _add_normalize(draft: Draft, spec: Normalize, strict: bool) -> Draft:
 def _warn_of_units(spec: Normalize, most: float) -> None:
     """Warn of numbers for pixels up to 255 where they end at 1, or the other way round: training would go on
     with values of another size, and say nothing."""
-    if max(spec.mean) > most:
-        told = f"pixels are in [0, {most:.0f}] here, so a channel would have no value above 0."
+    if min(spec.mean) > most:
+        told = f"pixels are in [0, {most:.0f}] here, so no value would be above 0."
         advice = "Divide mean and std by 255." if most == 1 else "Give mean and std in the pixels' unit."
     elif most > 1 and max(map(abs, spec.std)) < 1:
         told = "pixels are in [0, 255] after ToDtype without scale=True, and would become larger still."
