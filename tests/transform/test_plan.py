@@ -177,7 +177,10 @@ OF_255 = tuple(tuple(255 * value for value in values) for values in IMAGENET)
             [T.ToDtype("float32"), T.Normalize(*IMAGENET)],
             r"pixels are in \[0, 255\] after ToDtype.* scale=True",
         ),
-        ([T.ToDtype("float32"), T.Normalize((300, 300, 300), (60, 60, 60))], r"pixels are in \[0, 255\] here"),
+        (
+            [T.ToDtype("float32"), T.Normalize((300, 300, 300), (60, 60, 60))],
+            r"pixels are in \[0, 255\] here",
+        ),
     ],
 )
 def test_means_in_another_unit_than_the_pixels_are_warned_of(transforms: list[Any], message: str) -> None:
