@@ -135,7 +135,7 @@ bench-test:  ## the same for what measures (the benchmarks, each once in its sma
 foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
 	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi
 
-# Those whose environments are made in a minute, and those that examples/tasks need. From tests/, as py-test.
+# Those whose environments are made in a minute, and those that examples/ need. From tests/, as py-test.
 foreign-test:  ## the same for the quick ones, on the installed package
 	@printf '%s -q\n' lightning torchvision timm accelerate ignite torchmetrics tensorboard 'openclip -k test_clip' 'lerobot -k test_windows' \
 	  'transformers -k "test_detr or test_vision or test_vlm"' | FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python xargs -P 2 -L 1 tests/foreign/run.sh

@@ -4,7 +4,7 @@
 
 On made sets (tests/reference/made_detection.py): 128x128 pictures of up to four shapes of six classes. A
 small detector without anchors (five convolutions, a peak for each centre, as in CenterNet) and a U-Net of
-three levels (examples/tasks/segmentation.py) train from scratch, with horizontal flips, from torch's
+three levels (examples/segmentation.py) train from scratch, with horizontal flips, from torch's
 DataLoader over a plain Dataset and from fastload's. They are judged on other pictures by pycocotools' average
 precision at an overlap of 0.5 and from 0.5 to 0.95, and by the mean IoU of the seven classes of pixels. The
 difference between the loaders is printed beside the spread over seeds.
@@ -35,7 +35,7 @@ import fastload
 from fastload import transforms as T
 
 ROOT = Path(__file__).parents[1]
-sys.path += [str(ROOT / "tests" / "reference"), str(ROOT / "examples" / "tasks")]
+sys.path += [str(ROOT / "tests" / "reference"), str(ROOT / "examples")]
 
 from made_detection import CATEGORY_IDS, CLASSES, MadeSet, made_set  # noqa: E402
 from segmentation import UNet  # noqa: E402

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_views.py IMAGE_FOLDER
 
-SimCLR has two views of 224, DINO two of 224 and eight of 96, without and with their colours and blur (those
-of examples/recipes, pixels left in uint8). The pictures are packed with and without entry points. Loaders
-take turns (A B C, then C B A), each measured from its third batch to the end of an epoch: "once" and "apart"
-are forced, "cheaper" is what users have, and "one view" is a loader of only the first view.
+SimCLR has two views of 224, DINO two of 224 and eight of 96, without and with their colours and blur; pixels
+are left in uint8. The pictures are packed with and without entry points. Loaders take turns (A B C, then C B
+A), each measured from its third batch to the end of an epoch: "once" and "apart" are forced, "cheaper" is
+what users have, and "one view" is a loader of only the first view.
 """
 
 from __future__ import annotations

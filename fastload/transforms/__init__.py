@@ -135,7 +135,12 @@ if not TYPE_CHECKING:  # or type checkers would believe that every name exists
     def __getattr__(name: str) -> object:
         """Return the spec of this name, and import its file."""
         if name not in ROWS:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            more = ""
+            if name in ("ToTensor", "PILToTensor", "ToImage"):
+                more = (
+                    ': batches are tensors without it. ToDtype("float32", scale=True) makes floats in [0, 1]'
+                )
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")
         spec = globals()[name] = operation_named(name).spec
         return spec
 

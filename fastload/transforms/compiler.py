@@ -163,9 +163,9 @@ def flattened(transform: Any) -> Iterator[Any]:
 
 def _callable(item: Any) -> Callable[[Any], Any]:
     if not callable(item):
-        advice = " Put a list into transforms.Compose([...])." if isinstance(item, list | tuple) else ""
+        chain = " Put a list into Compose([...])." if isinstance(item, list | tuple) else ""
         raise TypeError(
-            f"A transform must be one of fastload.transforms or callable. Found: {item!r}.{advice}"
+            f"A transform must be one of fastload.transforms or callable. Found: {item!r}.{chain}"
         )
     return item  # type: ignore[no-any-return]
 

@@ -54,6 +54,16 @@ def test_what_the_readme_links_to_is_there() -> None:
     assert [name for name in named if "://" not in name and not (ROOT / name).exists()] == []
 
 
+def test_the_figures_are_those_of_the_measured_pages() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split("## Install")[0]
+    measured = ROOT / "docs" / "measured"
+    pages = "".join((measured / f"{name}.md").read_text() for name in ("latest", "vision", "windows"))
+    known = {float(one.replace(",", "")) for one in re.findall(r"\d[\d,]*(?:\.\d+)?", pages)}
+    told = re.findall(r"(\d+(?:\.\d+)?)\s+(?:images|with|times)", text)
+    assert len(told) >= 7
+    assert [one for one in told if float(one) not in known] == []
+
+
 def test_the_examples_are_known() -> None:
     assert len(PYTHON) == 4
 

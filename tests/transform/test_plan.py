@@ -148,6 +148,62 @@ def test_refuses_what_is_not_callable() -> None:
         compile_plan(5)
 
 
+@pytest.mark.parametrize("several", [[T.CenterCrop(8)], (T.CenterCrop(8), T.RandomGrayscale())])
+def test_a_list_of_transforms_is_told_of_compose(several: Any) -> None:
+    with pytest.raises(TypeError, match=r"Put a list into Compose\(\[\.\.\.\]\)\."):
+        compile_plan(several)
+
+
+@pytest.mark.parametrize("name", ["ToTensor", "PILToTensor", "ToImage"])
+def test_torchvisions_conversions_are_told_what_is_in_their_place(name: str) -> None:
+    with pytest.raises(
+        AttributeError, match=r'batches are tensors without it. ToDtype\("float32", scale=True\)'
+    ):
+        getattr(T, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
+        getattr(T, "Nothing")  # noqa: B009 # mypy knows that it is not there
+
+
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+OF_255 = tuple(tuple(255 * value for value in values) for values in IMAGENET)
+
+
+@pytest.mark.parametrize(
+    ("transforms", "message"),
+    [
+        ([T.Normalize(*OF_255)], r"pixels are in \[0, 1\] here.* Divide mean and std by 255"),
+        ([T.ToDtype("float32", scale=True), T.Normalize(*OF_255)], r"Divide mean and std by 255"),
+        (
+            [T.ToDtype("float32"), T.Normalize(*IMAGENET)],
+            r"pixels are in \[0, 255\] after ToDtype.* scale=True",
+        ),
+        (
+            [T.ToDtype("float32"), T.Normalize((300, 300, 300), (60, 60, 60))],
+            r"pixels are in \[0, 255\] here",
+        ),
+    ],
+)
+def test_means_in_another_unit_than_the_pixels_are_warned_of(transforms: list[Any], message: str) -> None:
+    with pytest.warns(UserWarning, match=message):
+        compile_plan(T.Compose(transforms))
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [
+        [T.Normalize(*IMAGENET)],
+        [T.Normalize((0, 0, 0), (1 / 255,) * 3)],
+        [T.Normalize((1, 1, 1), (1, 1, 1))],
+        [T.ToDtype("float32", scale=True), T.Normalize(*IMAGENET)],
+        [T.ToDtype("float32"), T.Normalize(*OF_255)],
+        [T.ToDtype("float32"), T.Normalize((104, 117, 124), (1, 1, 1))],
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_means_in_the_pixels_unit_are_not(transforms: list[Any]) -> None:
+    assert compile_plan(T.Compose(transforms)).normalize
+
+
 class Own:
     def __call__(self, image: Any) -> Any:
         return image

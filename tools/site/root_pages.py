@@ -14,6 +14,7 @@ PAGES = {
     "FORMAT.md": "project/format.md",
     "SECURITY.md": "project/security.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "examples/README.md": "examples.md",
 }
 NAMED = re.compile(r"(?<![\w/`\[])(?<!\]\()docs/[\w/-]+\.md\b(?![`\]])")
 FENCED = re.compile(r"(```.*?^```$)", re.DOTALL | re.MULTILINE)

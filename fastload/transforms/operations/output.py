@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,6 +45,7 @@ def _add_normalize(draft: Draft, spec: Normalize, strict: bool) -> Draft:
         raise Misplaced("torchvision normalises float tensors, in their own dtype.")
     # After ToDtype without scale, x is in [0, 255]: mean and std are then in units of 255.
     unit = 255.0 if converted and not plan.scale else 1.0
+    _warn_of_units(spec, unit)
     return draft.then(
         Stage.NORMALIZE,
         scale=True,
@@ -52,6 +54,20 @@ def _add_normalize(draft: Draft, spec: Normalize, strict: bool) -> Draft:
         mean=tuple(value / unit for value in spec.mean),
         std=tuple(value / unit for value in spec.std),
     )
+
+
+def _warn_of_units(spec: Normalize, most: float) -> None:
+    """Warn of numbers for pixels up to 255 where they end at 1, or the other way round: training would go on
+    with values of another size, and say nothing."""
+    if min(spec.mean) > most:
+        told = f"pixels are in [0, {most:.0f}] here, so no value would be above 0."
+        advice = "Divide mean and std by 255." if most == 1 else "Give mean and std in the pixels' unit."
+    elif most > 1 and max(map(abs, spec.std)) < 1:
+        told = "pixels are in [0, 255] after ToDtype without scale=True, and would become larger still."
+        advice = "Pass scale=True to ToDtype, or leave it out, for a mean and std of pixels in [0, 1]."
+    else:
+        return
+    warnings.warn(f"{spec}: {told} {advice}", stacklevel=2)
 
 
 NORMALIZE = Operation(

@@ -12,7 +12,7 @@ from typing import Any
 import faster_coco_eval
 import numpy as np
 import pytest
-from example_tasks import pack_objects
+from example_programs import pack_objects
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval

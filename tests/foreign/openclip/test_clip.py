@@ -1,4 +1,4 @@
-"""examples/tasks/clip.py, and open_clip_train's own loop, on captions that the loader draws and open_clip's
+"""examples/clip.py, and open_clip_train's own loop, on captions that the loader draws and open_clip's
 tokeniser makes numbers of."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import bare_torchvision  # noqa: F401
 import pytest
 import torch
-from example_tasks import BATCH, COUNT, TASKS, pack_objects, train
+from example_programs import BATCH, COUNT, EXAMPLES, pack_objects, train
 from open_clip.loss import ClipLoss
 from open_clip_train.train import train_one_epoch
 
@@ -41,13 +41,13 @@ def test_open_clips_loop_gets_the_captions_of_its_pictures(
     told = defaultdict(set)
     for one in made.captions["annotations"]:
         told[one["image_id"]].add(one["caption"])
-    monkeypatch.syspath_prepend(TASKS)
-    task = runpy.run_path(str(TASKS / "clip.py"))
+    monkeypatch.syspath_prepend(EXAMPLES)
+    task = runpy.run_path(str(EXAMPLES / "clip.py"))
     arguments_of = runpy.run_path(str(Path(__file__).with_name("job.py")))["arguments_of"]
     network, seen, steps = task["model"](None), [], len(range(0, COUNT - BATCH + 1, BATCH))
     network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs))
     options = {"batch_size": BATCH, "drop_last": True, "shuffle": True, "seed": 4}
-    with DataLoader(packed, collate=pairs, **options, **task["options"]()) as loader:
+    with DataLoader(packed, collate=pairs, **options, **task["options"](None)) as loader:
         data, optimizer = {"train": data_info(loader)}, torch.optim.SGD(network.parameters(), 0.01)
         place = arguments_of({"rank": 0, "world": 1})
         for epoch in range(EPOCHS):

@@ -1,10 +1,10 @@
-"""examples/tasks/detr.py: DETR of a small configuration trains on our padded batches."""
+"""examples/detr.py: DETR of a small configuration trains on our padded batches."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from example_tasks import pack_objects, train
+from example_programs import pack_objects, train
 
 
 def test_it_trains(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from example_tasks import pack_objects
+from example_programs import pack_objects
 from transformers.models.detr.image_processing_pil_detr import DetrImageProcessorPil
 
 from fastload import DataLoader, Fields, PackedDataset

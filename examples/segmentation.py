@@ -1,7 +1,7 @@
 """Segmentation: a small U-Net on pictures and masks of classes.
 
     fastload pack street packed          # street/images beside street/masks
-    python examples/tasks/segmentation.py packed
+    python examples/segmentation.py packed
 
 Picture and mask have one crop and one flip; colours change the picture alone. Masks come as uint8 with the id
 that is to be ignored (255) where nothing is known.
@@ -23,7 +23,7 @@ from fastload import transforms as T
 SIDE = 128
 
 
-def options() -> dict[str, Any]:
+def options(dataset: PackedDataset) -> dict[str, Any]:
     """The loader's."""
     geometry = [T.RandomResizedCrop(SIDE, scale=(0.3, 1.0)), T.RandomHorizontalFlip()]
     colours = [T.ColorJitter(0.2, 0.2, 0.2), T.ToDtype("float32", scale=True)]

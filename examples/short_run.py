@@ -1,4 +1,4 @@
-"""What the tasks of this folder share: the command line, and a loop that trains some steps."""
+"""What most programs of this folder share: the command line, and a loop that trains some steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Loss = Callable[[torch.nn.Module, Any, torch.device], torch.Tensor]
 
 def train(
     description: str | None,
-    options: Callable[[], dict[str, Any]],
+    options: Callable[[fastload.PackedDataset], dict[str, Any]],
     model: Callable[[fastload.PackedDataset], torch.nn.Module],
     loss: Loss,
     arguments: Sequence[str] | None = None,
@@ -26,7 +26,7 @@ def train(
 
     Args:
         description: of the task, for ``--help``.
-        options: gives the loader's: transform, collate and so on.
+        options: from the dataset, which knows its fields, the loader's: transform, collate and so on.
         model: from the dataset, which knows its classes, an untrained model.
         loss: from the model, a batch, and the device it is to go to.
         arguments: the command line's; None: those that the program was called with.
@@ -41,10 +41,12 @@ def train(
     torch.manual_seed(0)
     device = torch.device(given.device)
     common: dict[str, Any] = {"shuffle": True, "drop_last": True, "seed": 0}
-    with fastload.DataLoader(given.folder, given.batch_size, **common, **options()) as loader:
+    dataset = fastload.PackedDataset(given.folder)
+    with fastload.DataLoader(given.folder, given.batch_size, **common, **options(dataset)) as loader:
         print(loader.explain())
-        network = model(fastload.PackedDataset(given.folder)).to(device).train()
-        optimizer = torch.optim.AdamW(network.parameters(), given.rate)
+        network = model(dataset).to(device).train()
+        trained = [one for one in network.parameters() if one.requires_grad]
+        optimizer = torch.optim.AdamW(trained, given.rate)
         batches = endless(loader)
         for step in range(given.steps):
             found = loss(network, next(batches), device)

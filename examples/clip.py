@@ -2,7 +2,7 @@
 
     pip install open_clip_torch
     fastload pack coco packed --annotations coco/annotations/captions_train2017.json
-    python examples/tasks/clip.py packed --batch-size 64
+    python examples/clip.py packed --batch-size 64
 
 ``text=`` draws one caption of each picture anew in each epoch, and open_clip's own tokeniser makes numbers of
 it in a thread beside the decoding ones. ``open_clip_train``'s own loop takes the same loader with
@@ -29,7 +29,7 @@ MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.2757
 TOKENIZER = SimpleTokenizer(context_length=CONTEXT)
 
 
-def options() -> dict[str, Any]:
+def options(dataset: PackedDataset) -> dict[str, Any]:
     """The loader's."""
     crop = T.RandomResizedCrop(SIDE, (0.9, 1.0), interpolation="bicubic")
     chain = T.Compose([crop, T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD)])

@@ -1,7 +1,7 @@
 """Detection: torchvision's Faster R-CNN, from nothing, on a packed set of objects.
 
     fastload pack coco packed            # coco/annotations/instances_*.json beside the pictures
-    python examples/tasks/faster_rcnn.py packed --batch-size 2
+    python examples/detection.py packed --batch-size 2
 
 ``collate="list"`` gives what torchvision's detection models take: a list of pictures, each of its own size,
 and a list of targets with ``boxes`` and ``labels``. The model resizes and normalises by itself.
@@ -21,7 +21,7 @@ from fastload import PackedDataset
 from fastload import transforms as T
 
 
-def options() -> dict[str, Any]:
+def options(dataset: PackedDataset) -> dict[str, Any]:
     """The loader's."""
     chain = T.Compose([T.RandomHorizontalFlip(), T.ToDtype("float32", scale=True)])
     return {"transform": chain, "collate": "list"}

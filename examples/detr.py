@@ -1,7 +1,7 @@
 """Detection: transformers' DETR, from a small configuration and without weights, on a packed set of objects.
 
     fastload pack coco packed            # coco/annotations/instances_*.json beside the pictures
-    python examples/tasks/detr.py packed --batch-size 2
+    python examples/detr.py packed --batch-size 2
 
 ``collate="detr"`` gives the model's own arguments: ``pixel_values`` padded to the batch's largest sides,
 ``pixel_mask``, and ``labels`` with boxes as parts of the picture.
@@ -23,7 +23,7 @@ from fastload import transforms as T
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def options() -> dict[str, Any]:
+def options(dataset: PackedDataset) -> dict[str, Any]:
     """The loader's."""
     geometry = [T.RandomHorizontalFlip(), T.Resize(160, max_size=240)]
     ending = [T.ToDtype("float32", scale=True), T.Normalize(MEAN, STD)]

@@ -3,7 +3,7 @@
     pictures = {"left": fastload.Image(), "right": fastload.Image()}
     disparity = fastload.Mask(bits=16, ignore=0)      # PNGs, in 1/256 of a pixel, 0: unknown (as KITTI's)
     fastload.pack(samples, "packed", {**pictures, "disparity": disparity})
-    python examples/tasks/stereo.py packed
+    python examples/stereo.py packed
 
 A crop leaves disparities as they are; a resize would change them, and a flip would swap left and right, so
 neither is in the chain. Masks of 16 bits come as int32.
@@ -25,7 +25,7 @@ SIDE = 64
 UNIT = 256.0  # of what is stored, a pixel
 
 
-def options() -> dict[str, Any]:
+def options(dataset: PackedDataset) -> dict[str, Any]:
     """The loader's."""
     return {"transform": T.Compose([T.RandomCrop(SIDE), T.ToDtype("float32", scale=True)])}
 

@@ -1,7 +1,10 @@
-"""Two views: SimCLR's loss over two views of each picture (Chen et al. 2020), which is decoded once.
+"""Self-supervised: SimCLR's loss over two views of each picture, which is decoded once (Chen et al. 2020).
 
-fastload pack photos packed
-python examples/tasks/two_views.py packed --batch-size 64
+    fastload pack photos packed
+    python examples/self_supervised.py packed --batch-size 64
+
+``batch["first"]`` and ``batch["second"]`` are the two views; labels are not read. dino.py has DINO's ten
+views, mae.py a masked autoencoder.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ SIDE = 96
 TEMPERATURE = 0.5
 
 
-def options() -> dict[str, Any]:
+def options(dataset: PackedDataset) -> dict[str, Any]:
     """The loader's."""
     view = T.Compose(
         [
@@ -28,6 +31,7 @@ def options() -> dict[str, Any]:
             T.RandomHorizontalFlip(),
             T.RandomApply([T.ColorJitter(0.8, 0.8, 0.8, 0.2)], p=0.8),
             T.RandomGrayscale(p=0.2),
+            T.RandomApply([T.GaussianBlur(9, (0.1, 2.0))], p=0.5),
             T.ToDtype("float32", scale=True),
         ]
     )
