@@ -8,8 +8,8 @@ files, two reading threads, the format or the loader. An accelerator is a proces
 a step; the data lie in the page cache, so the loaders' CPU time is measured and no storage. U-Net3D has a
 quarter of its bytes a sample and of its step, which asks for the same bytes a second.
 
-*CPU time*: of all processes of a run with one accelerator, by epoch, without the first. From it follows how
-many H100s so many cores can feed at most, also on a busy machine. ``--accelerators N`` measures it by the
+*CPU time*: of all processes of a run with one accelerator, from the first to the last step of each epoch. From
+it follows how many H100s so many cores can feed at most, also on a busy machine. ``--accelerators N`` measures it by the
 clock, too: 1, 2, ... of them, until the utilisation that DLIO prints (AU) is below 90%; only a quiet machine
 gives figures there. The loaders take turns.
 """
@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.machine import busy_seconds, facts
-from harness.measure import Summary, check_repeats, summarize, table
+from harness.measure import Summary, check_repeats, table
 from harness.provenance import provenance
 
 HERE = Path(__file__).parent
@@ -103,7 +104,7 @@ class Dlio:
         }
 
     def folder(self, workload: Workload, loader: str = "") -> Path:
-        """Where a loader finds a workload's data: the same files, with a packed set beside them or without."""
+        """Where a loader finds a workload's data: the same files, for one of them with a packed set."""
         kind = "packed" if loader == "fastload packed" else "data"
         return self._workdir / f"{workload.name.replace(' ', '-')}-{kind}"
 
@@ -112,8 +113,8 @@ class Dlio:
         data, packed = self.folder(workload), self.folder(workload, "fastload packed")
         if not data.exists():
             options = ["workflow.generate_data=True", "workflow.train=False"]
-            subprocess.run(self._command(workload, "tensorflow", 1, options), env=self._env, check=True,
-                           cwd=self._workdir, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+            words = self._command(workload, "tensorflow", 1, options)
+            subprocess.run(words, env=self._env, check=True, cwd=self._workdir, capture_output=True)
         if not packed.exists():
             packed.mkdir()
             for name in ("train", "valid"):
@@ -122,9 +123,12 @@ class Dlio:
             subprocess.run(words, env=self._env, check=True, cwd=self._workdir)
 
     def run(self, workload: Workload, loader: str, accelerators: int, epochs: int) -> dict[str, Any]:
-        """Run it; return CPU seconds of each epoch but the first, and what DLIO prints of utilisation."""
+        """Run it; return CPU seconds a sample of each epoch, and the utilisation by DLIO."""
+        epochs = 1 if loader == "native_dali" else epochs  # DLIO 2.0.0 fails in its second one
         words = self._command(workload, loader, accelerators, [f"train.epochs={epochs}"])
-        seconds, log = [], []
+        last = workload.samples // workload.batch // accelerators
+        seconds: list[float] = []  # at the first and at the last step of each epoch
+        log = []
         process = subprocess.Popen(
             words, env=self._env, cwd=self._workdir, text=True, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -132,13 +136,17 @@ class Dlio:
         assert process.stdout is not None
         for line in process.stdout:
             log.append(line)
-            if "Ending epoch" in line:
-                seconds.append(cpu_seconds(process.pid))
-        if process.wait() != 0 or len(seconds) != epochs:
+            if match := re.search(r"Rank 0 step (\d+) processed", line):
+                if int(match[1]) in (1, last):
+                    seconds.append(cpu_seconds(process.pid))
+        if process.wait() != 0 or len(seconds) != 2 * epochs:
             raise SystemExit(f"{workload.name} by {loader} failed:\n{''.join(log[-40:])}")
         metric = json.loads((self._output / "summary.json").read_text())["metric"]
         return {
-            "cpu": [after - before for before, after in zip(seconds, seconds[1:], strict=False)],
+            "cpu": [
+                (after - before) / ((last - 1) * workload.batch * accelerators)
+                for before, after in zip(seconds[::2], seconds[1::2], strict=True)
+            ],
             "au": metric["train_au_mean_percentage"],
             "au_each": metric["train_au_percentage"],
         }
@@ -197,24 +205,28 @@ def cpu_rows(dlio: Dlio, workload: Workload, repeats: int, epochs: int) -> list[
     """A row for each loader: CPU time a sample, and how many H100s follow from it."""
     found: dict[str, list[float]] = {loader: [] for loader in workload.loaders}
     utilisation: dict[str, list[float]] = {loader: [] for loader in workload.loaders}
-    steps = workload.samples // workload.batch
     for turn in range(repeats):
         for loader in workload.loaders[:: 1 if turn % 2 == 0 else -1]:
             run = dlio.run(workload, loader, 1, epochs)
-            found[loader] += [seconds / (steps * workload.batch) for seconds in run["cpu"]]
-            utilisation[loader] += run["au_each"][1:]
+            found[loader] += run["cpu"]
+            utilisation[loader] += run["au_each"]
     cores = len(os.sched_getaffinity(0))
     return [
         {
             "workload": workload.name,
             "loader": loader,
-            "cpu_ms": summarize([1e3 * each for each in found[loader]]),
-            "rate": summarize([cores / each for each in found[loader]]),
-            "h100s": summarize([cores / each / workload.rate for each in found[loader]]),
-            "au": summarize(utilisation[loader]),
+            "cpu_ms": spread([1e3 * each for each in found[loader]]),
+            "rate": spread([cores / each for each in found[loader]]),
+            "h100s": spread([cores / each / workload.rate for each in found[loader]]),
+            "au": spread(utilisation[loader]),
         }
         for loader in workload.loaders
     ]
+
+
+def spread(values: Sequence[float]) -> Summary:
+    """Median and extremes; of DALI's epochs there are few."""
+    return Summary(statistics.median(values), min(values), max(values), len(values))
 
 
 def most_fed(dlio: Dlio, workload: Workload, loader: str, most: int, epochs: int) -> list[dict[str, Any]]:
@@ -240,7 +252,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[w.name for w in WORKLOADS], metavar="WORKLOAD")
     parser.add_argument("--loaders", nargs="+", default=list(LOADERS), choices=list(LOADERS))
     parser.add_argument("--repeats", type=int, default=2, help="runs of each loader")
-    parser.add_argument("--epochs", type=int, default=4, help="of a run; the first does not count")
+    parser.add_argument("--epochs", type=int, default=3, help="of a run")
     parser.add_argument("--accelerators", type=int, default=0, metavar="N", help="at most, by the clock")
     parser.add_argument("--workdir", type=Path, help="where the data are made, and stay")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "mlperf.json")
@@ -250,7 +262,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     arguments = parse(argv)
-    check_repeats(arguments.repeats * (arguments.epochs - 1))
+    check_repeats(arguments.repeats * arguments.epochs)
     with tempfile.TemporaryDirectory(prefix="fastload-mlperf-") as temporary:
         workdir = Path(arguments.workdir or temporary).absolute()
         workdir.mkdir(parents=True, exist_ok=True)

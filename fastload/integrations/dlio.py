@@ -291,5 +291,4 @@ def _each(path: str, kind: str) -> int:
 
 
 if __name__ == "__main__":
-    for folder in pack_data(sys.argv[1]):
-        print(folder)
+    sys.stdout.writelines(f"{folder}\n" for folder in pack_data(sys.argv[1]))
