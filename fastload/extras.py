@@ -13,6 +13,7 @@ LIBRARIES = {
     "av": ("PyAV", "video"),
     "botocore": ("botocore", "remote"),
     "composer": ("Composer", "composer"),
+    "dlio_benchmark": ("DLIO", "dlio"),
     "huggingface_hub": ("huggingface_hub", "hub"),
     "ignite": ("PyTorch-Ignite", "ignite"),
     "matplotlib": ("matplotlib", "report"),

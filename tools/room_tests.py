@@ -81,7 +81,12 @@ ROOMS: dict[str, Room] = {
     "loader": Room(("contract", "callables"), slow_from=0.2),
     "diagnose": Room(("diagnose",)),
     "integrations": Room(
-        ("contract/test_frameworks.py", "contract/test_from_torch.py", "diagnose/test_streams.py")
+        (
+            "contract/test_dlio.py",
+            "contract/test_frameworks.py",
+            "contract/test_from_torch.py",
+            "diagnose/test_streams.py",
+        )
     ),
     "cli": Room(
         (

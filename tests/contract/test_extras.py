@@ -66,6 +66,7 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("diagnose/pages/page.py", "matplotlib"): lambda _: module("diagnose.pages.page").drawing(),
     ("extras.py", "torchvision"): lambda _: module("extras").tv_tensors(),
     ("integrations/composer.py", "composer"): lambda _: load_anew("integrations.composer"),
+    ("integrations/dlio.py", "dlio_benchmark"): lambda _: load_anew("integrations.dlio"),
     ("integrations/ignite.py", "ignite"): lambda _: module("integrations.ignite").auto_dataloader(""),
     ("integrations/open_clip.py", "open_clip_train"): lambda _: module("integrations.open_clip").data_info(0),
     ("integrations/prometheus.py", "prometheus_client"): lambda _: load_anew("integrations.prometheus"),

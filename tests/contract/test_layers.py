@@ -64,7 +64,9 @@ ALLOWED: dict[str, set[str]] = {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
         "packing", "transfer", "backends", "ranks", "loader",
     },
-    "integrations": {"machine", "transforms", "dataset", "prefetch", "backends", "loader"},
+    "integrations": {
+        "machine", "sample", "transforms", "shard", "dataset", "prefetch", "packing", "backends", "loader",
+    },
     "cli": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing", "loader",
         "diagnose", "_version",
