@@ -306,7 +306,7 @@ def wheel_for(machine: str, tag: str, stub: Path) -> dict[str, str]:
 
 
 def make_wheel(machine: str, tag: str, one: Interpreter) -> None:
-    """One wheel, from the source distribution. Another machine's comes after this one's and takes its stub."""
+    """One wheel, from the source distribution. Another machine's comes after this one's, with its stub."""
     source, raw, stub = OUT / "source", OUT / "raw" / machine / tag, OUT / "stubs" / tag / "_C.pyi"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
