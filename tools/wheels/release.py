@@ -111,6 +111,8 @@ def disagreements(root: Path, publishes: bool) -> list[str]:
         wrong.append(
             f'CHANGELOG.md begins with "Unreleased": make release ARGS="--prepare {version}" dates it.'
         )
+    if publishes and not (root / "tests" / "golden" / version).is_dir():
+        wrong.append(f"tests/golden/{version} is missing: python tests/golden/make.py writes it.")
     return wrong
 
 
