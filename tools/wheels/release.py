@@ -387,18 +387,21 @@ def write_papers() -> None:
 def debian(suite: str, machine: str) -> Path | None:
     """Return the folder of a bare Debian, made once; None where it cannot be made or run."""
     root = OUT / "roots" / machine / suite
-    if machine != HERE_IS and not EMULATOR.exists():
-        return None
+    program, words = "debootstrap", ["--variant=minbase", "--include=python3-venv,ca-certificates"]
+    if machine != HERE_IS:  # unpacked, without its packages' scripts, which would be emulated for long
+        packages = "bash,coreutils,dash,grep,libc-bin,mawk,sed,python3-venv,ca-certificates"
+        program, words = "mmdebstrap", ["--architectures=arm64", "--variant=extract", f"--include={packages}"]
+        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"')
+        if not EMULATOR.exists():
+            return None
     if not (root / "usr/bin/python3").exists():
-        if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        if os.geteuid() != 0 or shutil.which(program) is None:
             return None
         shutil.rmtree(root, ignore_errors=True)
-        arch = f"--arch={'arm64' if machine == ARM else 'amd64'}"
-        packages = "--include=python3-venv,ca-certificates"
-        address = "https://deb.debian.org/debian"
-        run("debootstrap", arch, "--variant=minbase", packages, suite, root, address)
+        run(program, *words, suite, root, "https://deb.debian.org/debian")
     for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
         if Path("/", name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(Path("/", name), root / name)
     return root
 
@@ -430,9 +433,9 @@ def install(given: Sequence[Path], torch: Path | None) -> None:
         for suite, name in SYSTEMS.items():
             root = debian(suite, machine)
             if root is None:
-                needed = (
-                    "root and debootstrap" if machine == HERE_IS else "the emulator, root and debootstrap"
-                )
+                needed = "root and debootstrap"
+                if machine != HERE_IS:
+                    needed = "root, mmdebstrap and the emulator, which make test-arm registers"
                 say(f"Debian {name} for {machine} is not tried: that needs {needed}")
                 continue
             own = looked_at_in(root)
