@@ -49,6 +49,9 @@ def test_a_version_is_prepared(copied: Path) -> None:
     assert any("Unreleased" in line for line in release.disagreements(copied, publishes=True))
     release.prepare(copied, "3.4.5", date(2031, 2, 1))
     assert set(release.found_versions(copied).values()) == {"3.4.5"} != {version}
+    (missing,) = release.disagreements(copied, publishes=True)
+    assert missing == "tests/golden/3.4.5 is missing: python tests/golden/make.py writes it."
+    (copied / "tests" / "golden" / "3.4.5").mkdir(parents=True)
     assert release.disagreements(copied, publishes=True) == []
     changelog = (copied / "CHANGELOG.md").read_text(encoding="utf-8")
     original = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -105,6 +108,20 @@ def test_pins_are_what_pyproject_asks_for() -> None:
     assert asked == set(papers.pinned()) - {"cmake", "ninja"}
 
 
+def test_the_name_of_another_machines_wheel_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(release, "HERE_IS", "x86_64")
+    monkeypatch.setattr(release.shutil, "which", lambda name: name)
+    assert release.machines() == ["x86_64", "aarch64"]
+    assert release.wheel_for("x86_64", "cp314t", tmp_path) == {}
+    given = release.wheel_for("aarch64", "cp314t", tmp_path)
+    assert given["SETUPTOOLS_EXT_SUFFIX"] == ".cpython-314t-aarch64-linux-gnu.so"
+    asked = release.compiling_for("aarch64")
+    assert Path(asked["CMAKE_TOOLCHAIN_FILE"]).is_file()
+    assert asked["CMAKE_PREFIX_PATH"] != release.compiling_for("x86_64")["CMAKE_PREFIX_PATH"]
+    monkeypatch.setattr(release.shutil, "which", lambda name: None)
+    assert release.machines() == ["x86_64"]
+
+
 def test_interpreters_by_their_tags() -> None:
     one = release.looked_at(Path(sys.executable))
     assert one is not None
@@ -139,6 +156,8 @@ def test_the_last_line_of_a_trial_is_understood() -> None:
     )
     row = release.row_of({"line": line, "how": ", copied in"})
     assert row == ["Debian 12", "3.11.2, copied in", "cp311-cp311", "7.1", "first batch after 9.3 s"]
+    row = release.row_of({"line": line.replace("x86_64", "aarch64"), "how": ", emulated"})
+    assert row[1:3] == ["3.11.2, emulated", "cp311-cp311, Arm"]
 
 
 def test_the_workflow_runs_parts_that_there_are() -> None:

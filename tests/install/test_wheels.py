@@ -87,6 +87,27 @@ def test_the_conda_recipe_has_the_same_requirements(pyproject: dict[str, Any]) -
     assert host <= set(recipe["requirements"]["host"])
 
 
+@pytest.mark.parametrize("machine", ["linux-64", "linux-aarch64"])
+def test_rattler_build_takes_the_conda_recipe(machine: str) -> None:
+    from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
+
+    pythons = ["3.10.* *_cpython", "3.14.* *_cp314"]
+    asked = {
+        "python": pythons,
+        "cxx_compiler": ["gxx"],
+        "c_stdlib": ["sysroot"],
+        "c_stdlib_version": ["2.28"],
+    }
+    platform = PlatformConfig(target_platform=machine, host_platform=machine, build_platform=machine)
+    recipe = Stage0Recipe.from_file(ROOT / "packaging" / "conda" / "recipe.yaml")
+    made = recipe.render(VariantConfig(asked), RenderConfig(platform=platform))
+    assert [one.variant["python"] for one in made] == pythons
+    for one in made:
+        found = one.recipe.to_dict()
+        assert f"gxx_{machine}" in found["requirements"]["build"]
+        assert all((ROOT / name).is_file() for name in found["about"]["license_file"])
+
+
 def built_wheel() -> Path:
     wheels = sorted((ROOT / "build" / "wheel").glob("fastload-*.whl"))
     if not wheels:

@@ -4,12 +4,14 @@
 #   tools/wheels/libraries.sh PREFIX [FOLDER]
 #   tools/wheels/libraries.sh --list
 # FOLDER has tarballs that were fetched before; what is missing there is fetched into it. CC is the compiler.
-# x86-64 needs nasm. CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them. --list: a line for each,
+# x86-64 needs nasm. For another machine: CMAKE_TOOLCHAIN_FILE, and CHOST=aarch64-linux-gnu for zlib's own configure.
+# CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them. --list: a line for each,
 # with its name and version, its SHA-256 and its URLs.
 set -euo pipefail
 
 prefix=${1:?usage: tools/wheels/libraries.sh PREFIX [FOLDER]}
-# A tarball's name, its SHA-256, and where to fetch it; Debian's archive keeps files by their SHA-1 for good.
+# A tarball's name, its SHA-256, and where to fetch it. Debian's pool has a file as long as a suite needs it, Debian's
+# archive by its SHA-1 for good.
 sources() {
   cat << 'TABLE'
 zlib-1.3.2 7b6903eb019983987b7112eccf90f1703f1c6c0e0cede36564bf611d19ca579d
@@ -17,18 +19,23 @@ zlib-1.3.2 7b6903eb019983987b7112eccf90f1703f1c6c0e0cede36564bf611d19ca579d
   https://snapshot.debian.org/file/4db0dac92273fb295e6064d9be076e124f6c71bd
 libjpeg-turbo-3.1.3 3a13a5ba767dc8264bc40b185e41368a80d5d5f945944d1dbaa4b2fb0099f4e5
   https://github.com/libjpeg-turbo/libjpeg-turbo/archive/refs/tags/3.1.3.tar.gz
+  https://deb.debian.org/debian/pool/main/libj/libjpeg-turbo/libjpeg-turbo_3.1.3.orig.tar.gz
   https://snapshot.debian.org/file/b728173b706cb23f7f79148c16beb6c79d04eada
 libpng-1.6.58 a9d4df463d36a6e5f9c29bd6f4967312d17e996c1854f3511f833924eb1993cf
   https://github.com/pnggroup/libpng/archive/refs/tags/v1.6.58.tar.gz
+  https://deb.debian.org/debian/pool/main/libp/libpng1.6/libpng1.6_1.6.58.orig.tar.gz
   https://snapshot.debian.org/file/f5a36371029ba4ec1bae7dd02f30b131356facfd
 libwebp-1.6.0 e4ab7009bf0629fd11982d4c2aa83964cf244cffba7347ecd39019a9e38c4564
   https://storage.googleapis.com/downloads.webmproject.org/releases/webp/libwebp-1.6.0.tar.gz
+  https://deb.debian.org/debian/pool/main/libw/libwebp/libwebp_1.6.0.orig.tar.gz
   https://snapshot.debian.org/file/c65babfd749817e6d0f8233d653f8a85e4220b48
 curl-8.21.0 d9b327997999045a24cda50f3983e69e51c516bd8be6ef9842fc7f99135e33bb
   https://curl.se/download/curl-8.21.0.tar.gz
+  https://deb.debian.org/debian/pool/main/c/curl/curl_8.21.0.orig.tar.gz
   https://snapshot.debian.org/file/c4a973118684745cb03c38987d131ccbce9e7ab1
 highway-1.3.0 07b3c1ba2c1096878a85a31a5b9b3757427af963b1141ca904db2f9f4afe0bc2
   https://github.com/google/highway/archive/refs/tags/1.3.0.tar.gz
+  https://deb.debian.org/debian/pool/main/h/highway/highway_1.3.0.orig.tar.gz
   https://snapshot.debian.org/file/90f973e0d573a8ac0548420140cdd182097d6993
 TABLE
 }

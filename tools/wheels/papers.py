@@ -12,6 +12,7 @@ import hashlib
 import json
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -179,6 +180,22 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def compiler_for(machine: str) -> str:
+    """The C++ compiler that makes wheels for a machine here."""
+    return "c++" if machine == platform.machine() else f"{machine}-linux-gnu-g++"
+
+
+def compilers(files: Sequence[Path]) -> dict[str, str]:
+    """What the compilers of wheels say of themselves, by the wheels' machines."""
+    found = {}
+    for machine in ("x86_64", "aarch64"):
+        program = shutil.which(compiler_for(machine))
+        if program is not None and any(file.name.endswith(f"_{machine}.whl") for file in files):
+            said = subprocess.run([program, "--version"], check=False, capture_output=True, text=True).stdout
+            found[machine] = (said.splitlines() or ["unknown"])[0]
+    return found
+
+
 def provenance(commit: str, files: Sequence[Path]) -> dict[str, Any]:
     """Return the in-toto statement (version 1) of files made of a commit, with SLSA's provenance (1)."""
     commit = git("rev-parse", commit)
@@ -188,7 +205,6 @@ def provenance(commit: str, files: Sequence[Path]) -> dict[str, Any]:
         for one in sources()
     ]
     materials += [{"name": name, "uri": f"pkg:pypi/{name}@{version}"} for name, version in pinned().items()]
-    compiler = subprocess.run(["c++", "--version"], check=False, capture_output=True, text=True).stdout
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": path.name, "digest": {"sha256": sha256_of(path)}} for path in files],
@@ -199,7 +215,7 @@ def provenance(commit: str, files: Sequence[Path]) -> dict[str, Any]:
                 "externalParameters": {"version": project()["version"], "commit": commit},
                 "internalParameters": {
                     "machine": platform.machine(),
-                    "compiler": (compiler.splitlines() or ["unknown"])[0],
+                    "compilers": compilers(files),
                     "libc": "-".join(platform.libc_ver()),
                 },
                 "resolvedDependencies": materials,

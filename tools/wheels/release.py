@@ -3,7 +3,8 @@
 It looks whether the tree is clean and the version is the same everywhere, makes the source distribution from
 the commit, and from that a wheel for each Python that it finds. It checks them (auditwheel, abi3audit,
 twine), writes an SBOM and their provenance, installs each wheel in bare Debian systems, and writes
-docs/project/release.md. On a 64-bit Arm machine the same command makes that machine's wheels.
+docs/project/release.md. Where Debian's cross compiler for 64-bit Arm is installed, it makes Arm's wheels,
+too, and tries them under an emulator; on a 64-bit Arm machine it makes that machine's alone.
 
 ``release.py check sdist`` does these parts alone, as .github/workflows/wheels.yml does. ``--prepare 0.1.0``
 writes version and date into the files that have them, to be committed. ``--publish``, after all parts went
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,12 +31,16 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from papers import HERE, ROOT, committed, git, project, sha256_of, tables
+from papers import HERE, ROOT, committed, compiler_for, git, project, sha256_of, tables
 
 OUT = ROOT / "build" / "release"
 DIST = OUT / "dist"
 PAGE = ROOT / "docs" / "project" / "release.md"
 PARTS = ("check", "sdist", "libraries", "wheels", "audit", "papers", "install", "page")
+HERE_IS, ARM = platform.machine(), "aarch64"
+ARM_TORCH = "torch==2.9.1"  # later builds of torch for Arm bring the libraries of CUDA
+EMULATOR = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
+TOOLCHAIN = ROOT / "tools" / "aarch64.cmake"
 GLIBC = "2_28"  # what wheels on PyPI are for; [tool.cibuildwheel] has the container
 SYSTEMS = {"bookworm": "12", "trixie": "13", "testing": "testing"}
 BEGIN, END = "<!-- a dry run, written by make release -->", "<!-- the dry run's end -->"
@@ -105,6 +111,8 @@ def disagreements(root: Path, publishes: bool) -> list[str]:
         wrong.append(
             f'CHANGELOG.md begins with "Unreleased": make release ARGS="--prepare {version}" dates it.'
         )
+    if publishes and not (root / "tests" / "golden" / version).is_dir():
+        wrong.append(f"tests/golden/{version} is missing: python tests/golden/make.py writes it.")
     return wrong
 
 
@@ -253,53 +261,89 @@ def the_wheels() -> list[Path]:
     return found
 
 
+def machines() -> list[str]:
+    """The kinds of machine that wheels are made for: this one's, and Arm where x86-64 has its compiler."""
+    crosses = HERE_IS == "x86_64" and shutil.which(compiler_for(ARM)) is not None
+    return [HERE_IS, ARM] if crosses else [HERE_IS]
+
+
+def libraries_for(machine: str) -> Path:
+    """The folder of what wheels have inside."""
+    return OUT / "libraries" / machine
+
+
+def compiling_for(machine: str) -> dict[str, str]:
+    """The variables with which CMake, and zlib's own configure, compile for a machine."""
+    env = {"CMAKE_PREFIX_PATH": str(libraries_for(machine))}
+    if machine != HERE_IS:
+        env |= {"CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN), "CHOST": f"{machine}-linux-gnu"}
+    return env
+
+
 def make_libraries() -> None:
-    """What wheels have inside; made again where libraries.sh has changed."""
-    prefix, stamp = OUT / "libraries", OUT / "libraries.sha256"
-    digest = sha256_of(ROOT / HERE / "libraries.sh")
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
-        shutil.rmtree(prefix, ignore_errors=True)
-        run(ROOT / HERE / "libraries.sh", prefix, OUT / "tarballs")
-        stamp.write_text(digest, encoding="utf-8")
-    say("the libraries are there")
+    """What wheels have inside; made again where what makes them has changed."""
+    made_by = (ROOT / HERE / "libraries.sh", TOOLCHAIN)
+    digest = " ".join(map(sha256_of, made_by))
+    for machine in machines():
+        prefix = libraries_for(machine)
+        stamp = prefix / "made_by.sha256"
+        if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
+            shutil.rmtree(prefix, ignore_errors=True)
+            run(made_by[0], prefix, OUT / "tarballs", env=compiling_for(machine))
+            stamp.write_text(digest, encoding="utf-8")
+        say(f"the libraries for {machine} are there")
+
+
+def wheel_for(machine: str, tag: str, stub: Path) -> dict[str, str]:
+    """The variables with which this machine's Python makes another one's wheel. Headers are the same on both;
+    the wheel's name, the extension's suffix and the stub, for which the extension would run, are given."""
+    if machine == HERE_IS:
+        return {}
+    suffix = f".cpython-{tag.removeprefix('cp')}-{machine}-linux-gnu.so"
+    return {
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
+        "SETUPTOOLS_EXT_SUFFIX": suffix,
+        "CMAKE_ARGS": f"-DFASTLOAD_STUB={stub}",
+    }
+
+
+def make_wheel(machine: str, tag: str, one: Interpreter) -> None:
+    """One wheel, from the source distribution. Another machine's comes after this one's, with its stub."""
+    source, raw, stub = OUT / "source", OUT / "raw" / machine / tag, OUT / "stubs" / tag / "_C.pyi"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    with tarfile.open(the_sdist()) as archive:
+        archive.extractall(source)
+    (unpacked,) = source.iterdir()
+    python = environment(tag, one.path, "compiling.txt")
+    env = {**on_path(python), **dated(), **compiling_for(machine), **wheel_for(machine, tag, stub)}
+    quiet = ("-q", "--no-deps", "--no-build-isolation")
+    words: list[str | Path] = [python, "-m", "pip", "wheel", *quiet, "-w", raw, unpacked]
+    run("bash", "-c", '. tools/compiler_cache.sh; exec "$@"', "bash", *words, env=env)
+    (wheel,) = raw.glob("*.whl")
+    if machine == HERE_IS:
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(wheel) as inside:
+            stub.write_bytes(inside.read("fastload/_C.pyi"))
+    say(f"made {wheel.name}")
+    python = tools()
+    run(python, "-m", "auditwheel", "repair", "--only-plat", "-w", DIST, wheel, env=on_path(python))
 
 
 def make_wheels(given: Sequence[Path]) -> None:
-    """A wheel for each Python, from the source distribution."""
+    """A wheel for each machine and Python."""
     found = interpreters(given)
     missing = [tag for tag in wanted_tags() if tag not in found]
     if missing:
         say(f"no wheels for {', '.join(missing)}: there are no such Pythons here")
-    raw = OUT / "raw"
-    shutil.rmtree(raw, ignore_errors=True)
+    if machines() == ["x86_64"]:
+        say(f"no wheels for 64-bit Arm: there is no {compiler_for(ARM)} (Debian: g++-aarch64-linux-gnu)")
+    shutil.rmtree(OUT / "raw", ignore_errors=True)
     for old in DIST.glob("*.whl"):
         old.unlink()
     for tag, one in found.items():
-        source = OUT / "source"
-        shutil.rmtree(source, ignore_errors=True)
-        source.mkdir(parents=True)
-        with tarfile.open(the_sdist()) as archive:
-            archive.extractall(source)
-        (unpacked,) = source.iterdir()
-        python = environment(tag, one.path, "compiling.txt")
-        env = {**on_path(python), **dated(), "CMAKE_PREFIX_PATH": str(OUT / "libraries")}
-        words: list[str | Path] = [
-            python,
-            "-m",
-            "pip",
-            "wheel",
-            "-q",
-            "--no-deps",
-            "--no-build-isolation",
-            "-w",
-            raw,
-            unpacked,
-        ]
-        run("bash", "-c", '. tools/compiler_cache.sh; exec "$@"', "bash", *words, env=env)
-        say(f"made {sorted(raw.glob('*.whl'), key=os.path.getmtime)[-1].name}")
-    python = tools()
-    for wheel in sorted(raw.glob("*.whl")):
-        run(python, "-m", "auditwheel", "repair", "--only-plat", "-w", DIST, wheel, env=on_path(python))
+        for machine in machines():
+            make_wheel(machine, tag, one)
 
 
 # ---- What is looked at ------------------------------------------------------------------------------
@@ -340,17 +384,24 @@ def write_papers() -> None:
 # ---- Bare systems -----------------------------------------------------------------------------------
 
 
-def debian(suite: str) -> Path | None:
-    """Return the folder of a bare Debian, made once; None where it cannot be made."""
-    root = OUT / "roots" / suite
+def debian(suite: str, machine: str) -> Path | None:
+    """Return the folder of a bare Debian, made once; None where it cannot be made or run."""
+    root = OUT / "roots" / machine / suite
+    program, words = "debootstrap", ["--variant=minbase", "--include=python3-venv,ca-certificates"]
+    if machine != HERE_IS:  # unpacked, without its packages' scripts, which would be emulated for long
+        packages = "bash,coreutils,dash,grep,libc-bin,mawk,sed,python3-venv,ca-certificates"
+        program, words = "mmdebstrap", ["--architectures=arm64", "--variant=extract", f"--include={packages}"]
+        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"')
+        if not EMULATOR.exists():
+            return None
     if not (root / "usr/bin/python3").exists():
-        if os.geteuid() != 0 or shutil.which("debootstrap") is None:
+        if os.geteuid() != 0 or shutil.which(program) is None:
             return None
         shutil.rmtree(root, ignore_errors=True)
-        packages = "--include=python3-venv,ca-certificates"
-        run("debootstrap", "--variant=minbase", packages, suite, root, "https://deb.debian.org/debian")
+        run(program, *words, suite, root, "https://deb.debian.org/debian")
     for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
         if Path("/", name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(Path("/", name), root / name)
     return root
 
@@ -378,30 +429,47 @@ def copy_interpreter(one: Interpreter, root: Path) -> None:
 def install(given: Sequence[Path], torch: Path | None) -> None:
     """Each wheel in bare systems, by tests/install/try_wheel.sh, whose last line is kept."""
     tried = []
-    for suite, name in SYSTEMS.items():
-        root = debian(suite)
-        if root is None:
-            say(f"Debian {name} is not tried: that needs root, and debootstrap")
-            continue
-        own = looked_at_in(root)
-        pythons = [("python3", own, "")]
-        if suite == "bookworm":
-            for tag, one in interpreters(given).items():
-                if tag != own:
-                    copy_interpreter(one, root)
-                    pythons.append((str(one.path), tag, ", copied in"))
-        for python, tag, how in pythons:
-            build = next(iter((torch or OUT / "none").glob(f"torch-*-{tag}-{tag}-*.whl")), None)
-            brought = root / "tmp" / build.name if build else None
-            if build and brought:
-                shutil.copyfile(build, brought)
-            env = {"TORCH": f"/tmp/{build.name}" if build else "none", "TMPDIR": "/tmp", "PIP_FIND_LINKS": ""}
-            env["MOST"] = "900"  # seconds: this machine may be busy, and the page says how long it took
-            with mounted(root):
-                line = run("tests/install/try_wheel.sh", DIST, python, root, env=env).splitlines()[-1]
-            tried.append({"line": line.removeprefix("[install] "), "how": how, "torch": bool(build)})
-            say(f"{tried[-1]['line']}{how}")
+    for machine in machines():
+        for suite, name in SYSTEMS.items():
+            root = debian(suite, machine)
+            if root is None:
+                needed = "root and debootstrap"
+                if machine != HERE_IS:
+                    needed = "root, mmdebstrap and the emulator, which make test-arm registers"
+                say(f"Debian {name} for {machine} is not tried: that needs {needed}")
+                continue
+            own = looked_at_in(root)
+            pythons = [("python3", own, "" if machine == HERE_IS else ", emulated")]
+            if suite == "bookworm" and machine == HERE_IS:
+                for tag, one in interpreters(given).items():
+                    if tag != own:
+                        copy_interpreter(one, root)
+                        pythons.append((str(one.path), tag, ", copied in"))
+            for python, tag, how in pythons:
+                line = trial(root, python, torch_for(machine, tag, torch, root))
+                tried.append({"line": line, "how": how})
+                say(f"{line}{how}")
     (OUT / "installed.json").write_text(json.dumps(tried, indent=2), encoding="utf-8")
+
+
+def torch_for(machine: str, tag: str, folder: Path | None, root: Path) -> str:
+    """What pip gets to install torch in a bare system; "none" where there is no CPU build."""
+    if machine != HERE_IS:
+        return ARM_TORCH
+    build = next(iter((folder or OUT / "none").glob(f"torch-*-{tag}-{tag}-*.whl")), None)
+    if build is None:
+        return "none"
+    shutil.copyfile(build, root / "tmp" / build.name)
+    return f"/tmp/{build.name}"
+
+
+def trial(root: Path, python: str, torch: str) -> str:
+    """Try the wheel that fits a Python in a bare system; what the script says at its end."""
+    env = {"TORCH": torch, "TMPDIR": "/tmp", "PIP_FIND_LINKS": ""}
+    env["MOST"] = "3600"  # seconds: the machine may be busy or emulated, and the page says how long it took
+    with mounted(root):
+        lines = run("tests/install/try_wheel.sh", DIST, python, root, env=env).splitlines()
+    return lines[-1].removeprefix("[install] ")
 
 
 def looked_at_in(root: Path) -> str:
@@ -450,7 +518,7 @@ def dry_run() -> str:
     built = {tag_of(wheel) for wheel in the_wheels()}
     missing = [tag for tag in wanted_tags() if tag not in built]
     commit = (OUT / "commit.txt").read_text(encoding="utf-8")
-    words = f"{committed():%Y-%m-%d}, commit `{commit[:8]}`, on {platform.machine()}"
+    words = f"{committed():%Y-%m-%d}, commit `{commit[:8]}`, on {HERE_IS}"
     words += f" with glibc {platform.libc_ver()[1]}."
     if missing:
         words += f" There was no Python for {', '.join(f'`{one}`' for one in missing)} on this machine."
@@ -469,7 +537,7 @@ def row_of(one: dict[str, Any]) -> list[str]:
     if match is None:
         raise stop(f"try_wheel.sh ended with another line than is known: {one['line']}")
     system, python, wheel, seconds, then = match.groups()
-    tags = "-".join(wheel.split("-")[2:4])
+    tags = "-".join(wheel.split("-")[2:4]) + (", Arm" if wheel.endswith(f"_{ARM}.whl") else "")
     return [
         re.sub(r"Debian GNU/Linux (\S+).*", r"Debian \1", system),
         python + one["how"],
