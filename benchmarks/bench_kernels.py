@@ -6,7 +6,8 @@ BEFORE is a checkout of an older commit with its extension built into fastload/ 
 The package that is imported here is compared with it. Each build runs in a process of its own, with this
 checkout's benchmarks as the cases; the two take turns. A cell has the median of new / before (below 1:
 faster now), in brackets the tenth and ninetieth of a hundred, and the time now. A level that the older
-build does not have is compared with its scalar code.
+build does not have is compared with its scalar code. A second table has the lines of each family of
+kernels in both checkouts, and the test that all its levels give the same bits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,34 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 SECONDS = 0.02  # of one repeat of one case
 Case = Callable[[int], object]  # runs n times over
+# What kernels do: their files in csrc/core, now and before, and the test of their bits.
+FAMILIES = {
+    "box blur": ("transform/pixels/box_blur*", "tests/cpp/test_blur.cpp"),
+    "Gaussian blur": ("transform/pixels/gaussian_blur*", "tests/cpp/test_blur.cpp"),
+    "noise": ("transform/pixels/*noise*", "tests/cpp/test_noise.cpp"),
+    "operations pixel by pixel": ("transform/pixels/pointwise*", "tests/cpp/test_pointwise.cpp"),
+    "warps, flips": ("transform/pixels/warp*", "tests/cpp/test_warp.cpp"),
+    "resize": ("transform/resample[._]* transform/axis* transform/kernels.h", "tests/cpp/test_transform.cpp"),
+    "store": ("transform/store*", "tests/cpp/test_transform.cpp"),
+    "numbers of patches and tiles": ("vision/values*", "tests/cpp/test_vision.cpp"),
+    "RGB to gray": ("decode/gray*", "tests/cpp/test_cut.cpp"),
+    "JPEG: bytes and Huffman codes": (
+        "decode/jpeg/bits* decode/jpeg/huffman* decode/jpeg/entropy*",
+        "tests/cpp/test_entropy.cpp",
+    ),
+    "JPEG: inverse DCT": ("decode/jpeg/idct*", "tests/cpp/test_jpeg_kernels.cpp"),
+    "JPEG: colour": ("decode/jpeg/color*", "tests/cpp/test_jpeg_kernels.cpp"),
+    "coefficient records, read": (
+        "decode/coefficients/[flst]*",
+        "tests/cpp/test_coefficients.cpp",
+    ),
+    "coefficient records, written": (
+        "transcode/block_lists* transcode/segment_* transcode/coding_kernels* transcode/chosen.h",
+        "tests/cpp/test_coefficients.cpp, tests/cpp/test_coding_choice.cpp",
+    ),
+    "JPEG: blocks coded": ("transcode/block_coder*", "tests/cpp/test_jpeg_parts.cpp"),
+    "what they share": ("base/highway.h base/kernels.h base/vectors.h", "tests/cpp/test_fused.cpp"),
+}
 
 
 def coded(images: Path | None) -> list[np.ndarray]:
@@ -198,8 +227,30 @@ class Build:
         self._process.communicate()
 
 
-def compared(before: Build, after: Build, title: str, level: str, repeats: int) -> tuple[float, str]:
-    """CPU microseconds now, and a cell of the table."""
+def lines(checkout: Path, patterns: str) -> int:
+    """Lines of the files of csrc/core that the patterns name."""
+    core = checkout / "csrc" / "core"
+    files = {path for pattern in patterns.split() for path in core.glob(pattern)}
+    return sum(len(path.read_text().splitlines()) for path in files)
+
+
+def print_lines(before: Path, after: Path) -> None:
+    print("\n| kernels | lines now | lines before | exact |\n|---|---|---|---|")
+    rows = {name: (lines(after, files), lines(before, files)) for name, (files, _) in FAMILIES.items()}
+    for name, (now, then) in rows.items():
+        print(f"| {name} | {now} | {then} | `{FAMILIES[name][1].replace(', ', '`, `')}` |")
+    now, then = (sum(row[i] for row in rows.values()) for i in (0, 1))
+    print(f"| all | {now:,} | {then:,} | |", flush=True)
+
+
+def shown(microseconds: float) -> str:
+    if microseconds >= 1000:
+        return f"{microseconds / 1000:.1f} ms"
+    return f"{microseconds:.0f} us" if microseconds >= 10 else f"{microseconds:.1f} us"
+
+
+def compared(before: Build, after: Build, title: str, level: str, repeats: int) -> str:
+    """A cell of the table."""
     ratios, times = [], []
     for build in (before, after):
         build.microseconds(title, level)
@@ -209,14 +260,15 @@ def compared(before: Build, after: Build, title: str, level: str, repeats: int) 
         ratios.append(spent[after] / spent[before])
         times.append(spent[after])
     tenths = statistics.quantiles(ratios, n=10)
-    return statistics.median(times), f"{statistics.median(ratios):.2f} [{tenths[0]:.2f}-{tenths[-1]:.2f}]"
+    ratio = f"{statistics.median(ratios):.2f} [{tenths[0]:.2f}-{tenths[-1]:.2f}]"
+    return f"{ratio}, {shown(statistics.median(times))}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", type=Path, nargs="?", help="an older checkout, with its extension built")
     parser.add_argument("--images", type=Path, help="a folder of JPEG files")
-    parser.add_argument("--levels", default="sse4,avx2,avx512", help="separated by commas")
+    parser.add_argument("--levels", default="scalar,sse4,avx2,avx512", help="separated by commas")
     parser.add_argument("--only", default="", help="parts of cases' names, separated by commas")
     parser.add_argument("--repeats", type=int, default=15, help="at least 5")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
@@ -232,14 +284,15 @@ def main() -> None:
     before, after = (Build(folder, options.images and options.images.resolve()) for folder in folders)
     levels = [level for level in options.levels.split(",") if level in after.levels]
     only = [part for part in options.only.split(",") if part]
-    print(f"{'new / before':32}" + "".join(f"{level:>30}" for level in levels))
+    print(f"| kernel | {' | '.join(levels)} |\n|---{'|---' * len(levels)}|")
     for title in after.titles:
         if title in before.titles and (not only or any(part in title for part in only)):
             cells = [compared(before, after, title, level, options.repeats) for level in levels]
-            row = "".join(f"{cell:>20}{time_:8.1f}us" for time_, cell in cells)
-            print(f"{title:32}{row}", flush=True)
+            print(f"| {title.removeprefix('op ')} | {' | '.join(cells)} |", flush=True)
     before.close()
     after.close()
+    if (options.before / "csrc").is_dir():
+        print_lines(options.before, HERE.parent)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 #include "decode/coefficients/segment.h"
 #include "levels.h"
 #include "plain_jpeg.h"
+#include "plain_segment.h"
 #include "random.h"
 #include "transcode/segment_writer.h"
 
@@ -134,14 +135,13 @@ Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
     }
     for (const Block& block : blocks) pointers.push_back(block.data());
     auto& bytes = packed.bytes.emplace_back();
-    pack_segment_scalar(packed.coding, packed.shapes.back(), pointers.data(), bytes);
+    test::pack_segment_plainly(packed.coding, packed.shapes.back(), pointers.data(), bytes);
     const MaskClasses classes(packed.coding);
     for (const SimdLevel level : test::machine_levels()) {
       const Listed listed(level, blocks);
       std::vector<uint8_t> same(kMostSegmentBytes);
-      const PackSegment pack = pack_segment(level);
-      same.resize(
-          pack(packed.coding, classes, packed.shapes.back(), listed.segment(), same.data()));
+      same.resize(FASTLOAD_KERNEL_AT(level, pack_segment)(
+          packed.coding, classes, packed.shapes.back(), listed.segment(), same.data()));
       CHECK(same == bytes);
     }
     packed.sizes.push_back(bytes.size());

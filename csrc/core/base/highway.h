@@ -14,10 +14,22 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <type_traits>
 
 namespace fastload::FASTLOAD_LEVEL {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// A bit for each lane.
+template <class D>
+HWY_INLINE auto bits_of(D d, hn::Mask<D> mask) {
+  constexpr size_t kLanes = hn::MaxLanes(D());
+  using Upto16 = std::conditional_t<(kLanes > 8), uint16_t, uint8_t>;
+  using Upto64 = std::conditional_t<(kLanes > 32), uint64_t, uint32_t>;
+  std::conditional_t<(kLanes > 16), Upto64, Upto16> bits = 0;
+  hn::StoreMaskBits(d, mask, reinterpret_cast<uint8_t*>(&bits));
+  return std::common_type_t<decltype(bits), uint32_t>{bits};
+}
 
 // a[2i] b[2i] + a[2i+1] b[2i+1], of signed 16 bits each: pmaddwd.
 template <class D32, class V16 = hn::Vec<hn::Repartition<int16_t, D32>>>

@@ -1,7 +1,5 @@
 #include "transcode/block_coder.h"
 
-#include "transcode/block_coder_loop.h"
-
 namespace fastload {
 
 SmallCodes small_codes(const HuffmanCodes& ac) {
@@ -27,20 +25,6 @@ CodeBytes code_bytes(const HuffmanCodes& ac) {
     bytes.length[symbol] = static_cast<uint8_t>(ac.of[symbol].length);
   }
   return bytes;
-}
-
-uint8_t* code_blocks_scalar(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
-                            CoderState& state, uint8_t* to) {
-  return code_blocks(run, codes, state, to);
-}
-
-CodeBlocks code_blocks_for(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level >= SimdLevel::kAvx512) return code_blocks_avx512;
-  if (level >= SimdLevel::kAvx2) return code_blocks_avx2;
-#endif
-  static_cast<void>(level);
-  return code_blocks_scalar;
 }
 
 }  // namespace fastload

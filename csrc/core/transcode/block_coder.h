@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "transcode/block_lists.h"
 #include "transcode/huffman_codes.h"
 
@@ -57,17 +57,7 @@ constexpr size_t kMostCodedBytes = 256;
 
 // Writes the whole bytes of a run to `to`, without byte stuffing; returns their end. Throws
 // Error(kDecode) where a code is missing.
-using CodeBlocks = uint8_t* (*)(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
-                                CoderState& state, uint8_t* to);
-CodeBlocks code_blocks_for(SimdLevel level);
-
-// The loop compiled for any CPU and for CPUs with BMI2 (every one that has AVX2), and one that
-// finds the symbols of a block at once.
-uint8_t* code_blocks_scalar(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
-                            CoderState& state, uint8_t* to);
-uint8_t* code_blocks_avx2(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
-                          CoderState& state, uint8_t* to);
-uint8_t* code_blocks_avx512(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
-                            CoderState& state, uint8_t* to);
+FASTLOAD_KERNEL(uint8_t* code_blocks(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
+                                     CoderState& state, uint8_t* to));
 
 }  // namespace fastload

@@ -2,22 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
-
-#include "transcode/block_lists_loop.h"
-#include "transcode/masks.h"
 
 namespace fastload {
 namespace {
 
 constexpr size_t kKeep = size_t{8} << 20;  // bytes of a vector that a thread keeps
-
-constexpr ListKernels kWords{list_blocks_words, list_segment_words};
-#if defined(__x86_64__)
-constexpr ListKernels kAvx2{list_blocks_avx2, list_segment_avx2};
-constexpr ListKernels kAvx512{list_blocks_avx512, list_segment_avx512};
-#endif
 
 template <class T>
 void shrink_vector(std::vector<T>& vector) {
@@ -25,36 +15,6 @@ void shrink_vector(std::vector<T>& vector) {
 }
 
 }  // namespace
-
-const ListKernels& list_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level >= SimdLevel::kAvx512) return kAvx512;
-  if (level >= SimdLevel::kAvx2) return kAvx2;
-#endif
-  static_cast<void>(level);
-  return kWords;
-}
-
-void list_blocks_words(int16_t* blocks, size_t count, ListEnd& end) {
-  for (size_t i = 0; i < count; ++i, blocks += 64) {
-    const uint64_t mask = mask_of(blocks) << 1;
-    *end.masks++ = mask;
-    *end.dc++ = blocks[0];
-    *end.starts++ = end.used;
-    int16_t* to = end.values + end.used;
-    for (uint64_t left = mask; left != 0; left &= left - 1) {
-      const int16_t value = blocks[std::countr_zero(left)];
-      end.largest = std::max(end.largest, static_cast<uint16_t>(std::abs(int{value})));
-      *to++ = value;
-    }
-    end.used = static_cast<size_t>(to - end.values);
-    std::fill_n(blocks, 64, int16_t{0});
-  }
-}
-
-void list_segment_words(const SegmentBlocks& blocks, size_t count, ListEnd& end) {
-  list_segment(blocks, count, end);
-}
 
 void BlockLists::open(const JpegHeader& header) {
   segment_mcus_ = coefficient_segment_mcus(header);

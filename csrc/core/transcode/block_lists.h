@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/coefficients/segment.h"
 
 namespace fastload {
@@ -47,7 +47,10 @@ struct ListKernels {
   ListBlocks blocks;
   ListSegment segment;
 };
-const ListKernels& list_kernels(SimdLevel level);
+FASTLOAD_KERNEL(extern const ListKernels kLists);
+inline const ListKernels& list_kernels(SimdLevel level) {
+  return FASTLOAD_KERNEL_AT(level, kLists);
+}
 
 class BlockLists {
  public:
@@ -114,13 +117,5 @@ class BlockLists {
   std::vector<size_t> starts_;  // one more than blocks
   std::vector<int16_t> values_;
 };
-
-// The kernels of each instruction set; "words" for any CPU.
-void list_blocks_words(int16_t* blocks, size_t count, ListEnd& end);
-void list_blocks_avx2(int16_t* blocks, size_t count, ListEnd& end);
-void list_blocks_avx512(int16_t* blocks, size_t count, ListEnd& end);
-void list_segment_words(const SegmentBlocks& blocks, size_t count, ListEnd& end);
-void list_segment_avx2(const SegmentBlocks& blocks, size_t count, ListEnd& end);
-void list_segment_avx512(const SegmentBlocks& blocks, size_t count, ListEnd& end);
 
 }  // namespace fastload

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "transcode/coding_kernels_loop.h"
+#include "transcode/coding_kernels.h"
 
 namespace fastload {
 namespace {
@@ -26,18 +26,6 @@ void count_segment(const BlockLists& blocks, const JpegHeader& header, size_t ro
 }
 
 }  // namespace
-
-constinit const CodingKernels kCodingWords{count_by_value, nothing_pends, choose_lists,
-                                           choose_lengths};
-
-const CodingKernels& coding_kernels(SimdLevel level) {
-#if defined(__x86_64__)
-  if (level >= SimdLevel::kAvx512) return kCodingAvx512;
-  if (level >= SimdLevel::kAvx2) return kCodingAvx2;
-#endif
-  static_cast<void>(level);
-  return kCodingWords;
-}
 
 void choose_coding(const BlockLists& blocks, CoefficientRecord& record) {
   const CodingKernels& kernels = coding_kernels(simd_level());

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/coefficients/segment.h"
 
 namespace fastload {
@@ -47,9 +47,9 @@ struct CodingKernels {
   // them.
   void (*choose_lengths)(const LengthCounts& counts, MaskLengths& lengths);
 };
-const CodingKernels& coding_kernels(SimdLevel level);
-
-// Those of each instruction set; "words" for any CPU.
-extern const CodingKernels kCodingWords, kCodingAvx2, kCodingAvx512;
+FASTLOAD_KERNEL(extern const CodingKernels kCoding);
+inline const CodingKernels& coding_kernels(SimdLevel level) {
+  return FASTLOAD_KERNEL_AT(level, kCoding);
+}
 
 }  // namespace fastload

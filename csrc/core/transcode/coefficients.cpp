@@ -70,7 +70,7 @@ std::vector<uint8_t> write(const JpegParts& parts, CoefficientForm form,
   const BlockLists& blocks = parts.blocks;
   choose_coding(blocks, record);
   const MaskClasses classes(record.coding);
-  const PackSegment pack = pack_segment(simd_level());
+  auto& pack = FASTLOAD_KERNEL_AT(simd_level(), pack_segment);
   std::vector<uint16_t> lengths(record.segment_count());
   size_t used = 0, number = 0;
   for (size_t row = 0; row < static_cast<size_t>(record.header.mcu_rows); ++row) {

@@ -3,9 +3,8 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
-#include "base/cpu.h"
+#include "base/kernels.h"
 #include "decode/coefficients/segment.h"
 #include "transcode/block_lists.h"
 
@@ -30,22 +29,8 @@ constexpr size_t kMostSegmentBytes = 8 + kMaxSegmentBlocks * (2 + 12 + 63 * 4) +
 // Writes the segment to `to`, where kMostSegmentBytes can be written, and returns its bytes; 0
 // where a mask is longer than every class (form kFast). The coefficients are inside the bounds
 // above. `classes` are the coding's; each of its `low` has the first positions up to some one.
-using PackSegment = size_t (*)(const SegmentCoding& coding, const MaskClasses& classes,
-                               const SegmentShape& shape, const ListedSegment& segment,
-                               uint8_t* to);
-
-PackSegment pack_segment(SimdLevel level);
-
-// The reference, bit by bit as FORMAT.md says it, of blocks of 64 coefficients; appends. Throws
-// Error(kValue) for such a mask.
-void pack_segment_scalar(const SegmentCoding& coding, const SegmentShape& shape,
-                         const int16_t* const* blocks, std::vector<uint8_t>& out);
-// The writers of each instruction set; "words" for any CPU.
-size_t pack_segment_words(const SegmentCoding& coding, const MaskClasses& classes,
-                          const SegmentShape& shape, const ListedSegment& segment, uint8_t* to);
-size_t pack_segment_avx2(const SegmentCoding& coding, const MaskClasses& classes,
-                         const SegmentShape& shape, const ListedSegment& segment, uint8_t* to);
-size_t pack_segment_avx512(const SegmentCoding& coding, const MaskClasses& classes,
-                           const SegmentShape& shape, const ListedSegment& segment, uint8_t* to);
+FASTLOAD_KERNEL(size_t pack_segment(const SegmentCoding& coding, const MaskClasses& classes,
+                                    const SegmentShape& shape, const ListedSegment& segment,
+                                    uint8_t* to));
 
 }  // namespace fastload

@@ -154,7 +154,7 @@ class SequentialScan {
   const bool ones_;
   ScanBits& out_;
   const std::array<BlockCodes, 3>& codes_;
-  const CodeBlocks code_ = code_blocks_for(simd_level());
+  decltype(scalar::code_blocks)& code_ = FASTLOAD_KERNEL_AT(simd_level(), code_blocks);
   int since_restart_ = 0;
   int restarts_ = 0;
   BlockRun run_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "../plain_segment.h"
 #include "base/error.h"
 #include "decode/coefficients/record.h"
 #include "input.h"
@@ -142,7 +143,7 @@ void change_values(Parts& parts, Random& random) {
   }
   Buffer packed;
   try {
-    pack_segment_scalar(coding, shape, pointers.data(), packed);
+    test::pack_segment_plainly(coding, shape, pointers.data(), packed);
   } catch (const Error&) {  // a mask longer than every class
     return;
   }

@@ -30,14 +30,6 @@ Floats all(float value) { return hn::Set(kFloats, value); }
 Floats floats(Bytes bytes) { return hn::ConvertTo(kFloats, hn::PromoteTo(kWords, bytes)); }
 Floats floats(const uint8_t* from) { return floats(hn::LoadU(kBytes, from)); }
 
-// One for each lane.
-template <class D>
-uint32_t bits_of(D d, hn::Mask<D> mask) {
-  std::conditional_t<(hn::MaxLanes(d) > 8), uint16_t, uint8_t> bits = 0;
-  hn::StoreMaskBits(d, mask, reinterpret_cast<uint8_t*>(&bits));
-  return bits;
-}
-
 constexpr size_t bytes_of(int pixels) { return size_t{3} * static_cast<size_t>(pixels); }
 
 // A part of the scratch memory, which then begins behind it.

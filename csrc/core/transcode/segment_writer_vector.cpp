@@ -1,25 +1,18 @@
-// Segments written 64 bits at a time. Included by one source file for each instruction set, which
-// names its operations in a type Ops; everything here has internal linkage. Values of a segment are
-// of type uint8_t where all fit, else uint16_t.
-//
-//   Ops::extract(bits, mask)       the bits at the ones of `mask`, one after another
-//   Ops::with_bit(values, bit)     of 64 values: which have this bit
-//   Ops::at_least(values, limit)   of 64 values: which are at least so large
-//   Ops::kCompresses               whether there is:
-//   Ops::compress(values, mask, to)  of 64 values those at the ones of `mask`; 64 are written
-#pragma once
-
+// Segments written 64 bits at a time. Values of a segment are of type uint8_t where all fit, else
+// uint16_t.
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 
 #include "decode/coefficients/mask_codes.h"
 #include "transcode/masks.h"
 #include "transcode/segment_writer.h"
+// Behind the others:
+#include "base/highway.h"
+#include "transcode/chosen.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // Bits from the lowest on. Whether a word is full is close to random, so nothing branches on it.
@@ -135,37 +128,26 @@ inline void pack_coded_masks(SegmentBits& bits, const SegmentShape& shape, const
   }
 }
 
-// The planes behind the raw ones: S_1 and so on, then the bits of q, which list.less holds.
-template <class Ops, class Value>
-void pack_levels_by_planes(SegmentBits& bits, const PackedList<Value>& list, int deepest) {
-  using Plane = std::array<uint64_t, PackedList<Value>::kRoom / 64 + 1>;
-  std::array<Plane, 16> deep;
-  const size_t words = (list.count + 63) / 64;
-  for (size_t w = 0; w < words; ++w) deep[0][w] = ones(list.count - 64 * w);
-  const auto put_members = [&](uint64_t plane, uint64_t members) {
-    bits.put(Ops::extract(plane, members), static_cast<size_t>(std::popcount(members)));
-  };
-  for (int plane = 1; plane <= deepest + 1; ++plane) {
-    const auto p = static_cast<size_t>(plane);
-    for (size_t w = 0; w < words; ++w) {
-      const uint64_t outer = deep[p - 1][w];
-      uint64_t inner = 0;
-      if (plane <= deepest) inner = Ops::at_least(&list.less[64 * w], 1 << plane) & outer;
-      if (plane <= deepest) deep[p][w] = inner;
-      put_members(inner, outer);
-    }
-  }
-  for (int bit = 0; bit < deepest; ++bit) {
-    for (size_t w = 0; w < words; ++w) {
-      put_members(Ops::with_bit(&list.less[64 * w], bit), deep[static_cast<size_t>(bit) + 1][w]);
-    }
-  }
+// Of 64 values: which have this bit,
+template <class Value>
+uint64_t with_bit(const Value* values, int bit) {
+  constexpr hn::ScalableTag<Value> d;
+  const auto wanted = hn::Set(d, static_cast<Value>(1 << bit));
+  return chosen(d, values, [=](auto some) { return hn::TestBit(some, wanted); });
+}
+// and which are at least so large.
+template <class Value>
+uint64_t at_least(const Value* values, int limit) {
+  constexpr hn::ScalableTag<Value> d;
+  const auto least = hn::Set(d, static_cast<Value>(limit));
+  return chosen(d, values, [=](auto some) { return hn::Eq(hn::Max(some, least), some); });
 }
 
-// The same where values can be compressed: the members of each level are a list of their own, so
-// the planes are whole words, and fewer the deeper.
-template <class Ops, class Value>
-void pack_levels_by_lists(SegmentBits& bits, const PackedList<Value>& list, int deepest) {
+// The planes behind the raw ones: S_1 and so on, then the bits of q, which list.less holds. The
+// members of each level are a list of their own, so the planes are whole words, and fewer the
+// deeper.
+template <class Value>
+void pack_levels(SegmentBits& bits, const PackedList<Value>& list, int deepest) {
   constexpr size_t kLevels = 8 * sizeof(Value);
   std::array<std::array<Value, PackedList<Value>::kRoom>, kLevels> members;
   std::array<size_t, kLevels> counts;
@@ -175,9 +157,9 @@ void pack_levels_by_lists(SegmentBits& bits, const PackedList<Value>& list, int 
     Value* const to = members[static_cast<size_t>(level)].data();
     size_t found = 0;
     for (size_t at = 0; at < count; at += 64) {
-      const uint64_t inner = Ops::at_least(from + at, 1 << level) & ones(count - at);
+      const uint64_t inner = at_least(from + at, 1 << level) & ones(count - at);
       bits.put(inner, std::min<size_t>(64, count - at));
-      Ops::compress(from + at, inner, to + found);
+      compress(from + at, inner, to + found);
       found += static_cast<size_t>(std::popcount(inner));
     }
     from = to;
@@ -187,13 +169,13 @@ void pack_levels_by_lists(SegmentBits& bits, const PackedList<Value>& list, int 
   for (int bit = 0; bit < deepest; ++bit) {
     const auto level = static_cast<size_t>(bit) + 1;
     for (size_t at = 0; at < counts[level]; at += 64) {
-      const uint64_t plane = Ops::with_bit(&members[level][at], bit) & ones(counts[level] - at);
+      const uint64_t plane = with_bit(&members[level][at], bit) & ones(counts[level] - at);
       bits.put(plane, std::min<size_t>(64, counts[level] - at));
     }
   }
 }
 
-template <class Ops, class Value>
+template <class Value>
 void pack_list(SegmentBits& bits, PackedList<Value>& list, int rice) {
   if (list.count == 0) return;
   constexpr int kSign = 8 * sizeof(Value) - 1;
@@ -209,11 +191,11 @@ void pack_list(SegmentBits& bits, PackedList<Value>& list, int rice) {
   }
   const auto in_word = [&](size_t w) { return std::min<size_t>(64, list.count - 64 * w); };
   for (size_t w = 0; w < words; ++w) {
-    bits.put(Ops::with_bit(&list.values[64 * w], kSign), in_word(w));
+    bits.put(with_bit(&list.values[64 * w], kSign), in_word(w));
   }
   for (int bit = 0; bit < rice; ++bit) {
     for (size_t w = 0; w < words; ++w) {
-      bits.put(Ops::with_bit(&list.less[64 * w], bit), in_word(w));
+      bits.put(with_bit(&list.less[64 * w], bit), in_word(w));
     }
   }
   // From here on q of FORMAT.md; at least 2^j means that the value is in S_j.
@@ -221,15 +203,11 @@ void pack_list(SegmentBits& bits, PackedList<Value>& list, int rice) {
     list.less[i] = static_cast<Value>((list.less[i] >> rice) + 1);
   }
   const int deepest = std::bit_width((unsigned{most} >> rice) + 1) - 1;
-  if constexpr (Ops::kCompresses) {
-    pack_levels_by_lists<Ops>(bits, list, deepest);
-  } else {
-    pack_levels_by_planes<Ops>(bits, list, deepest);
-  }
+  pack_levels(bits, list, deepest);
 }
 
 // `values` of all blocks, one behind the other: each has those of list A first.
-template <class Ops, class Value>
+template <class Value>
 void pack_values(SegmentBits& bits, const SegmentCoding& coding, const SegmentShape& shape,
                  const uint64_t* masks, const Value* values) {
   std::array<PackedList<Value>, 2> lists;
@@ -247,8 +225,8 @@ void pack_values(SegmentBits& bits, const SegmentCoding& coding, const SegmentSh
       values += all;
     }
   }
-  pack_list<Ops>(bits, lists[0], coding.rice[0]);
-  pack_list<Ops>(bits, lists[1], coding.rice[1]);
+  pack_list(bits, lists[0], coding.rice[0]);
+  pack_list(bits, lists[1], coding.rice[1]);
 }
 
 using SegmentBytes = std::array<uint8_t, kMaxSegmentBlocks * 63 + 128>;
@@ -268,9 +246,10 @@ inline bool narrow(const ListedSegment& segment, SegmentBytes& bytes) {
   return lost == 0;
 }
 
-template <class Ops>
-size_t pack_segment_by(const SegmentCoding& coding, const MaskClasses& classes,
-                       const SegmentShape& shape, const ListedSegment& segment, uint8_t* to) {
+}  // namespace
+
+size_t pack_segment(const SegmentCoding& coding, const MaskClasses& classes,
+                    const SegmentShape& shape, const ListedSegment& segment, uint8_t* to) {
   SegmentBits bits(to);
   pack_dc(bits, shape, segment.dc);
   std::array<uint64_t, kMaxSegmentBlocks> masks;
@@ -284,13 +263,12 @@ size_t pack_segment_by(const SegmentCoding& coding, const MaskClasses& classes,
   }
   SegmentBytes bytes;
   if (narrow(segment, bytes)) {
-    pack_values<Ops>(bits, coding, shape, masks.data(), bytes.data());
+    pack_values(bits, coding, shape, masks.data(), bytes.data());
   } else {
-    pack_values<Ops>(bits, coding, shape, masks.data(),
+    pack_values(bits, coding, shape, masks.data(),
                      reinterpret_cast<const uint16_t*>(segment.values));
   }
   return bits.finish();
 }
 
-}  // namespace
-}  // namespace fastload
+}  // namespace fastload::FASTLOAD_LEVEL

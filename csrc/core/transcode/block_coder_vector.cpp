@@ -1,12 +1,15 @@
-#if defined(__x86_64__)
-
 #include <bit>
 
-#include "base/vectors.h"
 #include "transcode/block_coder.h"
 #include "transcode/plain_bits.h"
+// Behind the others:
+#include "base/highway.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
+
+#if HWY_TARGET == HWY_AVX3
+
+// Finds the symbols of a block at once.
 namespace {
 
 // The symbols of a run, each with the value's bits behind its code.
@@ -154,8 +157,8 @@ PlainBits put_symbols(PlainBits out, Symbols& symbols) {
 
 }  // namespace
 
-uint8_t* code_blocks_avx512(const BlockRun& run, const std::array<BlockCodes, 3>& all,
-                            CoderState& state, uint8_t* to) {
+uint8_t* code_blocks(const BlockRun& run, const std::array<BlockCodes, 3>& all, CoderState& state,
+                     uint8_t* to) {
   Symbols symbols;
   for (size_t i = 0; i < run.count; ++i) {
     const ListedBlock& block = run.block[i];
@@ -173,6 +176,66 @@ uint8_t* code_blocks_avx512(const BlockRun& run, const std::array<BlockCodes, 3>
   return out.to;
 }
 
-}  // namespace fastload
+#else
+
+// Value by value.
+namespace {
+
+void put_code(PlainBits& out, const HuffmanCodes& codes, int symbol, Category value) {
+  const HuffmanCodes::Code code = codes.of[static_cast<size_t>(symbol)];
+  if (code.length == 0) [[unlikely]]
+    throw_no_code();
+  out.put(uint64_t{code.code} << value.size | value.bits,
+          static_cast<uint32_t>(code.length + value.size));
+}
+
+// What small_codes() does not hold.
+[[gnu::noinline]] PlainBits put_large(PlainBits out, const HuffmanCodes& codes, uint32_t zeros,
+                                      int value) {
+  for (; zeros > 15; zeros -= 16) put_code(out, codes, 0xF0, {0, 0});
+  const Category ac = category(value);
+  put_code(out, codes, static_cast<int>(zeros << 4) | ac.size, ac);
+  return out;
+}
+
+}  // namespace
+
+uint8_t* code_blocks(const BlockRun& run, const std::array<BlockCodes, 3>& all, CoderState& state,
+                     uint8_t* to) {
+  PlainBits out{state.word, state.bits, to};
+  uint32_t there = SmallCodes::kThere;
+  for (size_t i = 0; i < run.count; ++i) {
+    const ListedBlock& block = run.block[i];
+    const BlockCodes& codes = all[run.component[i]];
+    int& before = state.before[run.component[i]];
+    const Category dc = category(block.dc - before);
+    before = block.dc;
+    put_code(out, *codes.dc, dc.size, dc);
+    const uint32_t* const small = codes.small->of.data();
+    uint32_t next = 0;  // the coefficient behind the last one, less 1
+    const int16_t* values = block.values;
+    for (uint64_t left = block.mask >> 1; left != 0; left &= left - 1) {
+      const auto k = static_cast<uint32_t>(std::countr_zero(left));
+      const uint32_t zeros = k - next;
+      const int value = *values++;
+      const auto column = static_cast<uint32_t>(value + SmallCodes::kMagnitude);
+      next = k + 1;
+      if ((column | zeros << 3) >= 128) [[unlikely]] {
+        out = put_large(out, *codes.ac, zeros, value);
+        continue;
+      }
+      const uint32_t code = small[zeros << 7 | column];
+      there &= code;
+      out.put(code >> 6, code & 31);
+    }
+    if (next < 63) put_code(out, *codes.ac, 0, {0, 0});
+  }
+  if (there == 0) throw_no_code();
+  state.word = out.word & ((1u << out.bits) - 1);
+  state.bits = out.bits;
+  return out.to;
+}
 
 #endif
+
+}  // namespace fastload::FASTLOAD_LEVEL

@@ -1,14 +1,13 @@
 // Counting and comparing in loops of lengths that the compiler knows, without branches, so that it
-// vectorises them. Included by one source file for each instruction set; everything here has
-// internal linkage.
-#pragma once
-
+// vectorises them.
 #include <bit>
 #include <limits>
 
 #include "transcode/coding_kernels.h"
+// Behind the others:
+#include "base/highway.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // Bits of a value's planes, where those of its list go as deep as it does.
@@ -29,12 +28,12 @@ constexpr std::array<ValueCosts::Bits, kKnownMagnitudes> kKnownBits = [] {
   return bits;
 }();
 
-inline size_t context_of(uint64_t mask) {
+size_t context_of(uint64_t mask) {
   return (static_cast<size_t>(std::bit_width(mask >> 1)) + 7) / 8;
 }
 
 // Value by value.
-inline void count_block(uint64_t mask, const int16_t* values, ValueCosts::Places& places) {
+void count_block(uint64_t mask, const int16_t* values, ValueCosts::Places& places) {
   for (; mask != 0; mask &= mask - 1) {
     ValueCosts::Bits& to = places[static_cast<size_t>(std::countr_zero(mask))];
     const int value = *values++;
@@ -50,14 +49,85 @@ inline void count_block(uint64_t mask, const int16_t* values, ValueCosts::Places
   }
 }
 
-inline void count_by_value(const uint64_t* masks, const int16_t* values, size_t count, size_t kind,
-                           ValueCosts& costs) {
-  for (size_t i = 0; i < count; ++i) {
+#if HWY_TARGET == HWY_AVX3
+
+// Before a sum of 16 bits is full: a value below 128 takes at most 16 bits.
+constexpr size_t kMostPending = 4000;
+
+// For each Rice parameter the bits of the magnitudes 0 to 127.
+alignas(64) constexpr std::array<std::array<uint8_t, 128>, kRices> kBits = [] {
+  std::array<std::array<uint8_t, 128>, kRices> bits{};
+  for (size_t rice = 0; rice < kRices; ++rice) {
+    for (size_t magnitude = 0; magnitude < 128; ++magnitude) {
+      bits[rice][magnitude] = static_cast<uint8_t>(kKnownBits[magnitude][rice]);
+      if (bits[rice][magnitude] > 16) throw "a sum may overflow";
+    }
+  }
+  return bits;
+}();
+
+void settle_context(ValueCosts::Pending& pending, ValueCosts::Places& places) {
+  for (size_t k = 0; k < 64; ++k) {
+    for (size_t rice = 0; rice < kRices; ++rice) places[k][rice] += pending.sums[rice][k];
+  }
+  pending = {};
+}
+
+// Block by block: each value's magnitude at its place, and its bits by look-up.
+void count(const uint64_t* masks, const int16_t* values, size_t blocks, size_t kind,
+           ValueCosts& costs) {
+  __m512i low_bits[kRices], high_bits[kRices];
+  for (size_t rice = 0; rice < kRices; ++rice) {
+    low_bits[rice] = _mm512_load_si512(kBits[rice].data());
+    high_bits[rice] = _mm512_load_si512(kBits[rice].data() + 64);
+  }
+  for (size_t i = 0; i < blocks; ++i) {
+    const uint64_t mask = masks[i];
+    const int16_t* const from = values;
+    values += std::popcount(mask);
+    const size_t context = context_of(mask);
+    const __m256i first = _mm512_cvtusepi16_epi8(_mm512_abs_epi16(_mm512_loadu_si512(from)));
+    const __m256i second = _mm512_cvtusepi16_epi8(_mm512_abs_epi16(_mm512_loadu_si512(from + 32)));
+    const __m512i magnitudes = _mm512_maskz_expand_epi8(
+        mask, _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1));
+    if (_mm512_movepi8_mask(magnitudes) != 0) {
+      count_block(mask, from, costs.bits[kind][context]);
+      continue;
+    }
+    ValueCosts::Pending& pending = costs.pending[kind][context];
+    for (size_t rice = 0; rice < kRices; ++rice) {
+      const __m512i bits = _mm512_permutex2var_epi8(low_bits[rice], magnitudes, high_bits[rice]);
+      uint16_t* const sums = pending.sums[rice].data();
+      const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(bits));
+      const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(bits, 1));
+      _mm512_store_si512(sums, _mm512_add_epi16(_mm512_load_si512(sums), low));
+      _mm512_store_si512(sums + 32, _mm512_add_epi16(_mm512_load_si512(sums + 32), high));
+    }
+    if (++pending.blocks == kMostPending) settle_context(pending, costs.bits[kind][context]);
+  }
+}
+
+void settle(ValueCosts& costs) {
+  for (size_t kind = 0; kind < 2; ++kind) {
+    for (size_t context = 0; context <= kMaskBytes; ++context) {
+      if (costs.pending[kind][context].blocks == 0) continue;
+      settle_context(costs.pending[kind][context], costs.bits[kind][context]);
+    }
+  }
+}
+
+#else
+
+void count(const uint64_t* masks, const int16_t* values, size_t blocks, size_t kind,
+           ValueCosts& costs) {
+  for (size_t i = 0; i < blocks; ++i) {
     count_block(masks[i], values, costs.bits[kind][context_of(masks[i])]);
     values += std::popcount(masks[i]);
   }
 }
-inline void nothing_pends(ValueCosts&) {}
+void settle(ValueCosts&) {}
+
+#endif
 
 // For each pair of Rice parameters, number kRices * A's + B's.
 constexpr size_t kPairs = kRices * kRices;
@@ -106,7 +176,7 @@ void choose_lists_by(const ValueCosts& costs, ListChoice& choice) {
   }
 }
 
-inline void choose_lists(const ValueCosts& costs, ListChoice& choice) {
+void choose_lists(const ValueCosts& costs, ListChoice& choice) {
   uint64_t all = 0;
   for (const auto& kind : costs.bits) {
     for (const ValueCosts::Places& places : kind) {
@@ -164,7 +234,7 @@ void choose_lengths_by(const LengthCounts& counts, MaskLengths& lengths) {
   }
 }
 
-inline void choose_lengths(const LengthCounts& counts, MaskLengths& lengths) {
+void choose_lengths(const LengthCounts& counts, MaskLengths& lengths) {
   uint64_t masks = 0;
   for (const uint32_t count : counts) masks += count;
   if (masks < std::numeric_limits<uint32_t>::max() / 64) {
@@ -175,4 +245,7 @@ inline void choose_lengths(const LengthCounts& counts, MaskLengths& lengths) {
 }
 
 }  // namespace
-}  // namespace fastload
+
+constinit const CodingKernels kCoding{count, settle, choose_lists, choose_lengths};
+
+}  // namespace fastload::FASTLOAD_LEVEL

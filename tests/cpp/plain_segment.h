@@ -1,16 +1,18 @@
-// The reference: a segment written bit by bit, as FORMAT.md says it.
+// The reference of transcode/segment_writer.h: a segment written bit by bit, as FORMAT.md says it.
+#pragma once
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <vector>
 
 #include "base/error.h"
 #include "decode/coefficients/mask_codes.h"
 #include "transcode/masks.h"
 #include "transcode/segment_writer.h"
 
-namespace fastload {
-namespace {
+namespace fastload::test {
 
 // Bits from the lowest on, appended to a vector.
 class BitWriter {
@@ -29,7 +31,7 @@ class BitWriter {
   size_t at_ = 0;
 };
 
-void put_dc(BitWriter& bits, const SegmentShape& shape, const int16_t* const* blocks) {
+inline void put_dc(BitWriter& bits, const SegmentShape& shape, const int16_t* const* blocks) {
   std::array<int, kMaxSegmentRows> least{}, widths{};
   size_t block = 0;
   for (size_t row = 0; row < shape.rows; ++row) {
@@ -54,7 +56,7 @@ void put_dc(BitWriter& bits, const SegmentShape& shape, const int16_t* const* bl
   }
 }
 
-void put_masks(BitWriter& bits, const SegmentCoding& coding, const SegmentShape& shape,
+inline void put_masks(BitWriter& bits, const SegmentCoding& coding, const SegmentShape& shape,
                const uint64_t* masks) {
   if (coding.form == CoefficientForm::kFast) {
     const MaskClasses classes(coding);
@@ -90,7 +92,7 @@ void put_masks(BitWriter& bits, const SegmentCoding& coding, const SegmentShape&
   }
 }
 
-void put_values(BitWriter& bits, const std::vector<int16_t>& values, int rice) {
+inline void put_values(BitWriter& bits, const std::vector<int16_t>& values, int rice) {
   if (values.empty()) return;
   for (const int value : values) bits.put(value < 0 ? 1 : 0, 1);
   std::vector<uint32_t> quotients;  // q of FORMAT.md
@@ -115,10 +117,10 @@ void put_values(BitWriter& bits, const std::vector<int16_t>& values, int rice) {
   }
 }
 
-}  // namespace
-
-void pack_segment_scalar(const SegmentCoding& coding, const SegmentShape& shape,
-                         const int16_t* const* blocks, std::vector<uint8_t>& out) {
+// Appends a segment of blocks of 64 coefficients. Throws Error(kValue) for a mask that is longer
+// than every class.
+inline void pack_segment_plainly(const SegmentCoding& coding, const SegmentShape& shape,
+                                 const int16_t* const* blocks, std::vector<uint8_t>& out) {
   BitWriter bits(out);
   put_dc(bits, shape, blocks);
   std::array<uint64_t, kMaxSegmentBlocks> masks{};
@@ -139,4 +141,4 @@ void pack_segment_scalar(const SegmentCoding& coding, const SegmentShape& shape,
   for (size_t list = 0; list < 2; ++list) put_values(bits, lists[list], coding.rice[list]);
 }
 
-}  // namespace fastload
+}  // namespace fastload::test
