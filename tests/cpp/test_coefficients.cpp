@@ -43,11 +43,14 @@ int drawn_value(Random& random, int largest) {
   return random.coin() ? magnitude : -magnitude;
 }
 
-Block drawn_block(Random& random, int largest, int last, int largest_dc) {
+// Up to position `last`; `is_corner`: only in the upper left 4 x 4, for which kernels have other ways.
+Block drawn_block(Random& random, int largest, int last, int largest_dc, bool is_corner = false) {
   Block block{};
   block[0] = static_cast<int16_t>(random.in(-largest_dc - 1, largest_dc));
   const int end = random.in(0, last);
   for (int k = 1; k <= end; ++k) {
+    const int place = kZigzag[static_cast<size_t>(k)];
+    if (is_corner && (place / 8 > 3 || place % 8 > 3)) continue;
     if (random.in(0, last) > k / 2) {
       block[static_cast<size_t>(k)] = static_cast<int16_t>(drawn_value(random, largest));
     }
@@ -125,13 +128,14 @@ Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
       std::array{1, 3, 40, 127, 200, kMostMagnitude}[static_cast<size_t>(random.in(0, 5))];
   const int last = std::array{0, 5, 20, 63}[static_cast<size_t>(random.in(0, 3))];
   const int largest_dc = std::array{20, 300, kMostDc}[static_cast<size_t>(random.in(0, 2))];
+  const bool is_corner = random.coin();
   for (size_t i = 0; i < count; ++i) {
     const int whole = coefficient_segment_mcus(header);
     packed.shapes.push_back(segment_shape(header, i + 1 < count ? whole : random.in(1, whole)));
     auto& blocks = packed.blocks.emplace_back();
     std::vector<const int16_t*> pointers;
     for (size_t b = 0; b < packed.shapes.back().block_count; ++b) {
-      blocks.push_back(drawn_block(random, largest, last, largest_dc));
+      blocks.push_back(drawn_block(random, largest, last, largest_dc, is_corner));
     }
     for (const Block& block : blocks) pointers.push_back(block.data());
     auto& bytes = packed.bytes.emplace_back();

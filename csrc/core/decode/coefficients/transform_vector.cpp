@@ -12,8 +12,9 @@ namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // Values to their places one by one.
-[[maybe_unused, gnu::noinline]] void transform_by_idct(const SegmentBlocks& blocks, size_t first, size_t count,
-                       const uint16_t* steps, uint8_t* out, size_t stride) {
+[[maybe_unused, gnu::noinline]] void transform_by_idct(const SegmentBlocks& blocks, size_t first,
+                                                       size_t count, const uint16_t* steps,
+                                                       uint8_t* out, size_t stride) {
   static const CoefPlaces places = kIdct.places();
   thread_local std::array<int16_t, (kMaxSegmentBlocks + 4) * 64> coefs{};  // left zero
   const uint8_t* const place = places.data();
@@ -37,8 +38,8 @@ namespace {
 
 #if HWY_TARGET == HWY_AVX3
 #include "decode/coefficients/transform_avx512.h"
-#elif HWY_TARGET == HWY_AVX2
-#include "decode/coefficients/transform_avx2.h"
+#elif HWY_TARGET != HWY_EMU128
+#include "decode/coefficients/transform_shuffles.h"
 #else
 namespace fastload::FASTLOAD_LEVEL {
 

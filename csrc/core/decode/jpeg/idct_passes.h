@@ -40,6 +40,12 @@ V minus(V a, V b) {
   return hn::BitCast(hn::DFromV<V>(), hn::Sub(hn::BitCast(d, a), hn::BitCast(d, b)));
 }
 
+// The factors of pair_products().
+inline Words factors(int a, int b) {
+  return hn::BitCast(kWords, hn::Set(kUnsigned, static_cast<uint32_t>(b) << 16 |
+                                                    (static_cast<uint32_t>(a) & 0xFFFF)));
+}
+
 #if HWY_TARGET == HWY_NEON
 
 // Two rows or columns, in their order.
@@ -83,10 +89,6 @@ constexpr std::array<size_t, 8> kIdctOrder{0, 4, 2, 6, 1, 7, 5, 3};
 template <int kHalf>
 Words half(Pair pair) {
   return kHalf == 0 ? pair.first : pair.second;
-}
-inline Words factors(int a, int b) {
-  return hn::BitCast(kWords, hn::Set(kUnsigned, static_cast<uint32_t>(b) << 16 |
-                                                    (static_cast<uint32_t>(a) & 0xFFFF)));
 }
 template <int kHalf>
 Wide add_products(Wide sum, Pair pair, int a, int b) {
