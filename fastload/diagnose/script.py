@@ -233,7 +233,11 @@ class _Talk:
     def _nothing_watched(self) -> str:
         messages, path = self._said, self._path
         if "failed" in messages:
-            return f"{path} failed before its loop could be watched: {messages['failed']}"
+            failed = str(messages["failed"]).rstrip(".")
+            return (
+                f"{path} failed before its loop could be watched: {failed}. Run it alone first: 'python {path}', "
+                "with the same arguments."
+            )
         code = self._run.process.poll()
         if code is None and "began" not in messages:
             return f"{path} asked no DataLoader for a batch within {_START:g} s, and was ended."

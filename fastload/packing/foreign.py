@@ -463,7 +463,10 @@ def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[FileOrTar]
     if not shards:
         raise PackError(f"nothing to index in {', '.join(paths)}.")
     if len(formats) > 1:
-        raise PackError(f"files of different formats cannot share an index: {', '.join(formats)}.")
+        raise PackError(
+            f"files of different formats cannot share an index: {', '.join(formats)}. Index each "
+            "format apart."
+        )
     return shards, formats[0]
 
 

@@ -77,7 +77,7 @@ def find_shards(path: Path) -> list[Path]:
     """
     if not exists(path):
         glob = " Leave the quotes out, so that the shell expands it." if "*" in path.name else ""
-        raise FormatError(f"{path} does not exist.{glob or meant(path)}")
+        raise FormatError(f"{path} does not exist.{glob or meant(path) or ' Check the path.'}")
     if is_file(path) or exists(path / "data.mdb"):
         return [path.absolute()]
     if exists(path / "dataset_dict.json"):
@@ -107,7 +107,9 @@ def find_shards(path: Path) -> list[Path]:
             raise FormatError(_compressed(path / packed[0], _word_of(path / packed[0]), path))
         below = next((p for p in sorted(path.iterdir()) if _has_shards(p)), None)
         more = f" itself; index {below}" if below is not None else ""
-        raise FormatError(f"{path} holds no {', '.join(INDEXED)} files{more}.")
+        raise FormatError(
+            f"{path} holds no {', '.join(INDEXED)} files{more}. 'fastload pack' takes folders of images."
+        )
     return shards
 
 

@@ -286,7 +286,8 @@ void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
     throw Error(ErrorKind::kChecksum,
                 shards_->files[record.shard].path + ": the " + std::to_string(record.length) +
                     " bytes at offset " + std::to_string(record.offset) + " have CRC-32C " +
-                    std::to_string(found) + ", packed was " + std::to_string(record.crc32c) + ".");
+                    std::to_string(found) + ", packed was " + std::to_string(record.crc32c) +
+                    ". Restore the shard from a copy.");
   }
   word.fetch_or(bit, std::memory_order_relaxed);
 }

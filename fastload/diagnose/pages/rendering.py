@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload._version import __version__
 from fastload.diagnose.facts import Verdict
-from fastload.diagnose.pages.measured import measure_costs, own_verdict, run_alone
+from fastload.diagnose.pages.measured import History, measure_costs, own_verdict, run_alone
 from fastload.diagnose.pages.page import ReportPart, document, fragment
 from fastload.diagnose.pages.parts import (
     costs_part,
@@ -26,9 +26,9 @@ from fastload.diagnose.pages.parts import (
     waterfall_part,
 )
 from fastload.diagnose.pages.time import lines_part, processes_part
+from fastload.machine.paths import is_dir
 
 if TYPE_CHECKING:
-    from fastload.diagnose.pages.measured import History
     from fastload.diagnose.ranks import Gathered
     from fastload.loader.view import LoaderView
 
@@ -47,6 +47,12 @@ class Report:
         history: History | None,
         seconds: float,
     ) -> None:
+        if verdict is not None and not isinstance(verdict, Verdict):
+            raise TypeError(
+                f"verdict must be the one of `with fastload.diagnose(loader) as d`. Found: {verdict!r:.200}."
+            )
+        if history is not None and not isinstance(history, History):
+            raise TypeError(f"history must be a fastload.diagnose.pages.History. Found: {history!r:.200}.")
         by, of_loader = "", list[ReportPart | None]()
         if loader is not None:
             own, of_loader = look_at(_viewed(loader), history, seconds)
@@ -79,6 +85,10 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to ``path``; return the path."""
         written = Path(path)
+        if not is_dir(written.absolute().parent):
+            raise FileNotFoundError(
+                f"{written} needs a folder that is not there: {written.parent}. Make it first."
+            )
         written.write_text(self.html, encoding="utf-8")
         return written
 

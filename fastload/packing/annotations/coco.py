@@ -34,6 +34,7 @@ from fastload.packing.annotations.coco_rows import (
     Captions,
     CocoPart,
     CocoRows,
+    image_id_of,
     image_of,
     kept_apart,
     named,
@@ -178,7 +179,7 @@ class CocoSamples(FileSamples):
         if position < self._images:
             return self._of_image(position)
         order, data = self._stray(position - self._images)[1]
-        raise ValueError(f"{named(data, order)}: its image_id is not that of an image")
+        raise ValueError(f"{named(data, order)}: its image_id, {image_id_of(data)}, is not that of an image")
 
     def _of(self, image: int) -> Iterator[tuple[CocoPart, int]]:
         """Yield the files that have an image, with its position in each one's list."""

@@ -124,6 +124,14 @@ _MOST_FLOAT, _MOST_DOUBLE = float(np.finfo(np.float32).max), sys.float_info.max
 Apart = tuple[dict[str, Any], list[str]]  # see kept_apart
 
 
+def image_id_of(data: bytes) -> str:
+    """Return the image_id of an annotation as text, for a message."""
+    try:
+        return f"{json.loads(data.decode('latin-1'))['image_id']!r:.40}"
+    except (ValueError, KeyError, RecursionError):
+        return "which is missing"
+
+
 def named(data: bytes, order: int) -> str:
     """Return the name of an annotation for a list of those that were left out."""
     try:
