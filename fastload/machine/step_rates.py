@@ -20,9 +20,9 @@ SOURCES = {
     "about a day",
     "mlperf": "github.com/mlcommons/storage at caa90c9, configs/dlio/workload/resnet50_*.yaml: what MLPerf "
     "Storage emulates, 400 pictures a step",
-    "aws": "github.com/aws/karpenter-provider-aws at 1d92708, docs/reference/instance-types.md",
+    "aws": "karpenter.sh/docs/reference/instance-types (github.com/aws/karpenter-provider-aws at 1d92708)",
     "google": "docs.cloud.google.com/compute/docs/gpus",
-    "azure": "learn.microsoft.com/azure/virtual-machines: ND A100 v4, ND H100 v5",
+    "azure": "learn.microsoft.com/azure/virtual-machines: nda100-v4-series, ndh100v5-series",
     "fal": "docs.fal.ai/documentation/deployment/machine-types",
 }
 

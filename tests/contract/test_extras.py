@@ -29,8 +29,12 @@ DISTRIBUTIONS = {
     "prometheus_client": "prometheus-client",
     "yaml": "pyyaml",
 }
-#: Imports of a library that another one brings.
-BROUGHT = {("integrations/timm.py", "torchvision")}
+#: Imports of a library that another one brings, or that whoever started the process has asked for.
+BROUGHT = {
+    ("integrations/timm.py", "torchvision"),
+    ("diagnose/comparison_child.py", "PIL"),
+    ("diagnose/comparison_child.py", "torchvision"),  # where it is installed
+}
 
 
 def module(name: str) -> Any:
@@ -63,6 +67,7 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ),
     ("dataset/packed.py", "PIL"): lambda _: module("dataset.packed")._as_pil(None),
     ("dataset/decoding.py", "PIL"): lambda _: module("dataset.decoding").decode_with_pil(b""),
+    ("diagnose/comparison.py", "PIL"): lambda folder: module("diagnose.comparison").draw_sample("", folder),
     ("diagnose/pages/page.py", "matplotlib"): lambda _: module("diagnose.pages.page").drawing(),
     ("extras.py", "torchvision"): lambda _: module("extras").tv_tensors(),
     ("integrations/composer.py", "composer"): lambda _: load_anew("integrations.composer"),

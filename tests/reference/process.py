@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-HANG = 200.0  # seconds; what needs as many hangs, also on a busy machine
+SLOWER = float(os.environ.get("FASTLOAD_SLOWER") or 1)  # how many times: tools/test_arm.sh, whose machine is emulated
+HANG = 200.0 * SLOWER  # seconds; what needs as many hangs, also on a busy machine
 _EXITING = 0x4  # PF_EXITING of the kernel's sched.h
 
 
@@ -42,11 +43,11 @@ def thread_names() -> list[str]:
 
 
 def settled(count: Callable[[], T], wanted: T) -> T:
-    """What ``count`` gives once that is ``wanted``, or after a minute.
+    """What ``count`` gives once that is ``wanted``, or after a minute (of a machine that is not ``SLOWER``).
 
     A thread of Python's that was joined, or a child that was killed, is gone a moment later only.
     """
-    until = time.monotonic() + 60
+    until = time.monotonic() + 60 * SLOWER
     while (found := count()) != wanted and time.monotonic() < until:
         time.sleep(0.01)
     return found
