@@ -107,9 +107,7 @@ def find_shards(path: Path) -> list[Path]:
         below = next((p for p in sorted(path.iterdir()) if _has_shards(p)), None)
         more = f" itself; index {below}" if below is not None else ""
         if _has_pictures(path) or any(_has_pictures(folder) for folder in path.iterdir()):
-            more = (
-                f". Pictures in files of their own are not indexed: 'fastload pack {path} OUTPUT' packs them"
-            )
+            more += f"; 'fastload pack {path} OUTPUT' packs pictures that are files of their own"
         raise FormatError(f"{path} holds no {', '.join(INDEXED)} files{more}.")
     return shards
 
