@@ -8,10 +8,10 @@ files, two reading threads, the format or the loader. An accelerator is a proces
 a step; the data lie in the page cache, so the loaders' CPU time is measured and no storage. U-Net3D has a
 quarter of its bytes a sample and of its step, which asks for the same bytes a second.
 
-*CPU time*: of all processes of a run with one accelerator, from the first to the last step of each epoch. From
-it follows how many H100s so many cores can feed at most, also on a busy machine. ``--accelerators N`` measures it by the
-clock, too: 1, 2, ... of them, until the utilisation that DLIO prints (AU) is below 90%; only a quiet machine
-gives figures there. The loaders take turns.
+*CPU time*: of all processes of a run with one accelerator, from the first to the last step of each epoch.
+From it follows how many H100s so many cores can feed at most, also on a busy machine. ``--accelerators N``
+measures it by the clock, too: 1, 2, ... of them, until the utilisation that DLIO prints (AU) is below 90%;
+only a quiet machine gives figures there. The loaders take turns.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class Dlio:
         assert process.stdout is not None
         for line in process.stdout:
             log.append(line)
-            if match := re.search(r"Rank 0 step (\d+) processed", line):
-                if int(match[1]) in (1, last):
-                    seconds.append(cpu_seconds(process.pid))
+            match = re.search(r"Rank 0 step (\d+) processed", line)
+            if match and int(match[1]) in (1, last):
+                seconds.append(cpu_seconds(process.pid))
         if process.wait() != 0 or len(seconds) != 2 * epochs:
             raise SystemExit(f"{workload.name} by {loader} failed:\n{''.join(log[-40:])}")
         metric = json.loads((self._output / "summary.json").read_text())["metric"]

@@ -11,12 +11,15 @@ It reads the files that DLIO has made: TFRecord, NPZ and NPY files as they are, 
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fastload._native import _C
@@ -86,7 +89,7 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
         else:
             files = args.file_list_train if is_training else args.file_list_eval
             dataset = RecordFiles(files, str(self.format_type), args.num_samples_per_file)
-            self._loader = DataLoader(dataset, collate_fn=_joined, **options)
+            self._loader = DataLoader(dataset, collate_fn=_as_read, **options)
         steps = self.num_samples // self.batch_size // args.comm_size
         if len(self._loader) != steps:
             raise PackError(
@@ -113,8 +116,8 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
 # ---- DLIO's files as they are -----------------------------------------------------------------------
 
 
-class RecordFiles(torch.utils.data.Dataset[torch.Tensor]):
-    """The samples of DLIO's TFRecord, NPZ or NPY files, each as uint8 (bytes,).
+class RecordFiles(torch.utils.data.Dataset[Ragged]):
+    """The samples of DLIO's TFRecord, NPZ or NPY files: uint8, a row for each byte.
 
     Args:
         files: their paths. kind: ``tfrecord``, ``npz`` or ``npy``.
@@ -122,6 +125,7 @@ class RecordFiles(torch.utils.data.Dataset[torch.Tensor]):
 
     Raises:
         PackError: another kind of files. FormatError: a file has other samples, or is cut.
+        ChecksumError: a record is damaged.
     """
 
     def __init__(self, files: Sequence[str], kind: str, samples_per_file: int) -> None:
@@ -136,18 +140,67 @@ class RecordFiles(torch.utils.data.Dataset[torch.Tensor]):
                 "another dataset.format."
             )
         self._files, self._kind, self._each = list(files), kind, samples_per_file
-        self._places: dict[int, np.ndarray] = {}  # of a TFRecord file's records, by the file's number
+        self._places: dict[int, npt.NDArray[np.int64]] = {}  # of TFRecord files, by their numbers
+        self._scratch = np.empty(0, np.uint8)
 
     def __len__(self) -> int:
         return len(self._files) * self._each
 
-    def __getitem__(self, sample: int) -> torch.Tensor:
+    def __getitem__(self, sample: int) -> Ragged:
+        return self.__getitems__([sample])
+
+    def __getitems__(self, samples: Sequence[int]) -> Ragged:
+        """Read the samples of a batch, in a worker process into memory that it shares."""
+        parts: Iterable[npt.NDArray[np.uint8]]
+        if self._kind == "tfrecord":
+            places = [self._place(sample) for sample in samples]
+            lengths = [int(place[3]) for _, place in places]
+            parts = (self._record(path, *place.tolist()) for path, place in places)
+        else:
+            parts = [self._array(sample) for sample in samples]
+            lengths = [len(part) for part in parts]
+        offsets = np.cumsum([0, *lengths])
+        values = torch.empty(0, dtype=torch.uint8)
+        if torch.utils.data.get_worker_info() is None:
+            values = values.new_empty(int(offsets[-1]))
+        else:  # as torch's default_collate, which saves a copy
+            values.set_(torch.UntypedStorage._new_shared(int(offsets[-1])))
+        for begin, part in zip(offsets.tolist(), parts, strict=False):
+            values.numpy()[begin : begin + len(part)] = part
+        return Ragged(values, torch.from_numpy(offsets))
+
+    def _place(self, sample: int) -> tuple[str, npt.NDArray[np.int64]]:
+        """Return the file of a record, and its row of :func:`record_places`."""
         number, place = divmod(sample, self._each)
         path = self._files[number]
-        if self._kind == "tfrecord":
-            if number not in self._places:
-                self._places[number] = record_places(path, self._each)
-            return torch.from_numpy(read_record(path, *self._places[number][place]))
+        if number not in self._places:
+            found = record_places(path)
+            if len(found) != self._each:
+                raise FormatError(
+                    f"{path} has {len(found)} records; num_samples_per_file is {self._each}. Generate the "
+                    "files again."
+                )
+            self._places[number] = found
+        return path, self._places[number][place]
+
+    def _record(self, path: str, offset: int, length: int, begin: int, image: int) -> npt.NDArray[np.uint8]:
+        """Return the image's bytes of a record, which are there until the next one is read."""
+        if len(self._scratch) < length + _FOOT:
+            self._scratch = np.empty(length + _FOOT, np.uint8)
+        data = self._scratch[: length + _FOOT]
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset)
+            count = file.readinto(data)  # type: ignore[arg-type]
+        if count != len(data) or _masked(data[:length]) != int(data[length:].view("<u4")[0]):
+            raise ChecksumError(
+                f"{path}: the record of {length} bytes at offset {offset} is damaged: its CRC-32C is "
+                "another. Generate the file again."
+            )
+        return data[begin : begin + image]
+
+    def _array(self, sample: int) -> npt.NDArray[np.uint8]:
+        number, place = divmod(sample, self._each)
+        path = self._files[number]
         found = np.load(path)
         array = found["x"] if self._kind == "npz" else found
         if array.ndim < 2 or array.shape[-1] != self._each:
@@ -155,69 +208,63 @@ class RecordFiles(torch.utils.data.Dataset[torch.Tensor]):
                 f"{path} has an array of shape {array.shape}; DLIO's files end in num_samples_per_file, "
                 f"{self._each}. Generate the files again."
             )
-        one = array[..., place] if self._each > 1 else array
-        return torch.from_numpy(np.ascontiguousarray(one).reshape(-1).view(np.uint8))
+        return np.ascontiguousarray(array[..., place]).reshape(-1).view(np.uint8)
 
 
-def _joined(samples: list[torch.Tensor]) -> Ragged:
-    """Join the bytes of a batch's samples."""
-    ends = np.cumsum([0, *map(len, samples)])
-    return Ragged(torch.cat(samples), torch.from_numpy(ends))
+def _as_read(batch: Ragged) -> Ragged:
+    """Return the batch: it is one already."""
+    return batch
 
 
 _HEAD = np.dtype([("length", "<u8"), ("crc", "<u4")])  # of a TFRecord's record, with its CRC-32C masked
 _FOOT = 4  # bytes of the CRC-32C behind it
+_BEGINNING = 256  # bytes of a record that have its small features
 
 
-def record_places(path: str, count: int) -> np.ndarray:
-    """Return where the records of a TFRecord file begin and how long they are: (count, 2) int64, bytes.
+def _masked(data: npt.NDArray[np.uint8]) -> int:
+    """Return a CRC-32C as TFRecord files have it."""
+    crc = _C.crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def record_places(path: str) -> npt.NDArray[np.int64]:
+    """Return the places of a TFRecord file's records and of their feature ``image``: (records, 4), bytes.
+
+    A row has the record's offset and length, where in it the image begins, and the image's length.
 
     Raises:
-        FormatError: the file has another number of records, or is cut.
+        FormatError: the file is cut, or a record has no such feature near its beginning.
     """
-    places = []
+    places, at = [], 0
     with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        at = 0
-        while at + _HEAD.itemsize <= size:
+        size = file.seek(0, os.SEEK_END)
+        while at + _HEAD.itemsize + _FOOT <= size:
             file.seek(at)
             length = int(np.frombuffer(file.read(_HEAD.itemsize), _HEAD)["length"][0])
-            places.append((at + _HEAD.itemsize, length))
-            at += _HEAD.itemsize + length + _FOOT
-    if at != size or len(places) != count:
-        raise FormatError(
-            f"{path} has {len(places)} records in {size} bytes, of which the last ends at {at}; "
-            f"num_samples_per_file is {count}. Generate the files again."
-        )
-    return np.array(places, np.int64)
-
-
-def read_record(path: str, offset: int, length: int) -> np.ndarray:
-    """Return the bytes of the feature ``image`` of one record, uint8 (bytes,).
-
-    Raises:
-        ChecksumError: the record is damaged. FormatError: it has no such feature.
-    """
-    data = np.fromfile(path, np.uint8, length + _FOOT, offset=offset)
-    crc = _C.crc32c(data[:length])
-    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    if len(data) < length + _FOOT or masked != int(data[length:].view("<u4")[0]):
-        raise ChecksumError(
-            f"{path}: the record of {length} bytes at offset {offset} is damaged: its CRC-32C is another. "
-            "Generate the file again."
-        )
-    for key, value in _features(memoryview(data)[:length]):
-        if key == b"image":
-            begin, end = value
-            return data[begin:end]
-    raise FormatError(f"{path}: the record at offset {offset} has no feature 'image'. Generate it again.")
+            beginning = memoryview(file.read(min(length, _BEGINNING)))
+            offset, at = at + _HEAD.itemsize, at + _HEAD.itemsize + length + _FOOT
+            try:
+                begin, end = next(place for name, place in _features(beginning) if name == b"image")
+            except (IndexError, StopIteration, ValueError):
+                begin, end = 0, length + 1
+            if end > length:
+                raise FormatError(
+                    f"{path}: the record at offset {offset} has no feature 'image'. Generate the file again."
+                )
+            places.append((offset, length, begin, end - begin))
+    if at != size:
+        raise FormatError(f"{path} has {size} bytes and is cut in a record. Generate the file again.")
+    return np.array(places, np.int64).reshape(-1, 4)
 
 
 def _features(example: memoryview) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """Yield the names of a ``tf.train.Example``'s features of bytes, and where their values lie in it."""
+    """Yield the names of a ``tf.train.Example``'s features of bytes, and where their values lie in it.
+
+    ``example`` may be its beginning only: a value may end behind it.
+    """
     for begin, end in _parts(example, 0, len(example)):  # features
         for inner in _parts(example, begin, end):  # a map's entry
-            key, feature = list(_parts(example, *inner))[:2]
+            key, feature = itertools.islice(_parts(example, *inner), 2)
             for list_of in _parts(example, *feature):  # bytes_list
                 for value in _parts(example, *list_of):
                     yield bytes(example[key[0] : key[1]]), value
@@ -225,13 +272,12 @@ def _features(example: memoryview) -> Iterator[tuple[bytes, tuple[int, int]]]:
 
 def _parts(data: memoryview, at: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield where the fields of a protobuf message in ``data[at:end]`` lie that have a length."""
-    while at < end:
+    while at < min(end, len(data)):
         wire, at = _varint(data, at)
         length, at = _varint(data, at)
-        if wire & 7 != 2:
-            continue
-        yield at, at + length
-        at += length
+        if wire & 7 == 2:
+            yield at, at + length
+            at += length
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
@@ -268,7 +314,7 @@ def pack_data(data_folder: str | Path) -> list[Path]:
             pack(({"image": path} for path in files), output, {"image": Image(channels=1)})
         else:
             samples = RecordFiles(files, kinds[0], _each(files[0], kinds[0]))
-            records = ({_RECORD: samples[number].numpy()} for number in range(len(samples)))
+            records = ({_RECORD: samples[number].values.numpy()} for number in range(len(samples)))
             pack(records, output, {_RECORD: Array("uint8", (None,))})
         made.append(output)
     if not made:
@@ -279,13 +325,7 @@ def pack_data(data_folder: str | Path) -> list[Path]:
 def _each(path: str, kind: str) -> int:
     """Return how many samples a file has."""
     if kind == "tfrecord":
-        count, at = 0, 0
-        with open(path, "rb") as file:
-            while head := file.read(_HEAD.itemsize):
-                count += 1
-                at += _HEAD.itemsize + int(np.frombuffer(head, _HEAD)["length"][0]) + _FOOT
-                file.seek(at)
-        return count
+        return len(record_places(path))
     found = np.load(path)
     return int((found["x"] if kind == "npz" else found).shape[-1])
 

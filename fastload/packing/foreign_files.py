@@ -23,7 +23,7 @@ from fastload.remote.location import Location
 from fastload.remote.opening import shared_store
 from fastload.remote.store import Store
 from fastload.shard.mds import INDEX, shards_of
-from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES
+from fastload.shard.suffixes import COMPRESSED_TARS, INDEXED, TABLES, is_image
 from fastload.shard.tar import BLOCK, is_tar
 
 # ---- The files that a path stands for, and their format ---------------------------------------------
@@ -107,9 +107,9 @@ def find_shards(path: Path) -> list[Path]:
             raise FormatError(_compressed(path / packed[0], _word_of(path / packed[0]), path))
         below = next((p for p in sorted(path.iterdir()) if _has_shards(p)), None)
         more = f" itself; index {below}" if below is not None else ""
-        raise FormatError(
-            f"{path} holds no {', '.join(INDEXED)} files{more}. 'fastload pack' takes folders of images."
-        )
+        if _has_pictures(path) or any(_has_pictures(folder) for folder in path.iterdir()):
+            more += f"; 'fastload pack {path} OUTPUT' packs pictures that are files of their own"
+        raise FormatError(f"{path} holds no {', '.join(INDEXED)} files{more or '; give a folder that does'}.")
     return shards
 
 
@@ -119,6 +119,11 @@ def _has_shards(path: Path) -> bool:
         return False
     known, suffixes = (INDEX, "state.json", "data.mdb"), (*INDEXED, *TABLES)
     return any(name in known or name.lower().endswith(suffixes) for name in os.listdir(path))
+
+
+def _has_pictures(path: Path) -> bool:
+    """Whether a folder holds files that are pictures by their names, for a message."""
+    return is_dir(path) and any(map(is_image, os.listdir(path)))
 
 
 def by_split(paths: Sequence[_Named]) -> dict[str, list[_Named]]:

@@ -115,6 +115,7 @@ def test_skipped_files_are_in_the_table(
         (["verify", "{out}"], 1, "not a packed dataset"),
         (["unpack", "{out}", "{out}"], 1, "not a packed dataset"),
         (["index", "{source}", "--output", "{out}"], 1, "holds no .arrow"),
+        (["index", "{source}", "--output", "{out}"], 1, "OUTPUT' packs pictures"),
     ],
 )
 def test_errors_are_one_message(
