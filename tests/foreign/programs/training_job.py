@@ -1,4 +1,4 @@
-"""A training program's own code, over torch's DataLoader or fastload's, and what each rank was given and lost.
+"""A program's own code, over torch's DataLoader or fastload's: what each rank was given, and what it lost.
 
     python training_job.py FOLDER DATA OUT PROGRAM:RANKS...
 
@@ -6,16 +6,18 @@ It runs in these ways, each in forks of this process:
 
 - "import": the program's files through fastload.DataLoader, which stands in torch's place.
 - "torch": the program as it is.
-- "packed": packed pictures through fastload.DataLoader; augmentations do the same at each draw (``fixed_steps``).
+- "packed": packed pictures through fastload.DataLoader; augmentations do the same at each draw
+  (``fixed_steps``).
 - "files": the program as it is, with the same augmentations.
 
-Three things are set from outside, alike in all ways. The global generators are seeded before a batch is made and
-after it, since fastload's loader draws from torch's once, torch's in each epoch. Where a loader shuffles, torch's
-gets the order that fastload drew. Loaders have no worker processes, so that each draw can be repeated.
+Three things are set from outside, alike in all ways. The global generators are seeded before a batch is made
+and after it, since fastload's loader draws from torch's once, torch's in each epoch. Where a loader shuffles,
+torch's gets the order that fastload drew. Loaders have no worker processes: each draw can be repeated.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import shutil
@@ -24,6 +26,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -49,10 +53,13 @@ LIMIT = 280  # seconds for a way of a program
 class Given(list[Any]):
     """What one pass over a loader gave, batch by batch."""
 
-    order: list[int] | None = None  # what fastload drew, where the loader shuffles
-    seed: int | None = None
-    length: int | None = None
-    engine: bool = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[int] | None = None  # what fastload drew, where the loader shuffles
+        self.draws: list[int] = []  # which of a sample's draws each is, as fastload counts them
+        self.seed: int | None = None
+        self.length: int | None = None
+        self.engine = False
 
 
 class Watch:
@@ -69,7 +76,8 @@ class Watch:
         self.most, self.batch = program.most, program.batch
         self.losses: list[float] = []
         self.seen: dict[int, tuple[Any, int]] = {}
-        self.replayed: tuple[int, int] | None = None  # seed and epoch of the samples that are made now
+        #: Seed, epoch and draws of the samples that are made now.
+        self.replayed: tuple[int, int, Iterator[int]] | None = None
         self.is_inside = False
         self.now = -1, -1  # the pass that is asked for a batch, and which
 
@@ -93,7 +101,8 @@ class Watch:
             told = self.before[number]
             if is_random and told["order"] is not None and loader.batch_size is not None:
                 loader.sampler.replayed = told["order"]
-            self.replayed = None if told["seed"] is None else (told["seed"], epoch + 1)
+            keys = (told["seed"], epoch + 1, iter(told["draws"]))
+            self.replayed = None if told["seed"] is None else keys
         self.settle(number, -1)
         return Pass(self, loader, inner(loader), number, epoch + 1)
 
@@ -102,7 +111,13 @@ class Pass:
     """An iterator of a loader, whose batches are kept."""
 
     def __init__(self, watch: Watch, loader: Any, inner: Iterator[Any], number: int, epoch: int) -> None:
-        self._watch, self._loader, self._inner, self._number, self._epoch = watch, loader, inner, number, epoch
+        self._watch, self._loader, self._inner, self._number, self._epoch = (
+            watch,
+            loader,
+            inner,
+            number,
+            epoch,
+        )
 
     def __iter__(self) -> Pass:
         return self
@@ -126,14 +141,17 @@ class Pass:
         loader = self._loader
         given.seed = loader.state_dict()["seed"]
         given.engine = "engine" in repr(loader)
-        if type(loader.sampler).__name__ == "_Random":
-            core = loader.sampler.core
-            steps = count()
-            given.order = []
-            for step in steps:
-                if not core.has_batch(self._epoch, 0, step):
-                    break
-                given.order += core.batch(self._epoch, 0, step).ids.tolist()
+        is_random = type(loader.sampler).__name__ == "_Random"
+        if not is_random and self._watch.way != "packed":
+            return
+        core, order = loader._sampler.core, []
+        for step in count():
+            if not core.has_batch(self._epoch, 0, step):
+                break
+            batch = core.batch(self._epoch, 0, step)
+            order += batch.ids.tolist()
+            given.draws += [0] * len(batch.ids) if batch.draws is None else batch.draws.tolist()
+        given.order = order if is_random else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -248,7 +266,9 @@ def replay(watch: Watch) -> None:
 
         def __getitem__(self, sample: int) -> Any:
             assert watch.replayed is not None
-            set_generators(SampleKey(*watch.replayed, _whole(self.dataset, sample)).words(_GLOBALS))
+            seed, epoch, draws = watch.replayed
+            key = SampleKey(seed, epoch, _whole(self.dataset, sample), next(draws))
+            set_generators(key.words(_GLOBALS))
             return self.dataset[sample]
 
     def seeded(self: Any, ids: Any) -> Any:
@@ -288,9 +308,10 @@ def run(name: str, way: str, checkout: Path, data: Path, out: Path) -> None:
     let_be_absent(program.absent)
     without_gpu()
     without_devices()
-    if way in ("packed", "files") and not program.draws:
+    fixed = way in ("packed", "files") and not program.draws
+    if fixed:
         fix_steps()
-    place = Place(checkout, data / ("packed" if way == "packed" else "files"), own / f"folder{rank}")
+    place = Place(checkout, data / ("packed" if way == "packed" else "files"), own / f"folder{rank}", fixed)
     place.own.mkdir(parents=True)
     os.chdir(place.own)
     show_pictures(place)
@@ -303,7 +324,14 @@ def run(name: str, way: str, checkout: Path, data: Path, out: Path) -> None:
         if end.code:
             raise
     passes = [
-        {"batches": list(p), "order": p.order, "seed": p.seed, "len": p.length, "engine": p.engine}
+        {
+            "batches": list(p),
+            "order": p.order,
+            "draws": p.draws,
+            "seed": p.seed,
+            "len": p.length,
+            "engine": p.engine,
+        }
         for p in watch.passes
     ]
     torch.save({"passes": passes, "losses": watch.losses}, own / f"rank{rank}.pt")
@@ -347,14 +375,17 @@ def fork(ranks: int, log: Path, job: Callable[[], None]) -> bool:
 
 def main(folder: str, data: str, out: str, *jobs: str) -> int:
     """Each of ``jobs`` is NAME:RANKS; what it found is in OUT/NAME:RANKS, whose "log" says why it failed."""
+    for module in ("timm.data", "timm.models", "torch.utils.tensorboard"):
+        with suppress(ImportError):  # before the forks, which need not do it again
+            importlib.import_module(module)
     for job in jobs:
         name, _, ranks = job.rpartition(":")
         program, own = TRAININGS[name], Path(out) / job
-        checkout = Path(folder) / program.of.rpartition("/")[2]
+        checkout = Path(folder) / "pinned" / program.of.rpartition("/")[2]
         own.mkdir()
         for way in WAYS if program.packs else ("import", "torch"):
             log = own / f"{way}.log"
-            if not fork(int(ranks), log, lambda way=way: run(name, way, checkout, Path(data), own)):
+            if not fork(int(ranks), log, partial(run, name, way, checkout, Path(data), own)):
                 (own / "failed").write_text(f"{way}: {log.read_text(errors='replace')[-6000:]}")
                 break
     return 0

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,11 +35,15 @@ SIZES = {"photos": (48, 40), "cifar": (32, 32), "digits": (28, 28)}
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program, its data (files or packed), and an empty folder of its own are."""
+    """Where a program, its data (files or packed), and an empty folder of its own are.
+
+    ``fixed``: nothing of a picture's augmentation may be drawn.
+    """
 
     checkout: Path
     data: Path
     own: Path
+    fixed: bool
 
     @property
     def is_packed(self) -> bool:
@@ -142,7 +147,7 @@ def ranks() -> tuple[int, int]:
 
 
 def without_devices() -> None:
-    """What ``without_gpu`` leaves: ``.to(0)``, groups at addresses, GPUs of a host, and synchronised norms."""
+    """What ``without_gpu`` leaves: ``.to(0)``, groups at addresses, a host's GPUs, synchronised norms."""
     begin = dist.init_process_group
 
     def placed(move: Any) -> Any:
@@ -236,13 +241,22 @@ plain(
 
 
 @training(
-    "pytorch-cifar", "kuangliu/pytorch-cifar", "main.py", most=18, batch=8, changed="LeNet, batches of 8"
+    "pytorch-cifar",
+    "kuangliu/pytorch-cifar",
+    "main.py",
+    most=18,
+    batch=8,
+    changed="LeNet, batches of 8; packed: `images.contiguous()`, since LeNet calls `view()`",
 )
 def pytorch_cifar(place: Place) -> None:
     in_checkout(place)
     import models
 
-    models.SimpleDLA = models.LeNet
+    class Network(models.LeNet):  # type: ignore[misc]
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return super().forward(images.contiguous())  # type: ignore[no-any-return]
+
+    models.SimpleDLA = Network
     os.popen = lambda *command: io.StringIO("24 80")  # type: ignore  # the size of a terminal
     script(place.checkout / "main.py")
 
@@ -276,10 +290,13 @@ def timm_script(place: Place, *given: object) -> None:
         timm.data.create_dataset = packed
     model = ["--model", "test_resnet", "--img-size", 32, "--num-classes", 1000, "--device", "cpu", "-b", 8]
     length = ["--epochs", 2, "--warmup-epochs", 0, "--cooldown-epochs", 0, "--no-prefetcher"]
+    length += ["--no-aug"] * place.fixed
     script(place.checkout / "train.py", "--data-dir", place.data / "photos", *model, *length, *given)
 
 
-training("timm", "huggingface/pytorch-image-models", "train.py", ranks=True, changed="a small model")(timm_script)
+training("timm", "huggingface/pytorch-image-models", "train.py", ranks=True, changed="a small model")(
+    timm_script
+)
 
 
 @training("deit", "facebookresearch/deit", "main.py", ranks=True, changed="a small model")
@@ -289,11 +306,13 @@ def deit(place: Place) -> None:
 
     timm.data.transforms._pil_interp = timm.data.transforms.str_to_interp_mode
     timm.models.create_model = lambda name, **given: Tiny(given["num_classes"])
+    if place.fixed:
+        timm.data.create_transform = partial(timm.data.create_transform, no_aug=True)
     in_checkout(place)
     import main
 
     given = ["--data-path", place.data / "photos", "--device", "cpu", "--batch-size", 8, "--epochs", 2]
-    given += ["--input-size", 32, "--data-set", "IMNET", "--dist-eval", "--no-repeated-aug"]
+    given += ["--input-size", 32, "--data-set", "IMNET", "--dist-eval", "--no-repeated-aug", "--aa", ""]
     main.main(main.get_args_parser().parse_args(list(map(str, given))))
 
 
@@ -319,12 +338,19 @@ def simsiam(place: Place) -> None:
 
 @training("moco", "facebookresearch/moco", "main_moco.py", **OWN)
 def moco(place: Place) -> None:
+    view = torch.Tensor.view
+
+    def viewed(self: torch.Tensor, *shape: Any) -> torch.Tensor:
+        return self.reshape(-1) if shape == (-1,) else view(self, *shape)
+
+    torch.Tensor.view = viewed  # type: ignore  # older torch had results of t() in another order
     siamese_script(place, "main_moco.py", "--aug-plus", "--moco-k", 32, "--moco-dim", 16)
 
 
 @training("dino pretraining", "facebookresearch/dino", "main_dino.py", **OWN)
 def dino(place: Place) -> None:
     small_models()
+    torch.hub.list = lambda *given, **more: []
     data = ["--data_path", place.data / "photos/train", "--batch_size_per_gpu", 8, "--epochs", 1]
     model = ["--arch", "tiny", "--out_dim", 64, "--local_crops_number", 2, "--use_fp16", "false"]
     script(place.checkout / "main_dino.py", *data, *model, "--warmup_epochs", 0)
@@ -419,7 +445,12 @@ for kind in ("gan", "wgan_gp", "acgan"):
     plain(f"PyTorch-GAN {kind}", GAN, file, "--batch_size", 8, "--n_epochs", 2)
 
 
-@training("neural style", EXAMPLES, "fast_neural_style/neural_style/neural_style.py", changed="VGG-16 undrained")
+@training(
+    "neural style",
+    EXAMPLES,
+    "fast_neural_style/neural_style/neural_style.py",
+    changed="VGG-16 without its weights",
+)
 def neural_style(place: Place) -> None:
     from torchvision import models
 
