@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import partial
 from operator import index
@@ -198,7 +199,7 @@ class _Draws:
 
     def _notice(self) -> None:
         found = self._epoch_of_sampler()
-        if found != self._told:
+        if found != self._told or type(found) is not type(self._told):
             self._told = self._noticed = found
 
     def _begin(self, epoch: int) -> Iterator[Any]:
@@ -208,6 +209,11 @@ class _Draws:
         for setter in self._setters:
             setter.set_epoch(epoch)
         self._told = self._epoch_of_sampler()
+        if type(self._told) is int:  # so that the user may set this epoch, too, as after a look at one batch
+            self._told = _Told(self._told)
+            with suppress(AttributeError):
+                self._setters[-1].epoch = self._told
+            self._told = self._epoch_of_sampler()
         for generator, own in self._generators.values():
             generator.manual_seed(_draw_seed(self._seed, epoch, own))
         seed = _draw_seed(self._seed, epoch, 0)
@@ -282,6 +288,10 @@ class _Draws:
 
 def _as_is(drawn: Any) -> Any:
     return drawn
+
+
+class _Told(int):
+    """An epoch that the loader has set on a sampler; the same number from the user is a plain int."""
 
 
 def _epoch_of(sampler: Any) -> int | None:

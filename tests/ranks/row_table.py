@@ -160,13 +160,18 @@ def samplers(count: int, rank: int, world: int) -> dict[str, Callable[[], dict[s
     }
 
 
-def rows_of(loader: Any, set_epoch: bool) -> list[list[list[int]]]:
-    """The labels of each batch of each epoch."""
+TOLD = ("alone", "set_epoch", "a look, set_epoch")  # what a program does before an epoch
+
+
+def rows_of(loader: Any, told: str) -> list[list[list[int]]]:
+    """The labels of each batch of each epoch; ``told`` is of ``TOLD``."""
     found = []
     inner = getattr(loader.batch_sampler, "sampler", None)
     setters = [one.set_epoch for one in (loader.sampler, inner) if hasattr(one, "set_epoch")]
     for epoch in range(EPOCHS):
-        if set_epoch:
+        if told.startswith("a look"):  # at a batch's size, as in PyTorch's tutorial of DDP
+            next(iter(loader))
+        if told != "alone":
             assert setters
             setters[-1](epoch)
         batches = itertools.islice(loader, MOST)
@@ -222,22 +227,22 @@ def differences(folder: str, rank: int, world: int, share: float, seed: int) -> 
     warnings.simplefilter("ignore")
     chosen = random.Random(seed)
     for words, dataset, order, given in cases(folder, rank, world):
-        for set_epoch in (False, True):
-            if set_epoch and "distributed" not in order and order not in ("rank-aware", "infinite"):
+        for told in TOLD:
+            others = ("rank-aware", "infinite") if told == "set_epoch" else ()
+            if told != "alone" and "distributed" not in order and order not in others:
                 continue
             if chosen.random() >= share:
                 continue
             again = next(one[3] for one in cases(folder, rank, world) if one[0] == words)
             torch.manual_seed(rank)
-            theirs = rows_of(TorchLoader(dataset(), **given), set_epoch)
+            theirs = rows_of(TorchLoader(dataset(), **given), told)
             torch.manual_seed(rank)
             with fastload.DataLoader(dataset(), **again, num_workers=0) as loader:
-                ours = rows_of(loader, set_epoch)
+                ours = rows_of(loader, told)
                 length = length_of(loader)
             expected = length_of(TorchLoader(dataset(), **given))
             looked_at += 1
-            told = "set_epoch" if set_epoch else "alone"
-            if not set_epoch and order in ADVANCING:
+            if told == "alone" and order in ADVANCING:
                 ours, theirs = ours[:1], theirs[:1]
             drops = "drop_last" in given or order == "~random batches"
             if shown(order, ours, drops) != shown(order, theirs, drops):

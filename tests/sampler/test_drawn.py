@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import RandomSampler
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler
 
 from fastload.sampler import Partition, Sampler, drawn, make_sampler
 
@@ -175,6 +175,21 @@ def test_an_epoch_that_cannot_be_seen_is_the_users() -> None:
     assert sampler.batch(0, 0, 0).ids.tolist() == [10] * 4
     own.set_epoch(11)
     assert sampler.batch(1, 0, 0).ids.tolist() == [11] * 4
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_the_epoch_that_has_begun_may_be_set_again(batches: bool) -> None:
+    """After a look at one batch, a program sets the same epoch, which the loader has left behind."""
+    own: Any = DistributedSampler(range(20), 1, 0)
+    sampler = made(batch_sampler=BatchSampler(own, 4, False)) if batches else made(own)
+    first = sampler.batch(0, 0, 0).ids.tolist()
+    set_by_user: Any = sampler.order.set_by_user  # type: ignore[attr-defined]
+    assert set_by_user() is None
+    own.set_epoch(0)
+    assert (set_by_user(), set_by_user()) == (0, None)
+    assert sampler.batch(0, 0, 0).ids.tolist() == first
+    sampler.batch(1, 0, 0)
+    assert set_by_user() is None
 
 
 def test_an_epoch_may_be_longer_than_any_list() -> None:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Training programs of others over fastload.DataLoader, beside torch's: tests/foreign/run.sh programs FOLDER [PYTEST ARGUMENT...]
 # FOLDER has checkouts, each under its repository's name; they are not part of this project. A program whose checkout
-# is missing is skipped, with FASTLOAD_REQUIRE_PROGRAMS=1 it fails.
+# is missing is skipped, with FASTLOAD_REQUIRE_PROGRAMS=1 it fails. The files of test_trainings.py lie in
+# FOLDER/pinned/REPOSITORY, at the commits of files.txt; those that lack come from GitHub.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${FASTLOAD_PROGRAMS:-}}
