@@ -24,10 +24,9 @@ class Parser(argparse.ArgumentParser):
             wrong, known = [chosen[1]], re.findall(r"[\w-]+", chosen[2])
         close = [near for word in wrong for near in difflib.get_close_matches(word, known, 1)]
         meant = [_UNITED[word] for word in wrong if chosen and word in _UNITED] or close
-        meaning = f" Did you mean {', '.join(meant)}?" if meant else ""
         end = "" if message.endswith((".", "?")) else "."
-        advice = f"'{self.prog} --help' lists what there is."
-        self.exit(2, f"{self.prog}: error: {message}{end}{meaning} {advice}\n")
+        advice = f"Did you mean {', '.join(meant)}?" if meant else f"See '{self.prog} --help'."
+        self.exit(2, f"{self.prog}: error: {message}{end} {advice}\n")
 
     def _verbs(self) -> list[argparse.ArgumentParser]:
         groups = self._subparsers._group_actions if self._subparsers is not None else []

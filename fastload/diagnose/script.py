@@ -235,8 +235,8 @@ class _Talk:
         if "failed" in messages:
             failed = str(messages["failed"]).rstrip(".")
             return (
-                f"{path} failed before its loop could be watched: {failed}. Run it alone first, with the same "
-                f"arguments: 'python {path}'."
+                f"{path} failed before its loop could be watched: {failed}. Run it alone first, with the "
+                f"same arguments: 'python {path}'."
             )
         code = self._run.process.poll()
         if code is None and "began" not in messages:

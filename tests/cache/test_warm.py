@@ -178,7 +178,7 @@ def test_a_record_that_cannot_be_read(root: Path, tmp_path: Path, capsys: pytest
 )
 def test_wrong_usage(dataset: PackedDataset, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["warm", str(dataset.folder), *words]) == 2
-    assert "usage: fastload warm" in capsys.readouterr().err
+    assert "See 'fastload warm --help'." in capsys.readouterr().err
 
 
 def test_no_place_is_an_error(

@@ -139,7 +139,7 @@ def test_what_was_meant(words: list[str], meant: str, capsys: pytest.CaptureFixt
 
 def test_nothing_is_meant_by_anything(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pack", "a", "b", "--zzz"]) == 2
-    assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz\n")
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz. See 'fastload --help'.\n")
 
 
 @pytest.fixture

@@ -387,7 +387,7 @@ def test_drop_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["12"], r"has no samples with the 1 id 12: its ids are 0 to 11\. Nothing was dropped"),
+        (["12"], r"has no sample with the id 12: its ids are 0 to 11\. Nothing was dropped"),
         (["0-11"], r"would have no sample left\. Nothing was dropped"),
         (["x"], "sample ids are numbers and ranges with their last one, as 5 17-20. Found: 'x'"),
         (["9-3"], "sample ids are numbers and ranges"),
@@ -421,7 +421,7 @@ def test_ids_are_integers(tmp_path: Path, wrong: Any) -> None:
     grown = Grown.begun(tmp_path / "set", 5)
     with pytest.raises(TypeError, match="index must be an integer. Found: "):
         drop(grown.folder, wrong)
-    with pytest.raises(PackError, match="has no samples with the 2 ids -1, "):
+    with pytest.raises(PackError, match="has no sample with the id -1, "):
         drop(grown.folder, [-7, 10**30])
     assert Manifest.read(grown.folder).generation == 1
 

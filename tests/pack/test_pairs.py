@@ -153,7 +153,7 @@ def test_one_depth_for_all(tmp_path: Path) -> None:
 
 def test_said_wrongly(tmp_path: Path) -> None:
     pairs(tmp_path / "in", ["a"])
-    with pytest.raises(PackError, match="is not a set of this kind"):
+    with pytest.raises(PackError, match="is not a set of the layout 'pairs'"):
         fastload.pack(tmp_path / "in" / "images", tmp_path / "set", as_="pairs")
     with pytest.raises(PackError, match="'photos' is not one of"):
         fastload.pack(tmp_path / "in", tmp_path / "set", as_="photos")

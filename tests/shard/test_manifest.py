@@ -263,7 +263,7 @@ def test_fields_that_break_a_rule_are_refused() -> None:
 
 
 def test_a_folder_without_a_manifest_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="is not a packed dataset: there is no such folder. Make it with"):
+    with pytest.raises(FormatError, match="is not a packed dataset: there is no such folder. 'fastload pack"):
         Manifest.read(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
     with pytest.raises(FormatError, match="is not a packed dataset: it is a file. Pass the folder"):
