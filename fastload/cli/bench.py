@@ -49,8 +49,19 @@ def add(verbs: Any) -> None:
         help="what 'fastload pack' takes: a folder of images, an annotated set, a table; or a packed set",
     )
     add = parser.add_argument
-    add("--seconds", type=float, default=30.0, metavar="S", help="of the comparison (default 30)")
-    add("--workers", type=at_least_one, metavar="N", help="of torch's loader (default: the best of three)")
+    add(
+        "--seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds for the whole comparison (default 30)",
+    )
+    add(
+        "--workers",
+        type=at_least_one,
+        metavar="N",
+        help="worker processes of torch's loader (default: the best of three numbers)",
+    )
     add("--json", action="store_true", help="print one JSON object instead of the table")
 
 

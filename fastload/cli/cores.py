@@ -32,7 +32,7 @@ def add_gpu(option: Any) -> None:
         choices=GPUS,
         help="measure instead, for some ten seconds, how many of this set's pictures torch's DataLoader and "
         "fastload crop to 224 pixels on one core; print how many cores this GPU needs to train --network, "
-        "and which shapes of clouds starve it",
+        "and which cloud machines have too few",
     )
     option(
         "--network",

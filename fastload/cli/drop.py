@@ -26,11 +26,9 @@ def add(verbs: Any) -> None:
         "the set open go on with it as it was.",
     )
     parser.add_argument("folder", metavar="FOLDER", help="packed dataset")
-    parser.add_argument(
-        "ids", metavar="ID", nargs="*", help="sample ids, and ranges with their last: 5 17-20"
-    )
+    parser.add_argument("ids", metavar="ID", nargs="*", help="sample ids and inclusive ranges: 5 17-20")
     parser.add_argument("--ids", dest="ids_file", metavar="FILE", help="file of ids and ranges")
-    parser.add_argument("--keys", metavar="FILE", help="file of keys, one a line")
+    parser.add_argument("--keys", metavar="FILE", help="file of keys, one per line")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 

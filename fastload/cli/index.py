@@ -70,7 +70,7 @@ def add(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--exif", choices=KIND_EXIF, default="ignore",
-        help="turn: decode images as EXIF turns them, and other fields are of the turned ones (default: "
+        help="turn: decode images as EXIF turns them; other fields refer to the turned images (default: "
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument("--alpha", choices=ALPHA, default="drop", help=ALPHA_HELP)

@@ -161,7 +161,7 @@ def add(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--root", metavar="DIR",
-        help="folder that a table's paths start from, and do not leave (default: that of the table)",
+        help="base folder of a table's paths, which they may not leave (default: the table's folder)",
     )  # fmt: skip
     parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="layout of SOURCE (default: detected)")
     parser.add_argument(
@@ -171,8 +171,8 @@ def add(verbs: Any) -> None:
     parser.add_argument("--masks", metavar="FOLDER", help="folder of masks for a folder of images")
     parser.add_argument(
         "--exif", choices=EXIF, default="refuse",
-        help="turn: decode images as EXIF turns them, and annotations are of the turned ones. ignore: as "
-        "they are stored. refuse (default): likewise, and refuse annotated images that EXIF turns",
+        help="turn: decode images as EXIF turns them; annotations refer to the turned images. ignore: "
+        "decode them as stored. refuse (default): as ignore, but refuse annotated images that EXIF turns",
     )  # fmt: skip
     parser.add_argument("--alpha", choices=ALPHA, default="drop", help=ALPHA_HELP)
     parser.add_argument("--runs", metavar="BY[:ORDER[:TIME]]", help=RUNS_HELP)
@@ -188,8 +188,8 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--append",
         action="store_true",
-        help="add the rows of SOURCE to the end of OUTPUT, a packed set, whose options are taken; its "
-        "samples keep their ids. --restart then discards an unfinished append only",
+        help="add the rows of SOURCE to the end of OUTPUT, a packed set, with that set's options; its "
+        "samples keep their ids. --restart then discards only an unfinished append",
     )
     add_steps(parser)
     add_storage_options(parser)
@@ -220,13 +220,13 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
     parser.add_argument("--raw", action="store_true", help="store decoded uint8 RGB pixels")
     parser.add_argument(
-        "--size", metavar="WxH", help="with --raw, or of a LeRobot set: scale every picture to this size"
+        "--size", metavar="WxH", help="with --raw, or for a LeRobot set: scale every picture to this size"
     )
     parser.add_argument(
         "--fps",
         type=float,
         metavar="F",
-        help="of a LeRobot set: pack only F rows a second, which divides its rate",
+        help="for a LeRobot set: pack only F rows per second; the set's rate must be a multiple of F",
     )
     parser.add_argument(
         "--entries", type=spacing_argument, default=DEFAULT_SPACING, metavar="PIXELS", help=ENTRIES_HELP

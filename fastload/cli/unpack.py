@@ -18,8 +18,9 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "unpack",
         help="write a packed dataset back to a folder",
-        description="Write every record to a file of its original name and bytes, in class folders. Samples "
-        "with other fields become pictures and samples.jsonl with the values, which packs to the same set.",
+        description="Write every record to a file with its original name and bytes, in class folders. "
+        "Samples with other fields become pictures and samples.jsonl with the values, which packs to the "
+        "same set.",
     )
     parser.add_argument("folder", metavar="FOLDER", help="packed dataset, or its URL")
     add_storage_options(parser)

@@ -40,12 +40,12 @@ def add(verbs: Any) -> None:
         "warm",
         help="bring packed datasets into the node's memory before a job",
         description="Bring packed datasets into the node's memory: into the node cache (a tmpfs), where "
-        "every DataLoader of this user finds them, or into the page cache. Without --to, --page-cache and "
-        "--cache, which is for a tier on a local disk, the better one is chosen. Several commands on a node "
+        "every DataLoader of this user finds them, or into the page cache. The better one is chosen, unless "
+        "--to, --page-cache or --cache (a tier on a local disk) says which. Several commands on a node "
         "divide the work; if killed, run it again to resume.",
         epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 only a part is warm, because of the "
-        "limit or the memory, or because a stopped process has claimed the rest; 4 all but records that "
-        "cannot be read; 130 interrupted.",
+        "limit or the memory, or because a stopped process has claimed the rest; 4 all is warm "
+        "except records that cannot be read; 130 interrupted.",
     )
     parser.add_argument(
         "datasets", metavar="DATASET", nargs="+", type=place, help="packed datasets, or their URLs"
@@ -58,7 +58,7 @@ def add(verbs: Any) -> None:
         "--cache",
         metavar="DIR:SIZE",
         type=_disk,
-        help="warm a tier on a local disk instead, as DataLoader(cache=...) has it, such as "
+        help="warm a tier on a local disk instead, written as in DataLoader(cache=...), such as "
         "/nvme/fastload:800GB. One command at a time on each node",
     )
     option = parser.add_argument

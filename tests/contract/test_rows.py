@@ -29,9 +29,9 @@ PROCESSES = ("killed, and on", "several processes")  # ways that take a second e
 PLACE = r"\S*/set"
 INTRODUCTION = """# What can be packed into what
 
-What `fastload pack` and `fastload.pack` take, and every way that it can go: into folders and stores, by one
-process or many machines, as it is or changed. A number stands where a source cannot go a way; the reasons are
-below the table. Tests run every cell, and write this page.
+What `fastload pack` and `fastload.pack` take, and every way to pack it: into folders and stores, by one
+process or many machines, unchanged or changed. A number means that a source cannot be packed in this way;
+the reasons are below the table. Tests run every cell, and write this page.
 
 - *The same again*: the same command finds that nothing is left to do, and a changed source is refused.
 - *Killed, and on*: a pack into a folder that was killed goes on when it is run again (an iterable's begins
