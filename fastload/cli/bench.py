@@ -138,7 +138,9 @@ def _torch_words(found: Comparison) -> str:
     known = found.torch.versions.get("torchvision")
     words = f"the files, torchvision {known}'s transforms"
     if known is None:
-        words = "the files, torchvision's transforms written out in Pillow and torch, as it is not installed"
+        words = (
+            "the files, torchvision's transforms written out in Pillow and torch, as it cannot be imported"
+        )
     if len(found.tried) > 1:
         tried = ", ".join(f"{rate:,.0f} with {count}" for count, rate in found.tried.items())
         words += f"; workers tried: {tried} (images/s)"
