@@ -391,7 +391,7 @@ def debian(suite: str, machine: str) -> Path | None:
     if machine != HERE_IS:  # unpacked, without its packages' scripts, which would be emulated for long
         packages = "bash,coreutils,dash,grep,libc-bin,mawk,sed,python3-venv,ca-certificates"
         program, words = "mmdebstrap", ["--architectures=arm64", "--variant=extract", f"--include={packages}"]
-        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"; ln -sf dash "$1/usr/bin/sh"')
+        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"; ln -sf dash "$1/bin/sh"')
         if not EMULATOR.exists():
             return None
     if not (root / "usr/bin/python3").exists():
