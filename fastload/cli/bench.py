@@ -108,10 +108,9 @@ def _table(arguments: argparse.Namespace, found: Comparison, load: float) -> Ite
         (pillow, torch, _spread(found.ratios, 1)),
         (f"fastload, {counted(fastload.workers, 'thread')}", fastload, ""),
     ):
-        yield (
-            f"| {name} | {_spread(side.rates, 0)} | {ratio} | {_spread([1000 * cpu for cpu in side.cpu], 2)} "
-            f"| {human_bytes(side.memory) if side.memory else 'not known'} | {side.first:.1f} s |"
-        )
+        cpu = _spread([1000 * seconds for seconds in side.cpu], 2) if all(side.cpu) else "not known"
+        memory = human_bytes(side.memory) if side.memory else "not known"
+        yield f"| {name} | {_spread(side.rates, 0)} | {ratio} | {cpu} | {memory} | {side.first:.1f} s |"
     yield ""
     yield (
         "RandomResizedCrop(224), RandomHorizontalFlip, float32, Normalize; shuffled, batches of "
@@ -150,7 +149,9 @@ def _torch_words(found: Comparison) -> str:
     known = found.torch.versions.get("torchvision")
     words = f"the files, torchvision {known}'s transforms"
     if known is None:
-        words = "the files, torchvision's transforms written out in Pillow and torch, as it is not installed"
+        words = (
+            "the files, torchvision's transforms written out in Pillow and torch, as it cannot be imported"
+        )
     if len(found.tried) > 1:
         tried = ", ".join(f"{rate:,.0f} with {count}" for count, rate in found.tried.items())
         words += f"; workers tried: {tried} (images/s)"

@@ -80,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="fastload-plan-") as folder:
         sample = draw_sample(arguments.folder, Path(folder))
         found = compare(sample, _SECONDS, workers=1, cores=1)
-    # Images per CPU second: what else runs on the machine takes no part of that.
-    a_core = {side.name: 1 / statistics.median(side.cpu) for side in (found.torch, found.fastload)}
+    a_core = {side.name: statistics.median(side.core_rates) for side in (found.torch, found.fastload)}
     if arguments.json:
         print_json(_facts(arguments, rate, source, found, a_core))
     else:
@@ -97,7 +96,7 @@ def _rows(
     what = f"{arguments.network} on {arguments.gpu}" if arguments.network else arguments.gpu
     yield "step", f"{what}: {rate:.0f} images/s ({source})"
     for name, side in (("torch", found.torch), ("fastload", found.fastload)):
-        low, high = 1 / max(side.cpu), 1 / min(side.cpu)
+        low, high = min(side.core_rates), max(side.core_rates)
         words = f"{a_core[name]:.0f} images per CPU second [{low:.0f}-{high:.0f}]"
         yield _TITLES[name], f"{words}: {rate / a_core[name]:.1f} cores"
     shapes = [shape for shape in SHAPES if shape.gpu == arguments.gpu]

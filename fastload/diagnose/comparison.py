@@ -225,7 +225,7 @@ class Side:
         first: seconds from the start of the process to its first batch, imports included.
         versions: of the libraries.
         rates: images per second, by round.
-        cpu: CPU seconds per image, by round.
+        cpu: CPU seconds per image, by round; 0: not known, without /proc.
         memory: the most bytes of all its processes (PSS: shared pages count once); 0: not known.
     """
 
@@ -241,6 +241,11 @@ class Side:
     def rate(self) -> float:
         """The median round's images per second."""
         return statistics.median(self.rates)
+
+    @property
+    def core_rates(self) -> list[float]:
+        """Images per CPU second, by round, which others' work does not change; per second, if not known."""
+        return [1 / cpu for cpu in self.cpu] if all(self.cpu) else self.rates
 
 
 class SideProcess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -89,6 +90,21 @@ def test_the_training_split_is_taken(tmp_path: Path) -> None:
     assert (sample.split, sample.total) == ("train", 3)
 
 
+def test_what_nobody_can_read_is_left_out(tmp_path: Path) -> None:
+    files = {f"c/{i}.jpg": jpeg(picture(i, 40, 30)) for i in range(3)} | {"c/9.jpg": b"no picture"}
+    sample = draw_sample(make_tree(tmp_path / "source", files), tmp_path)
+    assert (len(sample.ids), sample.total) == (3, 4)
+    assert packed_bytes(sample.packed, sample.ids) == bytes_below(sample.files)
+
+
+def test_one_picture_is_enough(tmp_path: Path) -> None:
+    sample = draw_sample(make_tree(tmp_path / "source", {"c/0.jpg": jpeg(picture(0, 40, 30))}), tmp_path)
+    with SideProcess("fastload", 1, sample, sorted(os.sched_getaffinity(0))) as process:
+        process.run(0.1)
+    assert process.side.rates[0] > 0
+    assert process.side.memory > 0
+
+
 def test_pixels_have_no_files_for_torch(tmp_path: Path) -> None:
     pack(class_tree(tmp_path / "source", 1, 4), tmp_path / "set", PackOptions(raw=True, num_proc=1))
     with pytest.raises(PackError, match="decoded pixels.*Give the pictures that it was packed from"):
@@ -131,12 +147,17 @@ def test_a_crop_lies_in_its_picture_and_steps_normalise_it() -> None:
 # ---- The sides --------------------------------------------------------------------------------------
 
 
+def test_without_cpu_times_the_rates_count() -> None:
+    assert Side("torch", 1, rates=[3.0, 4.0], cpu=[0.5, 0.25]).core_rates == [2.0, 4.0]
+    assert Side("torch", 1, rates=[3.0, 4.0], cpu=[0.0, 0.25]).core_rates == [3.0, 4.0]
+
+
 def test_a_picture_that_torch_cannot_decode_is_its_error(tmp_path: Path) -> None:
     files = {f"c/{i}.jpg": jpeg(picture(i, 40, 30))[:-200] for i in range(4)}
     sample = draw_sample(make_tree(tmp_path / "source", files), tmp_path)
     before = tasks()
     with pytest.raises(ScriptError, match="torch's DataLoader failed:(.|\n)*truncated"):
-        SideProcess("torch", 1, sample, [0]).__enter__()
+        SideProcess("torch", 1, sample, sorted(os.sched_getaffinity(0))).__enter__()
     assert not left_over(before)
 
 
@@ -191,7 +212,7 @@ def test_medians_ratios_and_numbers_of_workers_are_said(
         "| 20.00 [10.00-30.00] | 5.2 MB | 3.0 s |",
         "| fastload, 2 threads | 300 [90-320] |  | 2.00 [1.00-3.00] | not known | 1.0 s |",
         "workers tried: 70 with 2, 90 with 4 (images/s)",
-        "as it is not installed",
+        "as it cannot be imported",
     ):
         assert words in out
     assert main(["bench", str(source), "--json", "--workers", "3"]) == 0

@@ -389,9 +389,9 @@ def debian(suite: str, machine: str) -> Path | None:
     root = OUT / "roots" / machine / suite
     program, words = "debootstrap", ["--variant=minbase", "--include=python3-venv,ca-certificates"]
     if machine != HERE_IS:  # unpacked, without its packages' scripts, which would be emulated for long
-        packages = "bash,coreutils,dash,grep,libc-bin,mawk,sed,python3-venv,ca-certificates"
+        packages = "bash,coreutils,dash,grep,libc-bin,libstdc++6,mawk,sed,python3-venv,ca-certificates"
         program, words = "mmdebstrap", ["--architectures=arm64", "--variant=extract", f"--include={packages}"]
-        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"')
+        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"; ln -sf dash "$1/bin/sh"')
         if not EMULATOR.exists():
             return None
     if not (root / "usr/bin/python3").exists():

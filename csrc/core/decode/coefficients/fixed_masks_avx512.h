@@ -1,12 +1,9 @@
-// The masks of a segment of form "fast", a row of blocks at a time. For files compiled for AVX-512.
+// The masks of a segment of form "fast", a row of blocks at a time. Part of segment_vector.cpp, for AVX-512.
 #pragma once
 
-#if defined(__x86_64__)
-
-#include "base/vectors.h"
 #include "decode/coefficients/segment_reader.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 // Each of eight 64-bit lanes: the sum of those up to it.
@@ -121,6 +118,4 @@ class FixedMasks {
 };
 
 }  // namespace
-}  // namespace fastload
-
-#endif
+}  // namespace fastload::FASTLOAD_LEVEL

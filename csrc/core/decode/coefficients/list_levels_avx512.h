@@ -1,16 +1,13 @@
 // A list's planes without depositing their bits: level j is the values of which S_j says 1, one
 // behind the other, a byte each. Its planes are whole runs of bits, so it is made from the level
-// above by one expansion and two masked additions. For files compiled for AVX-512.
+// above by one expansion and two masked additions. Part of segment_vector.cpp, for AVX-512.
 #pragma once
-
-#if defined(__x86_64__)
 
 #include <algorithm>
 
-#include "base/vectors.h"
 #include "decode/coefficients/segment_reader.h"
 
-namespace fastload {
+namespace fastload::FASTLOAD_LEVEL {
 namespace {
 
 struct Avx512Words {
@@ -267,6 +264,4 @@ class ListLevels {
 };
 
 }  // namespace
-}  // namespace fastload
-
-#endif
+}  // namespace fastload::FASTLOAD_LEVEL

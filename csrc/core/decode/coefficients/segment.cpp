@@ -22,12 +22,7 @@ SegmentShape segment_shape(const JpegHeader& header, int mcus) {
 }
 
 SegmentKernels segment_kernels(SimdLevel level) {
-  UnpackSegments unpack = unpack_segments_words;
-#if defined(__x86_64__)
-  if (level >= SimdLevel::kAvx2) unpack = unpack_segments_avx2;
-  if (level >= SimdLevel::kAvx512) unpack = unpack_segments_avx512;
-#endif
-  return {unpack, FASTLOAD_KERNEL_AT(level, transform_segment)};
+  return {FASTLOAD_KERNEL_AT(level, unpack_segments), FASTLOAD_KERNEL_AT(level, transform_segment)};
 }
 
 void expand_block(const SegmentBlocks& blocks, size_t block, int16_t* coefs) {

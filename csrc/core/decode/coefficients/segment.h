@@ -105,13 +105,8 @@ void expand_block(const SegmentBlocks& blocks, size_t block, int16_t* coefs);
 bool unpack_segments_scalar(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
                             SegmentBlocks* blocks);
 
-// The kernels of each instruction set; "words" for any CPU.
-bool unpack_segments_words(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
-                           SegmentBlocks* blocks);
-bool unpack_segments_avx2(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
-                          SegmentBlocks* blocks);
-bool unpack_segments_avx512(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
-                            SegmentBlocks* blocks);
+FASTLOAD_KERNEL(bool unpack_segments(const SegmentCoding& coding, const SegmentSource* sources,
+                                     size_t count, SegmentBlocks* blocks));
 FASTLOAD_KERNEL(void transform_segment(const SegmentBlocks& blocks, size_t first, size_t count,
                                        const uint16_t* steps, uint8_t* out, size_t stride));
 

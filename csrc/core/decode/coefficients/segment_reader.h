@@ -1,13 +1,11 @@
-// Segments read 64 bits at a time. Included by one source file for each instruction set, which
-// names its operations in a type Ops; everything here has internal linkage.
+// Segments read 64 bits at a time. Part of segment_vector.cpp, which names a level's operations in a
+// type Ops:
 //
-//   Ops::fixed_masks(...), Ops::list(...)  read_fixed_masks() and read_list(), or what equals them
-//   Ops::lists(...)            both lists, in place of list(), where that is faster
+//   Ops::fixed_masks(...)      read_fixed_masks() or what equals it
+//   Ops::lists(...)            both lists
 //   Ops::deposit(bits, mask)   the lowest bits of `bits`, one after another, at the ones of `mask`
 //   Ops::add_offsets(offsets, least, to)   four 16-bit offsets + least, to to[0..4)
 //   Ops::copy(data, at, words, plane)      64 bits a word, one word after another
-//   Ops::values8(planes, word, to)         64 values of a list
-//   Ops::values16(planes, word, low, high) the same in two bytes each
 //   Ops::kBothWide                         a wide list wants the other one's high bytes, too:
 //   Ops::extend(low, high)                 the high bytes of 64 values that fit into one
 #pragma once
@@ -224,35 +222,13 @@ bool read_planes(BitPlace& place, size_t count, int rice, ValuePlanes& planes) {
 // The largest magnitude that the planes can say, 2^(rice + deepest + 1) - 2^rice, is more than 127.
 inline bool is_wide_list(const ValuePlanes& planes) { return planes.rice + planes.deepest > 6; }
 
-// The `count` values of a list, more than 0.
-template <class Ops>
-bool read_list(BitPlace& place, size_t count, int rice, ListBytes& list) {
-  ValuePlanes planes;
-  if (!read_planes<Ops>(place, count, rice, planes)) return false;
-  list.is_wide = is_wide_list(planes);
-  for (size_t w = 0; w < planes.words; ++w) {
-    if (list.is_wide) {
-      Ops::values16(planes, w, list.low + 64 * w, list.high + 64 * w);
-    } else {
-      Ops::values8(planes, w, list.low + 64 * w);
-    }
-  }
-  return true;
-}
-
 template <class Ops>
 bool read_lists(BitPlace& place, const SegmentCoding& coding, size_t blocks_end,
                 SegmentBlocks& blocks) {
   ListBytes lists[2] = {{blocks.bytes[0].data(), blocks.highs[0].data(), false},
                         {blocks.bytes[1].data(), blocks.highs[1].data(), false}};
   const size_t counts[2] = {blocks.starts[0][blocks_end], blocks.starts[1][blocks_end]};
-  if constexpr (requires { Ops::lists(place, counts, coding.rice, lists); }) {
-    if (!Ops::lists(place, counts, coding.rice, lists)) return false;
-  } else {
-    for (size_t i = 0; i < 2; ++i) {
-      if (counts[i] > 0 && !Ops::list(place, counts[i], coding.rice[i], lists[i])) return false;
-    }
-  }
+  if (!Ops::lists(place, counts, coding.rice, lists)) return false;
   for (size_t i = 0; i < 2; ++i) blocks.wide[i] = lists[i].is_wide;
   blocks.is_wide = blocks.wide[0] || blocks.wide[1];
   if constexpr (Ops::kBothWide) {
@@ -284,18 +260,18 @@ inline bool ends_segment(const BitPlace& place) {
 }
 
 template <class Ops>
-bool unpack_segment(const SegmentCoding& coding, const SegmentSource& source,
-                    SegmentBlocks& blocks) {
+bool read_segment(const SegmentCoding& coding, const SegmentSource& source,
+                  SegmentBlocks& blocks) {
   BitPlace place{source.data, source.size * 8, 0};
   return read_head<Ops>(place, coding, *source.shape, blocks) &&
          read_lists<Ops>(place, coding, source.shape->block_count, blocks) && ends_segment(place);
 }
 
 template <class Ops>
-bool unpack_segments(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
-                     SegmentBlocks* blocks) {
+bool read_segments(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
+                   SegmentBlocks* blocks) {
   for (size_t i = 0; i < count; ++i) {
-    if (!unpack_segment<Ops>(coding, sources[i], blocks[i])) return false;
+    if (!read_segment<Ops>(coding, sources[i], blocks[i])) return false;
   }
   return true;
 }

@@ -274,7 +274,7 @@ inline void transform_group(const Pair* x, const int32_t* starts, uint8_t* out, 
 }
 
 // Blocks of which only these have values: rows and columns 0 to 3, up to place 13 of the zig-zag
-// order. Two thirds of all chroma blocks are such.
+// order. Six in ten chroma blocks are such.
 constexpr std::array<size_t, 4> kCornerColumns{0, 2, 1, 3};  // so that pairs of the second pass meet
 constexpr uint64_t kCorner = [] {
   uint64_t mask = 0;

@@ -308,6 +308,21 @@ void warp(const Warp& how, Canvas& canvas) {
   canvas.swap();
 }
 
+namespace {
+
+// Whether it is a flip that shows the whole picture: the fill would take a third of its time.
+bool is_mirror(const Motion& motion, const Picture& from, const Picture& to) {
+  std::vector<int> columns, rows;
+  const auto all_inside = [](const std::vector<int>& places) {
+    return std::ranges::all_of(places, [](int place) { return place >= 0; });
+  };
+  return (motion.a[0] < 0.0 || motion.a[4] < 0.0) &&
+         nearest_lines(motion, from.width, from.height, to.width, to.height, columns, rows) &&
+         all_inside(columns) && all_inside(rows);
+}
+
+}  // namespace
+
 void warp_into(const Warp& how, const Picture& from, const std::function<uint8_t*(size_t)>& scratch,
                const Picture& to) {
   const bool small = static_cast<int64_t>(area(from.width, from.height)) <= kMostWarped;
@@ -319,7 +334,9 @@ void warp_into(const Warp& how, const Picture& from, const std::function<uint8_t
   }
   const Area source(from.pixels, from.width, from.height);
   const MadeArea made(to.pixels, to.width, to.height);
-  fill_with(how.fill.data(), 3, area(to.width, to.height), to.pixels);
+  if (!is_mirror(how.motion, from, to)) {
+    fill_with(how.fill.data(), 3, area(to.width, to.height), to.pixels);
+  }
   if (!small) return move<3>(how.motion, false, 3, source, made);
   Nearest<3> nearest(how.motion, 3, source, made, to.width, to.height);
   run(
