@@ -150,8 +150,8 @@ build_pillow() {
   tar -xzf "$source/$version.tar.gz" -C "$source"
   # shellcheck disable=SC2016 # $ORIGIN is the linker's
   (cd "$source/$version/src" && aarch64-linux-gnu-gcc -shared -fPIC -O2 -w -ffp-contract=off -DNDEBUG \
-    -DHAVE_LIBJPEG -DHAVE_LIBTIFF -DHAVE_LIBZ "-DPILLOW_VERSION=\"${version#pillow-}\"" -I. -IlibImaging -I"$root/usr/include/$python" -isystem "$root/usr/include" \
-    -isystem "$root/usr/include/aarch64-linux-gnu" {_imaging,decode,encode,map,display,outline,path}.c libImaging/*.c \
+    -DHAVE_LIBJPEG -DHAVE_LIBTIFF -DHAVE_LIBZ "-DPILLOW_VERSION=\"${version#pillow-}\"" -I. -IlibImaging \
+    -I"$root/usr/include/$python" -isystem "$root/usr/include" -isystem "$root/usr/include/aarch64-linux-gnu" {_imaging,decode,encode,map,display,outline,path}.c libImaging/*.c \
     "$site"/pillow.libs/lib{jpeg,tiff}-*.so.* "$root/lib/aarch64-linux-gnu/libz.so.1" -lm \
     -Wl,-rpath,'$ORIGIN/../pillow.libs',--allow-shlib-undefined -o "$source/_imaging.so")
   cp --remove-destination "$source/_imaging.so" "$site"/PIL/_imaging.c*.so

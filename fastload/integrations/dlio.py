@@ -99,15 +99,17 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
             )
 
     def next(self) -> Iterator[Any]:
-        """Yield the batches of one epoch."""
+        """Yield the batches of one epoch, after the last of which DLIO does not come back."""
         if self._loader is None:
             self.read()
-        for batch in self._loader or ():
-            if isinstance(batch, dict):
-                yield batch[_RECORD] if _RECORD in batch else batch["image"]
-            else:
-                yield batch
-        self.epoch_number += 1
+        try:
+            for batch in self._loader or ():
+                if isinstance(batch, dict):
+                    yield batch[_RECORD] if _RECORD in batch else batch["image"]
+                else:
+                    yield batch
+        finally:
+            self.epoch_number += 1
 
     def finalize(self) -> None:
         """Do nothing: DLIO calls it after each epoch, and goes on."""

@@ -182,6 +182,22 @@ def test_in_order_without_shuffle(dlio: Any, tmp_path: Path) -> None:
     assert epoch(dlio, "tfrecord")[0] == wanted
 
 
+def test_the_next_epoch_after_a_break(dlio: Any, tmp_path: Path) -> None:
+    """DLIO leaves its loop at the last step, and asks for the next epoch."""
+    wanted = write(tmp_path / "train", "npy", np.random.default_rng(8))
+    arguments(tmp_path, "npy", 0, 1, 0, Word.SEED)
+    loader = dlio.FastloadDataLoader(Kind("npy"), Word.TRAIN, 1)
+    orders = []
+    for number in (1, 2):
+        assert loader.epoch_number == number
+        batches = loader.next()
+        taken = [next(batches) for _ in range(len(wanted) // BATCH)]
+        batches.close()
+        orders.append([one.numpy().tobytes() for batch in taken for one in batch])
+        assert Counter(orders[-1]) == Counter(wanted)
+    assert orders[0] != orders[1]
+
+
 # ---- What is refused ----
 
 

@@ -23,6 +23,7 @@ DEPENDENCIES = {"torch", "numpy", "lmdb", "pyarrow", "h5py", "rich"}
 DISTRIBUTIONS = {
     "PIL": "pillow",
     "composer": "mosaicml",
+    "dlio_benchmark": "dlio-benchmark",
     "ignite": "pytorch-ignite",
     "nvidia": "nvidia-dali-cuda120",
     "open_clip_train": "open_clip_torch",

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-SLOWER = float(
-    os.environ.get("FASTLOAD_SLOWER") or 1
-)  # how many times; tools/test_arm.sh has an emulated machine
+SLOWER = float(os.environ.get("FASTLOAD_SLOWER") or 1)  # how many times: an emulated machine
 HANG = 200.0 * SLOWER  # seconds; what needs as many hangs, also on a busy machine
 _EXITING = 0x4  # PF_EXITING of the kernel's sched.h
 
