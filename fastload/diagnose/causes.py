@@ -290,7 +290,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "batch-size", "Small batches", "step",
-        "many steps a second; time per sample falls with larger batches",
+        "many steps per second; time per sample falls with larger batches",
         "the step on four times the samples, against the step as it is; for packed sets the loader likewise",
         "a larger batch_size; without gradient accumulation, if that was only for memory",
         "measured: loader and step on larger batches",
@@ -337,7 +337,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         "video", "Decoding of video", "samples",
-        "CPUs are busy decoding video in `__getitem__`; more frames a sample make it slower",
+        "CPUs are busy decoding video in `__getitem__`; more frames per sample make it slower",
         "share of the makers' time in torchcodec, PyAV, decord and their like, against reading and pictures",
         "frames decoded once, into records that are read one by one: `fastload pack SET OUT --as lerobot`, "
         'and `fastload.Fields(windows=...)` in place of `delta_timestamps`; for other videos, their frames '
@@ -435,7 +435,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "copy-on-write", "Memory that is copied on write", "machine",
         "memory grows with each epoch and each worker, until there is none",
-        "memory that each worker has for itself grows by more than 20 MB a second",
+        "memory that each worker has for itself grows by more than 20 MB per second",
         "NumPy arrays or Arrow tables in place of lists and dicts of Python objects in the Dataset",
         "memory; speed only a little",
         "Workers copy the Dataset's memory: it grows by {copied} MB a second, because counting references to "
