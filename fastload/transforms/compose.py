@@ -134,7 +134,7 @@ class DrawEach:
         transform: what is drawn.
 
     Raises:
-        ValueError: another word.
+        ValueError: ``each`` is neither "camera" nor "frame".
         TypeError: ``transform`` is not one of fastload's or a chain of those.
     """
 

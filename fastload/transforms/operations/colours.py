@@ -89,7 +89,7 @@ class Grayscale:
         num_output_channels: only 3, as batches of pictures have; torchvision's default is 1.
 
     Raises:
-        ValueError: another number of channels.
+        ValueError: the number of channels is not 3.
     """
 
     num_output_channels: int = 1

@@ -82,7 +82,7 @@ def border_number(where: str, mode: Any) -> int:
     """Return a padding mode as the core takes it; 0: fill.
 
     Raises:
-        ValueError: the mode is another one.
+        ValueError: the mode is not one of torchvision's.
     """
     if mode not in _MODES:
         raise ValueError(f"{where} must be one of {', '.join(_MODES)}. Found: {mode!r}.")
@@ -309,7 +309,7 @@ RANDOM_RESIZED_CROP = Operation(
 
 @dataclass(frozen=True)
 class FixedSizeCrop:
-    """Crop at random along sides longer than ``size``, and pad shorter sides at the right and below.
+    """Crop at random along sides longer than ``size``, and pad shorter sides at the right and bottom.
 
     ``FixedSizeCrop`` of torchvision's detection references, the second half of large scale jitter after
     :class:`ScaleJitter`. As there, one random number places the crop along both sides, boxes are clipped to
@@ -522,7 +522,7 @@ RANDOM_IOU_CROP = Operation(
 
 @dataclass(frozen=True)
 class PadIfSmaller:
-    """Pad a picture smaller than ``size`` at the right and below: ``PadIfSmaller`` of torchvision's
+    """Pad a picture smaller than ``size`` at the right and bottom: ``PadIfSmaller`` of torchvision's
     segmentation references, for use before ``RandomCrop``.
 
     Args:

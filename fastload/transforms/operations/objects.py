@@ -84,7 +84,7 @@ class SanitizeBoundingBoxes:
         labels_getter: only torchvision's default: the dataset defines which labels follow the boxes.
 
     Raises:
-        ValueError: a number is below 1, or ``labels_getter`` is another one.
+        ValueError: a number is below 1, or ``labels_getter`` is not the default.
     """
 
     min_size: float = 1.0
@@ -149,7 +149,7 @@ class ConvertBoundingBoxFormat:
         format: "xyxy", "xywh" or "cxcywh", in any case, or torchvision's ``BoundingBoxFormat``.
 
     Raises:
-        ValueError: the format is another one.
+        ValueError: the format is not one of these.
     """
 
     format: Any

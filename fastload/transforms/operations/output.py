@@ -92,7 +92,7 @@ class ToDtype:
         masks: the dtype of masks, ``"int64"``, as losses want it; None: as they are stored.
 
     Raises:
-        ValueError: the dtype is another one.
+        ValueError: the dtype is not one of these.
     """
 
     dtype: Any

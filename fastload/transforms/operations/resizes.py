@@ -251,7 +251,7 @@ class Letterbox:
             the other one is rounded up. ``"letterbox"``, as its LetterBox does in prediction: sides are
             rounded, halves to even.
         scaleup: enlarge smaller pictures; False only with the rule "letterbox".
-        center: put the picture in the middle (an odd pixel of fill goes right or below); False: at the top
+        center: put the picture in the middle (an odd pixel goes right or bottom); False: at the top
             left.
 
     Raises:
