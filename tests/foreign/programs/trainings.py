@@ -63,6 +63,8 @@ class Training:
         draws: its pictures' augmentations are Python functions as a whole, whose draws can be repeated.
         most: batches that it gets, where it would go on.
         batch: the size of its batches, where it cannot be asked for.
+        looks: it looks at one batch before it sets the epoch. That batch is not compared: torch's loader is
+            in the epoch that was set last, fastload's in the one after it.
         changed: what is other than in the program, for the page.
         absent: packages that it imports, and that its loaders do without.
     """
@@ -75,6 +77,7 @@ class Training:
     draws: bool = False
     most: int = 600
     batch: int = 0
+    looks: bool = False
     changed: str = ""
     absent: tuple[str, ...] = ()
 
@@ -514,4 +517,6 @@ plain(
     *(2, 1, "--batch_size", 32),
     ranks=True,
     packs=False,
+    looks=True,
+    changed="without its look at one batch before `set_epoch`",
 )
