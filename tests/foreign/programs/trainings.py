@@ -297,12 +297,22 @@ def timm_script(place: Place, *given: object) -> None:
     script(place.checkout / "train.py", "--data-dir", place.data / "photos", *model, *length, *given)
 
 
-training("timm", "huggingface/pytorch-image-models", "train.py", ranks=True, changed="a small model")(
-    timm_script
+training(
+    "timm",
+    "huggingface/pytorch-image-models",
+    "train.py",
+    ranks=True,
+    changed="a small model; packed: no augmentation",
+)(timm_script)
+
+
+@training(
+    "deit",
+    "facebookresearch/deit",
+    "main.py",
+    ranks=True,
+    changed="a small model, no RandAugment; names of an older timm",
 )
-
-
-@training("deit", "facebookresearch/deit", "main.py", ranks=True, changed="a small model")
 def deit(place: Place) -> None:
     import timm.data.transforms
     import timm.models
@@ -339,7 +349,12 @@ def simsiam(place: Place) -> None:
     siamese_script(place, "main_simsiam.py", "--dim", 32, "--pred-dim", 16)
 
 
-@training("moco", "facebookresearch/moco", "main_moco.py", **OWN)
+@training(
+    "moco",
+    "facebookresearch/moco",
+    "main_moco.py",
+    **{**OWN, "changed": "a small model; `reshape` for `view` in its accuracy"},
+)
 def moco(place: Place) -> None:
     view = torch.Tensor.view
 
@@ -395,7 +410,13 @@ def vicreg(place: Place) -> None:
     script(place.checkout / "main_vicreg.py", *given, "--batch-size", 8 * ranks()[1], "--mlp", "32-32")
 
 
-@training("mae", "facebookresearch/mae", "main_pretrain.py", ranks=True, changed="a small model")
+@training(
+    "mae",
+    "facebookresearch/mae",
+    "main_pretrain.py",
+    ranks=True,
+    changed="a small model; names of an older timm and NumPy",
+)
 def mae(place: Place) -> None:
     import timm
     import timm.models.vision_transformer as vits
