@@ -104,8 +104,7 @@ def _print(folder: str, problems: list[Problem], records: int, arguments: argpar
         print_lines([f"{folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"])
     intact = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} intact ({how})"
     verdict = counted(sum(problem.count for problem in problems), "problem") if problems else intact
-    advice = [_ADVICE] if problems else []
-    print_lines([*map(_line, problems), f"{folder}: {verdict}", *advice])
+    print_lines([*map(_line, problems), f"{folder}: {verdict}", *([_ADVICE] if problems else [])])
 
 
 def _facts(problem: Problem) -> dict[str, Any]:

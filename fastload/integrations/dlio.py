@@ -89,7 +89,7 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
         else:
             files = args.file_list_train if is_training else args.file_list_eval
             dataset = RecordFiles(files, str(self.format_type), args.num_samples_per_file)
-            self._loader = DataLoader(dataset, collate_fn=_as_read, **options)
+            self._loader = DataLoader(dataset, collate_fn=_as_read, **options)  # type: ignore[arg-type]
         steps = self.num_samples // self.batch_size // args.comm_size
         if len(self._loader) != steps:
             raise PackError(
@@ -166,7 +166,7 @@ class RecordFiles(torch.utils.data.Dataset[Ragged]):
         if torch.utils.data.get_worker_info() is None:
             values = values.new_empty(int(offsets[-1]))
         else:  # as torch's default_collate, which saves a copy
-            values.set_(torch.UntypedStorage._new_shared(int(offsets[-1])))
+            values.set_(torch.UntypedStorage._new_shared(int(offsets[-1])))  # type: ignore[no-untyped-call]
         for begin, part in zip(offsets.tolist(), parts, strict=False):
             values.numpy()[begin : begin + len(part)] = part
         return Ragged(values, torch.from_numpy(offsets))

@@ -212,7 +212,7 @@ class _Draws:
         if type(self._told) is int:  # so that the user may set this epoch, too, as after a look at one batch
             self._told = _Told(self._told)
             with suppress(AttributeError):
-                self._setters[-1].epoch = self._told
+                self._setters[-1].epoch = self._told  # type: ignore[union-attr]
             self._told = self._epoch_of_sampler()
         for generator, own in self._generators.values():
             generator.manual_seed(_draw_seed(self._seed, epoch, own))

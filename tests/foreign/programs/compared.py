@@ -20,7 +20,7 @@ class Compared:
     Args:
         batches, samples: how many both gave.
         differ: in words, where lengths, sizes, labels or numbers of losses are not equal; "" if all are.
-        pixels: the largest difference of two floating values or pixels, relative where a batch has values over 1.
+        pixels: the largest difference of two pixels or floats, relative where a batch has values over 1.
         losses: the largest relative difference of the first loss, and of all.
         steps: how many losses there are.
         passes: by the engine, of how many.
@@ -80,11 +80,13 @@ def shape_of(value: Any) -> Any:
     return (str(value.dtype), tuple(value.shape)) if isinstance(value, torch.Tensor) else type(value).__name__
 
 
-def compare(out: Path, ours: str, theirs: str, ranks: int) -> Compared:
-    """Two ways of a program."""
+def compare(out: Path, ours: str, theirs: str, ranks: int, looks: bool = False) -> Compared:
+    """Two ways of a program; ``looks``: passes that were left after the first batch do not count."""
     found = Compared()
     for rank in range(ranks):
         runs = [torch.load(out / way / f"rank{rank}.pt", weights_only=False) for way in (ours, theirs)]
+        for run in runs if looks else []:
+            run["passes"] = [one for one in run["passes"] if len(one["batches"]) != 1 or one["len"] == 1]
         found.add(*runs)
     return found
 

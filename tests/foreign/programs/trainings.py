@@ -63,6 +63,8 @@ class Training:
         draws: its pictures' augmentations are Python functions as a whole, whose draws can be repeated.
         most: batches that it gets, where it would go on.
         batch: the size of its batches, where it cannot be asked for.
+        looks: it looks at one batch before it sets the epoch. That batch is not compared: torch's loader is
+            in the epoch that was set last, fastload's in the one after it.
         changed: what is other than in the program, for the page.
         absent: packages that it imports, and that its loaders do without.
     """
@@ -75,6 +77,7 @@ class Training:
     draws: bool = False
     most: int = 600
     batch: int = 0
+    looks: bool = False
     changed: str = ""
     absent: tuple[str, ...] = ()
 
@@ -294,12 +297,22 @@ def timm_script(place: Place, *given: object) -> None:
     script(place.checkout / "train.py", "--data-dir", place.data / "photos", *model, *length, *given)
 
 
-training("timm", "huggingface/pytorch-image-models", "train.py", ranks=True, changed="a small model")(
-    timm_script
+training(
+    "timm",
+    "huggingface/pytorch-image-models",
+    "train.py",
+    ranks=True,
+    changed="a small model; packed: no augmentation",
+)(timm_script)
+
+
+@training(
+    "deit",
+    "facebookresearch/deit",
+    "main.py",
+    ranks=True,
+    changed="a small model, no RandAugment; names of an older timm",
 )
-
-
-@training("deit", "facebookresearch/deit", "main.py", ranks=True, changed="a small model")
 def deit(place: Place) -> None:
     import timm.data.transforms
     import timm.models
@@ -336,7 +349,12 @@ def simsiam(place: Place) -> None:
     siamese_script(place, "main_simsiam.py", "--dim", 32, "--pred-dim", 16)
 
 
-@training("moco", "facebookresearch/moco", "main_moco.py", **OWN)
+@training(
+    "moco",
+    "facebookresearch/moco",
+    "main_moco.py",
+    **{**OWN, "changed": "a small model; `reshape` for `view` in its accuracy"},
+)
 def moco(place: Place) -> None:
     view = torch.Tensor.view
 
@@ -392,7 +410,13 @@ def vicreg(place: Place) -> None:
     script(place.checkout / "main_vicreg.py", *given, "--batch-size", 8 * ranks()[1], "--mlp", "32-32")
 
 
-@training("mae", "facebookresearch/mae", "main_pretrain.py", ranks=True, changed="a small model")
+@training(
+    "mae",
+    "facebookresearch/mae",
+    "main_pretrain.py",
+    ranks=True,
+    changed="a small model; names of an older timm and NumPy",
+)
 def mae(place: Place) -> None:
     import timm
     import timm.models.vision_transformer as vits
@@ -514,4 +538,6 @@ plain(
     *(2, 1, "--batch_size", 32),
     ranks=True,
     packs=False,
+    looks=True,
+    changed="without its look at one batch before `set_epoch`",
 )
