@@ -314,14 +314,14 @@ def unpack(
     if "://" in os.fspath(output):
         raise PackError(f"unpack writes to a folder of this machine. Found: {output}. Copy it from there.")
     final = Path(output).absolute()
-    if Path(os.path.realpath(folder)) in (real := Path(os.path.realpath(final))).parents:
-        raise PackError(f"the output {real} lies inside the set {folder}; choose a folder outside it.")
     try:
         taken = is_symlink(final) or (exists(final) and (not is_dir(final) or any(final.iterdir())))
     except OSError as error:
         raise PackError(f"cannot unpack into {final}: {error}.") from error
     if taken:
         raise PackError(f"{final} exists and is not an empty folder; choose another.")
+    if is_dir(final.parent) and Path(os.path.realpath(folder)) in Path(os.path.realpath(final)).parents:
+        raise PackError(f"the output {final} lies inside the set {folder}; choose a folder outside it.")
     temporary = temporary_of(final)
     try:
         make_folder(final.parent)

@@ -59,7 +59,9 @@ def epochs(data: Any, count: int = 2, **options: Any) -> list[Any]:
 
 def with_dtype(dtype: torch.dtype) -> T.Compose:
     normalize = [] if dtype == torch.uint8 else [NORMALIZE]
-    return T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToDtype(dtype), *normalize])
+    return T.Compose(
+        [T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToDtype(dtype, scale=True), *normalize]
+    )
 
 
 @pytest.mark.parametrize("side", SIDES)

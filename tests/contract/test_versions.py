@@ -12,6 +12,7 @@ ROW = re.compile(r"^\| (?:\[(.+)\]\(.*\)) \| ([\d., ]+) \|", re.MULTILINE)
 
 #: What the page calls by another name than its package.
 CALLED = {
+    "dlio": "dliobenchmark",
     "composer": "mosaicml",
     "ignite": "pytorchignite",
     "lightningtrainerfabric": "lightning",

@@ -110,7 +110,9 @@ def test_what_is_no_packed_folder_is_told_from_one(dataset: PackedDataset, open_
     (parent / "pictures").mkdir()
     with pytest.raises(FormatError, match=r"has no dataset.json. Make one with .* pack it into another one."):
         open_it(parent / "pictures")
-    with pytest.raises(FormatError, match=r"nowhere is not a packed dataset: there is no such folder. Make"):
+    with pytest.raises(
+        FormatError, match=r"nowhere is not a packed dataset: there is no such folder\. 'fastload"
+    ):
         open_it(parent / "nowhere")
     with pytest.raises(FormatError, match=r"index.fli is not a packed dataset: it is a file. Pass the"):
         open_it(dataset.folder / "index.fli")
