@@ -8,11 +8,9 @@ import platform
 import shlex
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.cli.arguments import at_least_one, place
@@ -77,11 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
             "hundred of its pictures here and give their folder."
         )
     from fastload.diagnose.comparison import compare, draw_sample
+    from fastload.diagnose.remains import Remains
 
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="fastload-bench-") as folder:
+    with Remains() as remains:
         sys.stderr.write(f"Drawing pictures from {arguments.source}.\n")
-        sample = draw_sample(arguments.source, Path(folder))
+        sample = draw_sample(arguments.source, remains.folder)
         sys.stderr.write(
             f"Reading {counted(len(sample.ids), 'picture')} with torch's DataLoader and with fastload, in "
             f"turns, for about {arguments.seconds:g} s.\n"

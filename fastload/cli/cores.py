@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.cli.output import print_json, print_table
@@ -75,10 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, and print the cores."""
     rate, source = step_of(arguments)
     from fastload.diagnose.comparison import compare, draw_sample
+    from fastload.diagnose.remains import Remains
 
     sys.stderr.write(f"Measuring one core of this machine for about {_SECONDS:g} s.\n")
-    with tempfile.TemporaryDirectory(prefix="fastload-plan-") as folder:
-        sample = draw_sample(arguments.folder, Path(folder))
+    with Remains() as remains:
+        sample = draw_sample(arguments.folder, remains.folder)
         found = compare(sample, _SECONDS, workers=1, cores=1)
     a_core = {side.name: statistics.median(side.core_rates) for side in (found.torch, found.fastload)}
     if arguments.json:

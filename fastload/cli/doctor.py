@@ -80,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
             parser.parse_args(arguments.rest, arguments)
         except SystemExit as stop:  # argparse has printed the error or the help
             return stop.code if isinstance(stop.code, int) else 2
+    else:
+        _say_whose(arguments)
     if arguments.seconds < 5:
         raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
     if arguments.html is not None:  # before the experiments: its library or its folder may be missing
@@ -104,6 +106,17 @@ def _refuse_other_files(arguments: argparse.Namespace) -> None:
         raise SystemExit(
             f"fastload doctor: {target} is neither a packed dataset nor a Python file (.py). Name a script "
             f"without what starts it: 'fastload doctor {words[0] if words else 'train.py'}'."
+        )
+
+
+def _say_whose(arguments: argparse.Namespace) -> None:
+    """Say that options behind a script are the script's, if one of them looks like the doctor's."""
+    named = [word.partition("=")[0] for word in arguments.rest]
+    own = [word for word in named if word in ("--seconds", "--html", "--step-rate", "--verbose")]
+    if own:
+        sys.stderr.write(
+            f"{own[0]} stands behind {arguments.target} and goes to it, as all that follows. The doctor's "
+            f"options come before: 'fastload doctor {own[0]} ... {arguments.target}'.\n"
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from itertools import count
@@ -14,11 +16,11 @@ import numpy as np
 import pytest
 import torch
 from annotated_trees import write_yolo
-from pack_trees import class_tree, encoded, make_tree, snapshot
+from pack_trees import class_tree, command, encoded, environment, make_tree, snapshot
 from pictures import encoded as jpeg
 from pictures import picture
 from PIL import Image
-from process import left_over, tasks
+from process import left_over, settled, tasks
 
 from fastload import PackedDataset
 from fastload.cli import main
@@ -228,3 +230,18 @@ def test_wrong_usage_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "--seconds must be at least 5. Found: 1." in capsys.readouterr().err
     assert main(["bench", "s3://bucket/set"]) == 2
     assert "Copy some hundred of its pictures here" in capsys.readouterr().err
+
+
+def test_a_killed_comparison_leaves_no_folder(tmp_path: Path) -> None:
+    photos, place = class_tree(tmp_path / "photos"), tmp_path / "temporary"
+    place.mkdir()
+    words = command("bench", photos, "--seconds", 60)
+    bench = subprocess.Popen(
+        words, env=environment(TMPDIR=str(place)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        assert settled(lambda: bool([*place.glob("fl-*/packed/dataset.json")]), True)
+    finally:
+        bench.send_signal(signal.SIGKILL)
+        bench.wait()
+    assert settled(lambda: os.listdir(place), []) == []
