@@ -25,10 +25,11 @@ HERE = Path(__file__).parent / "mistakes"
 TASKS = ("pack", "train", "resume", "coco", "bucket", "ranks", "doctor", "report", "index", "unpack")
 #: Words of a rule or of a next step, one of which every message has.
 GUIDES = re.compile(
-    r"must|[Ll]egal|[Cc]hoose |[Dd]id you mean|Pass|[Gg]ive |Make|makes|[Rr]estore|Mend|[Ll]eave|Check|Add|"
-    r"[Nn]ame|Call|Put|needs?\b|takes?\b|expected|one of|exclude|are required|--\w|lies inside|its ids are|"
-    r"Set |is for|are for|It has|'fastload \w+|Upgrade|Resume with|out of range|missing|Install|Copy|Run |"
-    r"write for example|A loader state is a dict|should not be set|or neither|<=|, as 5 |Index "
+    r"must|legal|Legal|choose |Choose |id you mean|Pass|give |Give |Make|makes|restore|Restore|Mend|"
+    r"leave|Leave|Check|Add|name|Name|Call|Put|needs?\b|takes?\b|expected|one of|exclude|are required|"
+    r"--\w|lies inside|its ids are|Set |is for|are for|It has|'fastload \w+|Upgrade|Resume with|"
+    r"out of range|missing|Install|Copy|Run |write for example|A loader state is a dict|"
+    r"should not be set|or neither|<=|, as 5 |Index "
 )
 BEGIN = "import os\nimport torch\nimport fastload\nfrom fastload import DataLoader, transforms as T\n"
 BEGIN += "resize = T.Resize((32, 32))\n"
