@@ -115,9 +115,9 @@ def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
     """Return the error if a batch did not come from torch's workers; None: the batch itself failed."""
     if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
         return NotDelivered(str(error))
-    if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
-        return None
     try:
+        if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
+            return None
         killed = _killed_worker(iterator)
     except RuntimeError as other:  # from torch's handler of SIGCHLD, which may run at any time
         return NotDelivered(str(other)) if str(other).startswith(_TORCHS_WORDS) else None

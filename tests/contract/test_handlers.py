@@ -17,6 +17,7 @@ from process import in_child
 
 from fastload import DataLoader
 from fastload import transforms as T
+from fastload.backends import worker_processes
 from fastload.backends.worker_processes import Parent, WorkerInit
 from fastload.errors import NotDelivered
 from fastload.machine.interrupts import interrupts_kept, raised_by_a_handler
@@ -190,6 +191,18 @@ def test_a_worker_that_begins_without_its_parent_ends() -> None:
 
 
 # torch's handler of SIGCHLD raises wherever the main thread is, also in a callback of the garbage collector.
+def test_torchs_handler_may_run_while_an_error_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises wherever the main thread is when a worker dies."""
+    words = "DataLoader worker (pid 7) is killed by signal: Killed."
+
+    def interrupted(_: Exception) -> bool:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(worker_processes, "_is_reraised", interrupted)
+    with pytest.raises(NotDelivered, match=r"worker \(pid 7\)"):
+        worker_processes.raise_if_not_delivered(None, ConnectionResetError())
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::fastload.errors.SlowPathWarning")
 @pytest.mark.parametrize("persistent", [False, True])
