@@ -606,7 +606,7 @@ class LoaderPlan:
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
-        if part.drop_last and not position and self.order.sampler is None is self.order.batch_sampler:
+        if part.drop_last and not position and self._warns_of_empty and not self.order.is_given:
             self._check_any(part, sampler.total(epoch), sampler.unit)
         if part.world_size == 1 or part.drop_last or part.padding in ("repeat", "end"):
             return
@@ -630,7 +630,7 @@ class LoaderPlan:
 
     def _check_any(self, part: Partition, total: int, unit: str) -> None:
         """Warn, once, if an epoch has no batch: a loop over it would train nothing, in silence."""
-        if total < part.global_batch and not self._said_empty:
+        if total < part.global_batch:
             self._said_empty = True
             ranks = f" on {part.world_size} ranks" if part.world_size > 1 else ""
             warnings.warn(
@@ -641,7 +641,7 @@ class LoaderPlan:
 
     @property
     def _warns_of_empty(self) -> bool:
-        """Whether a batch that is nothing but padding gets a warning."""
+        """Whether a batch that is nothing but padding, or an epoch without batches, gets a warning."""
         return self.packed and self.dataset.is_plain and not self.unbatched and not self._said_empty
 
     def _say_empty(self, rest: int, ranks: int, unit: str) -> None:

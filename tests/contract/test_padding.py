@@ -130,3 +130,14 @@ def test_valid_takes_batches_of_many_kinds() -> None:
     for wrong in (images, {"pixels": images}, (images.float(),), (images, labels.float()), "x"):
         with pytest.raises(TypeError, match=r"valid\(\) looks for labels"):
             fastload.valid(wrong)
+
+
+def test_an_epoch_without_a_batch_is_told_of_once(packed: PackedDataset) -> None:
+    loader = DataLoader(packed.folder, len(packed) + 1, drop_last=True)
+    with pytest.warns(
+        UserWarning, match="An epoch has no batch: 52 samples, batch_size=53 and drop_last=True"
+    ):
+        assert list(loader) == []
+    assert list(loader) == []  # warnings are errors here
+    enough = DataLoader(packed.folder, len(packed), drop_last=True, transform=T.Resize((8, 8)))
+    assert len(list(enough)) == 1
