@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from detection.jobs import MEAN, STD, Job, endless, tokens
 from harness.command_line import command, pack_folder
+
+from detection.jobs import MEAN, STD, Job, endless, tokens
 
 __all__ = ["LOADERS", "batches", "prepare"]
 

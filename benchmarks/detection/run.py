@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from detection.jobs import JOBS
 from harness.rounds import Clock, Measure, serve
+
+from detection.jobs import JOBS
 
 LOADED_AHEAD = 3  # batches a worker that may be ready when a round begins, at most
 # Rounds before the first: until the memory of all batches that are prefetched was used once, each new one
