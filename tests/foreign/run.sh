@@ -100,7 +100,9 @@ wanted() {
 
 [ "$(wanted)" = "$(cat "$venv/made" 2> /dev/null)" ] || make_environment
 case $venv in /*) ;; *) venv=$root/$venv ;; esac
-export PATH=$venv/bin:$PATH FASTLOAD_FOREIGN=$name
+programs=$venv/bin
+! shares || programs+=:$root/.venv/bin # DALI's and others' programs, which are not installed again either
+export PATH=$programs:$PATH FASTLOAD_FOREIGN=$name
 [ ! -f "$foreign/$name/environment.sh" ] || . "$foreign/$name/environment.sh"
 if [ "${FASTLOAD_TEST_INSTALLED:-}" = 1 ]; then # from tests/: the source folder would hide the installed package
   shares || die "FASTLOAD_TEST_INSTALLED=1 needs .venv (make setup) with torch $TORCH_VERSION."
