@@ -9,9 +9,12 @@ a step; the data lie in the page cache, so the loaders' CPU time is measured and
 quarter of its bytes a sample and of its step, which asks for the same bytes a second.
 
 *CPU time*: of all processes of a run with one accelerator, from the first to the last step of each epoch.
-From it follows how many H100s so many cores can feed at most, also on a busy machine. ``--accelerators N``
-measures it by the clock, too: 1, 2, ... of them, until the utilisation that DLIO prints (AU) is below 90%;
-only a quiet machine gives figures there. The loaders take turns.
+From it follows how many H100s so many cores can feed at most, also on a busy machine. The loaders take turns.
+
+``--accelerators N`` measures it by the clock, too: 1, 2, 4, ... of them, at most N, until the utilisation
+that DLIO prints (AU) is below 90%, then numbers between the last two. Only a quiet machine gives figures
+there. ``--repeats 0`` leaves out the CPU time; ``--larger 2`` makes twice the files, so that many
+accelerators have more steps an epoch.
 """
 
 from __future__ import annotations
@@ -230,17 +233,19 @@ def spread(values: Sequence[float]) -> Summary:
 
 
 def most_fed(dlio: Dlio, workload: Workload, loader: str, most: int, epochs: int) -> list[dict[str, Any]]:
-    """Utilisation with 1, 2, ... accelerators, until it is too low."""
+    """Utilisation with 1, 2, 4, ... accelerators until it is too low, and between the last two numbers."""
     rows: list[dict[str, Any]] = []
-    for accelerators in range(1, most + 1):
+    fed, starved = 0, most + 1
+    while starved - fed > 1:
+        accelerators = (fed + starved) // 2 if starved <= most else min(max(1, 2 * fed), most)
         if workload.samples // workload.batch // accelerators < 2:
-            break  # DLIO leaves out the first step
+            starved = accelerators  # DLIO leaves out the first step
+            continue
         before = busy_seconds()
         run = dlio.run(workload, loader, accelerators, epochs)
         rows.append({"workload": workload.name, "loader": loader, "accelerators": accelerators, **run,
                      "busy": busy_seconds() - before})  # fmt: skip
-        if run["au"] < AU:
-            break
+        fed, starved = (accelerators, starved) if run["au"] >= AU else (fed, accelerators)
     return rows
 
 
@@ -251,9 +256,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rivals-in", type=Path, required=True, metavar="FOLDER", help="with FOLDER/dlio")
     parser.add_argument("--only", nargs="+", default=[w.name for w in WORKLOADS], metavar="WORKLOAD")
     parser.add_argument("--loaders", nargs="+", default=list(LOADERS), choices=list(LOADERS))
-    parser.add_argument("--repeats", type=int, default=2, help="runs of each loader")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each loader; 0: no CPU time")
     parser.add_argument("--epochs", type=int, default=3, help="of a run")
     parser.add_argument("--accelerators", type=int, default=0, metavar="N", help="at most, by the clock")
+    parser.add_argument("--larger", type=int, default=1, metavar="N", help="times the files")
     parser.add_argument("--workdir", type=Path, help="where the data are made, and stay")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "mlperf.json")
     return parser.parse_args(argv)
@@ -262,7 +268,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     arguments = parse(argv)
-    check_repeats(arguments.repeats * arguments.epochs)
+    if arguments.repeats or not arguments.accelerators:
+        check_repeats(arguments.repeats * arguments.epochs)
     with tempfile.TemporaryDirectory(prefix="fastload-mlperf-") as temporary:
         workdir = Path(arguments.workdir or temporary).absolute()
         workdir.mkdir(parents=True, exist_ok=True)
@@ -272,9 +279,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if workload.name not in arguments.only:
                 continue
             asked = tuple(loader for loader in workload.loaders if loader in arguments.loaders)
-            workload = replace(workload, loaders=asked)
+            workload = replace(workload, loaders=asked, files=workload.files * arguments.larger)
             dlio.generate(workload)
-            cpu += cpu_rows(dlio, workload, arguments.repeats, arguments.epochs)
+            if arguments.repeats:
+                cpu += cpu_rows(dlio, workload, arguments.repeats, arguments.epochs)
             for loader in workload.loaders if arguments.accelerators else ():
                 clock += most_fed(dlio, workload, loader, arguments.accelerators, arguments.epochs)
     print(" ".join(f"{name}: {value};" for name, value in facts().items()), "\n")
@@ -298,10 +306,15 @@ def show(cpu: Sequence[dict[str, Any]], clock: Sequence[dict[str, Any]]) -> None
          row["au"].text(1))
         for row in cpu
     ]  # fmt: skip
-    print(table(head, rows), "\n")
+    if cpu:
+        print(table(head, rows), "\n")
     if clock:
-        rows = [(row["workload"], row["loader"], row["accelerators"], f"{row['au']:.1f}") for row in clock]
-        print(table(("workload", "reader", "H100s", "AU, %"), rows))
+        rows = [
+            (row["workload"], row["loader"], row["accelerators"], f"{row['au']:.1f}",
+             ", ".join(f"{each:.1f}" for each in row["au_each"]))
+            for row in clock
+        ]  # fmt: skip
+        print(table(("workload", "reader", "H100s", "AU, %", "of each epoch"), rows))
 
 
 if __name__ == "__main__":
