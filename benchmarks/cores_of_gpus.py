@@ -53,10 +53,15 @@ class Work:
 
 
 WORKS = (
-    Work("random crop, flip, uint8", ("resnet18", "resnet50", "resnet50_mlperf"), "classic", "train_u8"),
+    Work(
+        "random crop, flip, uint8",
+        ("resnet18", "resnet18_ffcv", "resnet50", "resnet50_mlperf", "mae_vit_large"),
+        "classic",
+        "train_u8",
+    ),
     Work(
         "the same with RandAugment, float32",
-        ("vit_small", "vit_base", "convnext_base"),
+        ("vit_small", "vit5_small", "vit_base", "convnext_base"),
         "recipes",
         "rand_augment",
     ),

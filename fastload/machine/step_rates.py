@@ -18,6 +18,14 @@ SOURCES = {
     "results/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv",
     "dinov2": "github.com/facebookresearch/dinov2 at b8931f7, README: 125,000 steps of 64 pictures a GPU in "
     "about a day",
+    "mae": "github.com/facebookresearch/mae at efb2a80, PRETRAIN.md: 800 epochs of ImageNet-1K in about "
+    "42 hours on 64 GPUs",
+    "ffcv": "github.com/libffcv/ffcv-imagenet at 4dd291a, README: 88 epochs of ImageNet-1K in 187.3 minutes "
+    "on one GPU, at 160 to 192 pixels",
+    "rosetta": "github.com/NVIDIA/JAX-Toolbox at fd58524, rosetta/rosetta/projects/vit/README.md: "
+    "pre-training on 8 GPUs, 512 pictures a GPU",
+    "vit5": "github.com/NVIDIA-BioNeMo/nvSubquadratic at 5129129, benchmarks/README.md: the full step of "
+    "ViT-5-Small on 8 GPUs, 256 pictures a GPU, compiled, bf16",
     "mlperf": "github.com/mlcommons/storage at caa90c9, configs/dlio/workload/resnet50_*.yaml: what MLPerf "
     "Storage emulates, 400 pictures a step",
     "aws": "karpenter.sh/docs/reference/instance-types (github.com/aws/karpenter-provider-aws at 1d92708)",
@@ -74,11 +82,15 @@ RATES = (
     StepRate("H200", "ssd", 946, "lambda"),
     StepRate("H100", "resnet50", 2790, "lambda"),
     StepRate("H100", "resnet50_mlperf", 1786, "mlperf"),
+    StepRate("H100", "vit5_small", 3638, "vit5"),
+    StepRate("H100", "vit_base", 1459, "rosetta"),
     StepRate("H100", "ssd", 866, "lambda"),
     StepRate("H100-PCIe", "resnet50", 1976, "lambda"),
     StepRate("H100-PCIe", "ssd", 607, "lambda"),
+    StepRate("A100", "resnet18_ffcv", 10032, "ffcv"),
     StepRate("A100", "resnet50", 2470, "nvidia"),
     StepRate("A100", "resnet50_mlperf", 920, "mlperf"),
+    StepRate("A100", "vit_base", 900, "rosetta"),
     StepRate("A100", "ssd", 724, "nvidia"),
     StepRate("A100", "maskrcnn", 24, "nvidia"),
     StepRate("A100", "dinov2_vit_large", 93, "dinov2"),
@@ -89,11 +101,21 @@ RATES = (
     StepRate("RTX3090", "vit_small", 1058, "timm"),
     StepRate("RTX3090", "vit_base", 393, "timm"),
     StepRate("RTX3090", "convnext_base", 339, "timm"),
+    StepRate("V100", "mae_vit_large", 106, "mae"),
     StepRate("A10", "resnet50", 638, "lambda"),
     StepRate("A10", "ssd", 174, "lambda"),
 )
-#: Networks whose loader crops, flips and normalises; the others' loaders do other work for a picture.
-CROPS = ("resnet18", "resnet50", "resnet50_mlperf", "vit_small", "vit_base", "convnext_base")
+#: Networks whose loader crops to 224, flips and normalises; the others' loaders do other work for a picture.
+CROPS = (
+    "resnet18",
+    "resnet50",
+    "resnet50_mlperf",
+    "vit_small",
+    "vit5_small",
+    "vit_base",
+    "convnext_base",
+    "mae_vit_large",
+)
 
 SHAPES = (
     Shape("AWS p4d.24xlarge", "A100", 8, 96, "aws"),

@@ -65,8 +65,9 @@ def test_a_table_says_that_it_knows_no_shape(source: Path, capsys: pytest.Captur
         (("--network", "resnet50"), "Add --gpu, or leave it out"),
         (("--gpu", "H100"), "--gpu needs --network, or --rate"),
         (
-            ("--gpu", "H100", "--network", "vit_base"),
-            "no rate of vit_base on H100 is known. Known for it: resnet50, resnet50_mlperf. Give --rate",
+            ("--gpu", "H100", "--network", "convnext_base"),
+            "no rate of convnext_base on H100 is known. Known for it: resnet50, resnet50_mlperf, vit5_small, "
+            "vit_base. Give --rate",
         ),
         (("--gpu", "H10", "--network", "resnet50"), "Did you mean H100?"),
     ],

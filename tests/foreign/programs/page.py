@@ -18,17 +18,28 @@ HEAD = """| program | ranks | changed for the run | batches, samples | one impor
 
 def line(name: str, program: Training, ranks: int, ours: Compared, packed: Compared | None) -> str:
     """A line of the table."""
-    commit = next(source.commit for source in sources(program.of) if source.path == program.file)
-    where = f"{name}: `{program.of}` {commit[:8]}, `{program.file}`"
     equal = "equal" if ours.pixels == 0 and ours.losses[1] == 0 and not ours.differ else "differ"
     count = f"{ours.batches}, {ours.samples}"
-    cells = [where, str(ranks), program.changed or "–", count, f"{equal}, {ours.steps} equal"]
+    cells = [*begin(name, program, ranks), count, f"{equal}, {ours.steps} equal"]
     if packed is None:
         cells += ["no pictures, or a Dataset of its own", "–", "–"]
     else:
         by = "its own" if program.draws else "the same at each draw"
         cells += [apart(packed.pixels), f"{apart(packed.losses[0])}, {apart(packed.losses[1])}", by]
     return "| " + " | ".join(cells) + " |"
+
+
+def absent(name: str, program: Training, ranks: int) -> str:
+    """The line of a program that cannot be had."""
+    cells = [*begin(name, program, ranks), "not run: its files could not be fetched", "–", "–", "–", "–"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def begin(name: str, program: Training, ranks: int) -> list[str]:
+    """The cells that say what is compared."""
+    commit = next(source.commit for source in sources(program.of) if source.path == program.file)
+    where = f"{name}: `{program.of}` {commit[:8]}, `{program.file}`"
+    return [where, str(ranks), program.changed or "–"]
 
 
 def apart(difference: float) -> str:

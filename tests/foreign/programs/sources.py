@@ -10,6 +10,7 @@ import hashlib
 import sys
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 LIST = Path(__file__).with_name("files.txt")
@@ -33,13 +34,17 @@ class Source:
         """Have it there.
 
         Raises:
-            OSError: GitHub does not answer.
+            OSError: GitHub does not give it.
             ValueError: its bytes are others.
         """
         place = self.place(folder)
         if not place.is_file():
-            with urllib.request.urlopen(f"{RAW}/{self.of}/{self.commit}/{self.path}", timeout=60) as answer:
-                data = answer.read()
+            url = f"{RAW}/{self.of}/{self.commit}/{self.path}"
+            try:
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    data = answer.read()
+            except (OSError, HTTPException) as error:
+                raise OSError(f"{url} cannot be fetched: {error}. Put that file at {place}.") from error
             self.check(data, f"what {RAW} gave")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)

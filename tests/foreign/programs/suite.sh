@@ -10,7 +10,8 @@ folder=${1:-${FASTLOAD_PROGRAMS:-}}
 export PYTHONPATH=$here:$here/../../reference:$PYTHONPATH
 [ -d "$folder" ] || {
   echo "usage: tests/foreign/run.sh programs FOLDER [PYTEST ARGUMENT...]"
-  echo "FOLDER: an existing folder with checkouts, as these commands make them; one that is missing is skipped"
+  echo "FOLDER: an existing folder. With -k originals it may be empty: what lacks is fetched into it. The other tests"
+  echo "take checkouts there, as these commands make them; one that is missing is skipped:"
   python "$here/programs.py" "${folder:-FOLDER}"
   exit 1
 } >&2
