@@ -57,6 +57,8 @@ export CFLAGS="-fPIC -fvisibility=hidden -Werror=implicit-function-declaration $
 
 say() { printf '[libraries] %s\n' "$*"; }
 die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
+[ -n "${CMAKE_TOOLCHAIN_FILE:-}" ] || [ "$(uname -m)" != x86_64 ] || command -v nasm > /dev/null ||
+  die "nasm is missing, which assembles libjpeg-turbo's kernels. Debian, Ubuntu: sudo apt-get install nasm"
 
 is_right() { [ -f "$1" ] && [ "$(sha256sum < "$1")" = "$2  -" ]; } # file sha256
 
