@@ -14,7 +14,7 @@ import pytest
 from object_server import ObjectServer
 from pictures import jpegs
 from plain_pack import plain_pack
-from process import left_over, settled, tasks
+from process import SLOWER, left_over, settled, tasks
 from slow_list import LIMIT, SlowList, unknown_cases
 
 from fastload import PackedDataset
@@ -45,6 +45,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that tests/slow.txt lists are slow.
 
+    Their own limits of time are those of this machine: an emulated one is slower.
     Tests of what is not here skip, but fail where FASTLOAD_REQUIRE_CUDA=1 or _DALI=1 promises it.
     """
     import torch
@@ -52,6 +53,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if SLOW.is_slow(item.nodeid):
             item.add_marker(pytest.mark.slow)
+        limit = item.get_closest_marker("timeout")
+        if SLOWER != 1 and limit is not None:
+            item.add_marker(pytest.mark.timeout(limit.args[0] * SLOWER), append=False)
     if not any("::" in argument for argument in config.args):  # otherwise a test's other cases are not here
         config.stash[_UNKNOWN] = unknown_cases(SLOW, [item.nodeid for item in items])
 

@@ -16,6 +16,7 @@ from coefficient_ranks import WORLD, ranks_epochs
 from epochs import joined, same
 from pictures import jpegs
 from plain_pack import plain_pack
+from process import HANG
 from test_cached_coefficients import epochs, fill, loader
 
 DRIVER = Path(__file__).with_name("coefficient_kills.py")
@@ -34,7 +35,7 @@ def test_killed_at_random(root: Path, dataset: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, DRIVER, dataset, root, str(seed), str(KILLS)],
-        capture_output=True, text=True, timeout=120 + 20 * KILLS, env=env, check=False,
+        capture_output=True, text=True, timeout=HANG + 20 * KILLS, env=env, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     assert sum(json.loads(done.stdout).values()) == KILLS
@@ -49,7 +50,7 @@ def test_ranks_and_a_later_job(root: Path, dataset: Path) -> None:
         each = [context.Process(target=ranks_epochs, args=(dataset, rank, results)) for rank in range(WORLD)]
         for process in each:
             process.start()
-        found = sorted((results.get(timeout=100) for _ in each), key=lambda one: one[0])
+        found = sorted((results.get(timeout=HANG) for _ in each), key=lambda one: one[0])
         for process in each:
             process.join()
         parts = [[(torch.from_numpy(i), torch.from_numpy(n)) for i, n in batches] for _, batches, _ in found]

@@ -14,6 +14,7 @@ from decoded_engine import EPOCHS, epochs_of, make_cache, put_epochs
 from odd_files import ODD_FILES, odd_file
 from plain_engine import plain_engine
 from plain_pack import plain_pack
+from process import HANG
 
 from fastload import PackedDataset
 from fastload._native import _C
@@ -183,7 +184,7 @@ def test_several_processes_at_once(odd: PackedDataset, tmp_path: Path) -> None:
     processes = [context.Process(target=put_epochs, args=given) for given in arguments]
     for process in processes:
         process.start()
-    found = [results.get(timeout=100) for _ in processes]
+    found = [results.get(timeout=HANG) for _ in processes]
     for process in processes:
         process.join()
     for _, pixels, faults, damaged in found:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from cache_sets import raw_set
 from mounts import tmpfs
+from process import HANG
 
 DRIVER = Path(__file__).with_name("cache_kills.py")
 KILLS = int(os.environ.get("FASTLOAD_KILLS", "50"))
@@ -46,7 +47,7 @@ def kill(dataset: Path, memory: Path, *how: object) -> list[dict[str, Any]]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, DRIVER, dataset, memory, *map(str, how)],
-        capture_output=True, text=True, timeout=120 + 5 * KILLS, env=env, check=False,
+        capture_output=True, text=True, timeout=HANG + 5 * KILLS, env=env, check=False,
     )  # fmt: skip
     sys.stdout.write(f"{how}\n{done.stdout}")
     assert done.returncode == 0, f"{how}: {done.stderr}"

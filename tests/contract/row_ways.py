@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pytest
 from pack_trees import encoded, environment, snapshot
 from PIL import Image
+from process import HANG
 from row_sources import HEIGHT, OTHER, SHARD_SIZE, WIDTH, Source, pictures, records_of
 from run_reference import runs_by_hand
 
@@ -186,7 +187,7 @@ def resumed(case: Case) -> None:
 @cache
 def killed() -> dict[str, Any]:
     """What became of killed packs of all sources; see row_killer.py."""
-    done = subprocess.run([sys.executable, KILLER], capture_output=True, text=True, timeout=600,
+    done = subprocess.run([sys.executable, KILLER], capture_output=True, text=True, timeout=3 * HANG,
                           env=environment(), check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pack_trees import class_tree, command, environment, snapshot
+from process import HANG
 
 from fastload.packing import PackOptions, pack
 
@@ -59,7 +60,7 @@ def run(words: str, how: str, out: Path, source: Path, whole: Path) -> tuple[int
     with open(said, "w") as file:
         done = subprocess.run(
             ["bash", "-c", f"exec {line} {how}"], stdout=file, stderr=file, stdin=subprocess.DEVNULL,
-            env=environment(FASTLOAD_CACHE_DIR=str(cache)), timeout=200, check=False,
+            env=environment(FASTLOAD_CACHE_DIR=str(cache)), timeout=HANG, check=False,
         )  # fmt: skip
     return done.returncode, said.read_text()
 
@@ -116,7 +117,7 @@ def test_who_reads_the_head_only_ends_it(tmp_path: Path, source: Path, whole: Pa
     line = shlex.join(command("info", whole))
     script = f"set -o pipefail; {line} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, env=environment(), timeout=200, check=False
+        ["bash", "-c", script], capture_output=True, text=True, env=environment(), timeout=HANG, check=False
     )
     assert done.stdout.strip() in ("0", "1")  # it may have been read before its end
     assert done.stderr == ""

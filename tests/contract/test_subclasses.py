@@ -16,6 +16,7 @@ import pytest
 import torch
 from pictures import jpegs
 from plain_pack import plain_pack
+from process import HANG
 from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, Subset, TensorDataset
 
 from fastload import DataLoader, PackedDataset, Ranks, errors
@@ -312,7 +313,7 @@ def test_a_loader_in_torchs_place(numbered: Path, module: str) -> None:
     """As in a program of somebody else's. What the loader needs torch's own for is imported only then."""
     program = IN_TORCHS_PLACE.format(module=module, count=COUNT)
     command = [sys.executable, "-W", "ignore", "-c", program, str(numbered)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from process import settled
+from process import HANG, settled
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker
 from watched_loops import Counting
@@ -185,7 +185,7 @@ def test_a_process_that_forks_or_ends_while_it_is_watched_is_well() -> None:
         "while time.time() < end: sum(range(100))\n"
         "if pid: assert os.waitpid(pid, 0)[1] == 0\n"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

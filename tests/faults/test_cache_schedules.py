@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process import HANG
 
 PROGRAM = Path(__file__).with_name("cache_schedules.py")
 ROOT = PROGRAM.parents[2]
@@ -31,7 +32,7 @@ def run(**request: Any) -> dict[str, Any]:
     path = os.pathsep.join([str(PROGRAM.parent), str(ROOT / "tests" / "reference"), *filter(None, sys.path)])
     command = [sys.executable, str(PROGRAM), json.dumps(request)]
     env = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3 * HANG, env=env, check=False)
     assert done.returncode in (0, 1), done.stderr
     lines = done.stdout.splitlines()
     told: dict[str, Any] = json.loads(lines[-1])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from pack_trees import class_tree, environment
+from process import HANG
 
 from fastload import DataLoader
 from fastload.cli import main
@@ -261,7 +262,7 @@ def test_bash_completes(
     )
     done = subprocess.run(
         ["bash", "--norc"], input=program, cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        check=True, timeout=100,
+        check=True, timeout=HANG,
     )  # fmt: skip
     assert [word.rstrip("/ ") for word in done.stdout.split()] == offered
 
@@ -278,7 +279,7 @@ def test_fish_completes(
     program = f"{capsys.readouterr().out}\ncomplete -C '{typed}'\n"
     done = subprocess.run(
         ["fish", "--no-config"], input=program, cwd=tmp_path, env={**environment(), "HOME": str(tmp_path)},
-        capture_output=True, text=True, check=True, timeout=100,
+        capture_output=True, text=True, check=True, timeout=HANG,
     )  # fmt: skip
     assert [line.partition("\t")[0].rstrip("/ ") for line in done.stdout.splitlines() if line] == offered
 

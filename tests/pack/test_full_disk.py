@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from pack_trees import SlowDisk, class_tree, command, environment, run_cli, snapshot
+from process import HANG
 
 from fastload import PackedDataset
 from fastload.errors import PackError
@@ -72,7 +73,7 @@ def test_a_limit_on_file_sizes(tmp_path: Path, format_name: str) -> None:
         1,
     )
     done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=environment(), check=False, timeout=200,
+        command(*arguments), capture_output=True, text=True, env=environment(), check=False, timeout=HANG,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr

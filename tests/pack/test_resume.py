@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from pack_trees import class_tree, command, encoded, environment, run_cli, snapshot
+from process import HANG
 from tar_reference import captioned, write_tar
 
 import fastload
@@ -38,7 +39,7 @@ def test_killed_around_every_change_on_disk(tmp_path: Path, format_name: str) ->
     source = class_tree(tmp_path / "source", classes=2, images=12)
     done = subprocess.run(
         [sys.executable, DRIVER, source, tmp_path, format_name],
-        capture_output=True, text=True, timeout=300, env=environment(), check=False,
+        capture_output=True, text=True, timeout=HANG, env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -331,7 +332,7 @@ def test_ctrl_c_leaves_a_resumable_folder(tmp_path: Path) -> None:
     words = ["pack", source, output, "--shard-size", "4096", "--num-proc", "1", "--quiet"]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *map(str, words)],
-        env=environment(), capture_output=True, text=True, timeout=300, check=False,
+        env=environment(), capture_output=True, text=True, timeout=HANG, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "\ninterrupted; run the same command again to resume\n"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from field_samples import SCHEMA, Samples, photo, sample
 from pack_trees import environment, snapshot
+from process import HANG
 
 import fastload
 from fastload.errors import PackError
@@ -241,7 +242,7 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     for count in (120, 360):  # of 360 KB; both fill a shard
         command = [sys.executable, "-c", code, str(count), str(tmp_path / str(count))]
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=300, check=True
+            command, env=environment(), capture_output=True, text=True, timeout=HANG, check=True
         )
         found.append(int(done.stdout) << 10)
     assert found[1] - found[0] < 40 << 20, found

@@ -16,6 +16,7 @@ from field_samples import SCHEMA, Samples
 from interrupted_samples import COUNT
 from noise_samples import Noise
 from pack_trees import environment, snapshot
+from process import HANG
 
 import fastload
 from fastload.errors import PackError
@@ -116,7 +117,7 @@ def test_ctrl_c(tmp_path: Path, wholes: Path, format_name: str, processes: int) 
     assert started.stdout is not None
     assert started.stdout.readline() == "begun\n"
     os.killpg(started.pid, signal.SIGINT)  # as a terminal does: all processes of it
-    _, said = started.communicate(timeout=200)
+    _, said = started.communicate(timeout=HANG)
     assert started.returncode == -signal.SIGINT, said
     # One error, which may have come while the sample's own code handled another.
     chained = said.count("During handling of the above exception")

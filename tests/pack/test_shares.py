@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from pack_trees import class_tree, command, encoded, environment, make_tree, run_cli, snapshot
+from process import HANG
 
 from fastload.errors import PackError
 from fastload.packing import Observer, PackOptions, pack
@@ -80,7 +81,7 @@ def test_killed_around_every_change_on_disk(tmp_path: Path) -> None:
     tree = class_tree(tmp_path / "source", classes=1, images=12)
     done = subprocess.run(
         [sys.executable, DRIVER, tree, tmp_path, "arrow", "shares"],
-        capture_output=True, text=True, timeout=300, env=environment(), check=False,
+        capture_output=True, text=True, timeout=HANG, env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -110,7 +111,7 @@ def test_several_at_once_killed_and_overlapping(tmp_path: Path, source: Path) ->
         )
         for text in wanted
     ]  # fmt: skip
-    written = [json.loads(process.communicate(timeout=200)[0])["share"] for process in packs]
+    written = [json.loads(process.communicate(timeout=HANG)[0])["share"] for process in packs]
     assert written[2]["finished"] == written[2]["shards"]
     done = run_cli("pack", source, output, *CLI, "--publish")
     assert done.returncode == 0, done.stderr

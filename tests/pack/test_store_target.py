@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from object_server import ObjectServer
 from pack_trees import class_tree, command, encoded, environment, make_tree, run_cli, snapshot
+from process import HANG
 
 from fastload.errors import PackError, RemoteError
 from fastload.packing import Observer, PackOptions, pack
@@ -75,7 +76,7 @@ def test_from_store_to_store(tmp_path: Path, source: Path, object_server: Object
 def test_killed_around_every_change_in_the_store(tmp_path: Path) -> None:
     tree = class_tree(tmp_path / "source", classes=1)
     done = subprocess.run(
-        [sys.executable, DRIVER, tree, tmp_path], capture_output=True, text=True, timeout=300,
+        [sys.executable, DRIVER, tree, tmp_path], capture_output=True, text=True, timeout=HANG,
         env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ import pytest
 from epochs import all_batches, same
 from pictures import encoded, picture
 from plain_pack import plain_pack
-from process import decoding_threads
+from process import HANG, decoding_threads
 
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
@@ -324,7 +324,7 @@ def test_ctrl_c_in_a_nested_loop(folder: Path) -> None:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.4)
         process.send_signal(signal.SIGINT)
-        _, text = process.communicate(timeout=100)
+        _, text = process.communicate(timeout=HANG)
     finally:
         process.kill()
     assert process.returncode != 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
+from process import SLOWER
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -18,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Several interpreters start in each of these: on a busy machine that takes its time."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(600 * SLOWER))
 
 
 @pytest.fixture(scope="session")

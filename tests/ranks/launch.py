@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ports import free_port
+from process import SLOWER
 
 PROGRAMS = Path(__file__).with_name("programs.py")
 REFERENCE = Path(__file__).resolve().parents[1] / "reference"
-HANG = 240  # seconds; a test that needs as many hangs, also on a busy machine
+HANG = 240 * SLOWER  # seconds; a test that needs as many hangs, also on a busy machine
 
 
 def environment(**more: str) -> dict[str, str]:

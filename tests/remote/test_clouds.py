@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from fault_server import Fault, FaultServer, Rule
 from object_server import ACCESS_KEY, REGION, SECRET_KEY, ObjectServer
+from process import HANG
 
 from fastload import PackedDataset
 from fastload.errors import ObjectMissing, RemoteError, StateError
@@ -116,7 +117,7 @@ def test_after_fork_there_is_an_error_where_obstore_would_hang(store: CloudStore
     queue = context.Queue()
     process = context.Process(target=in_a_child, args=(store, queue))
     process.start()
-    data, words = queue.get(timeout=100)
+    data, words = queue.get(timeout=HANG)
     process.join()
     assert data == b"0123"
     assert b"hangs in a forked process. Use the start method 'spawn'" in words

@@ -16,6 +16,7 @@ import pytest
 from fault_server import Fault, FaultServer, Rule
 from field_sets import RICH, rich_samples, write_field_set
 from object_server import ObjectServer
+from process import HANG
 
 from fastload import PackedDataset
 from fastload.errors import CacheError, ChecksumError, FormatError, RemoteError
@@ -268,7 +269,7 @@ def test_one_process_fetches_and_the_others_wait(
     front.rules.append(Rule(Fault(delay=1.0), path="index.fli"))
     processes = [start(server, front) for _ in range(3)]
     for process in processes:
-        _, words = process.communicate(timeout=100)
+        _, words = process.communicate(timeout=HANG)
         assert (process.returncode, words) == (0, b"")
     found = asked(front)
     assert (found.count("dataset.json"), found.count("index.fli")) == (3, 1)

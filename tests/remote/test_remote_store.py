@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 from fault_server import Fault, FaultServer, Rule
 from object_server import ACCESS_KEY, REGION, SECRET_KEY, ObjectServer
+from process import HANG
 from quick_stores import DATA, MakeStore, quick
 
 from fastload._native import _C
@@ -154,7 +155,7 @@ def test_the_library_is_loaded_when_it_is_needed() -> None:
         "except Exception: pass\n"
         "assert loaded()\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG)
 
 
 WITHOUT_LIBCURL = """
