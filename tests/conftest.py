@@ -45,7 +45,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that tests/slow.txt lists are slow.
 
-    Their own limits of time are those of this machine: an emulated one is slower.
+    Limits that tests have of their own are for a real machine: an emulated one is slower.
     Tests of what is not here skip, but fail where FASTLOAD_REQUIRE_CUDA=1 or _DALI=1 promises it.
     """
     import torch

@@ -47,7 +47,7 @@ TEXTS = {
 }
 
 
-pytestmark = pytest.mark.timeout(3 * HANG)
+pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True)
