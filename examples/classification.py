@@ -24,7 +24,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Block(nn.Module):
-    """Two convolutions and a way around them (He et al. 2015)."""
+    """Two convolutions and a way around them (He et al. 2015), which averages (He et al. 2019, ResNet-D)."""
 
     def __init__(self, inside: int, outside: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Block(nn.Module):
             *(nn.Conv2d(inside, outside, 3, 2, 1, bias=False), nn.BatchNorm2d(outside), nn.ReLU()),
             *(nn.Conv2d(outside, outside, 3, 1, 1, bias=False), nn.BatchNorm2d(outside)),
         )
-        self.around = nn.Conv2d(inside, outside, 1, 2)
+        self.around = nn.Sequential(nn.AvgPool2d(2, ceil_mode=True), nn.Conv2d(inside, outside, 1))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """(n, inside, h, w) to (n, outside, h / 2, w / 2)."""

@@ -59,12 +59,12 @@ class Job:
         if self.file and self.file.exists():
             self.restore()
         self.network = nn.parallel.DistributedDataParallel(self.plain)
-        self.stopping = False
+        self.told = self.stopping = False  # by a signal to this rank; as all have agreed
         signal.signal(signal.SIGTERM, self.stop)
 
     def stop(self, *signalled: Any) -> None:
         """Note SIGTERM: the step that is under way is finished first."""
-        self.stopping = True
+        self.told = True
 
     def save(self) -> None:
         """Write the checkpoint; the ranks' are the same, so the first one does it."""
@@ -91,10 +91,10 @@ class Job:
         loss.backward()
         self.optimizer.step()
         self.steps += 1
-        told = torch.stack([loss.detach(), torch.tensor(float(self.stopping), device=self.device)])
-        distributed.all_reduce(told)
-        self.stopping = bool(told[1] > 0)
-        return told[0].item() / self.ranks
+        shared = torch.stack([loss.detach(), torch.tensor(float(self.told), device=self.device)])
+        distributed.all_reduce(shared)
+        self.stopping = bool(shared[1] > 0)  # a signal that came too late for this step is in the next one
+        return shared[0].item() / self.ranks
 
     def run(self, steps: int, every: int) -> None:
         """Train up to ``steps``, and save after each ``every`` of them and at the end."""

@@ -156,7 +156,11 @@ def test_a_job_that_one_rank_is_told_to_stop_goes_on_with_fewer_ranks(tmp_path: 
         ]
 
     def ended(job: list[subprocess.Popen[str]]) -> dict[int, float]:
-        printed = [one.communicate(timeout=HANG)[0] for one in job]
+        try:
+            printed = [one.communicate(timeout=HANG)[0] for one in job]
+        finally:
+            for one in job:  # a rank whose other has gone would wait for it for half an hour
+                one.kill()
         assert [one.returncode for one in job] == [0] * len(job)
         return losses_in(printed[0])
 
@@ -173,6 +177,21 @@ def test_a_job_that_one_rank_is_told_to_stop_goes_on_with_fewer_ranks(tmp_path: 
     whole = ended(ranks(1, "--steps", steps))
     assert stopped | resumed == pytest.approx(whole, abs=1e-3)
     assert not os.path.exists(tmp_path / "run.part")
+
+
+def test_a_signal_during_the_exchange_of_a_step_is_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = program("cluster", monkeypatch)
+    job = object.__new__(cluster.Job)
+    job.ranks, job.steps, job.told, job.stopping, job.device = 1, 0, False, False, torch.device("cpu")
+    job.network = cluster.small_network(2)
+    job.optimizer = torch.optim.SGD(job.network.parameters(), 0.1)
+    images, labels = torch.rand(2, 3, 32, 32), torch.tensor([0, 1])
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda shared: job.stop())
+    job.step(images, labels)
+    assert not job.stopping, "the other ranks do not know of it"
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda shared: None)
+    job.step(images, labels)
+    assert job.stopping
 
 
 def test_hidden_patches_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:

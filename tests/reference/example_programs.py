@@ -36,7 +36,7 @@ def run(name: str, *arguments: object, launcher: Sequence[str] = ("-c", _RUN)) -
     """All that a program printed; AssertionError with its error if it fails."""
     line = [sys.executable, *launcher, EXAMPLES / f"{name}.py", *arguments]
     done = subprocess.run([*map(str, line)], capture_output=True, text=True, timeout=HANG, env=environment())
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr}"
     return done.stdout
 
 
