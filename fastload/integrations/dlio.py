@@ -12,11 +12,18 @@ It reads the files that DLIO has made: TFRecord, NPZ and NPY files as they are, 
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import sys
+import threading
+import zipfile
+import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +35,7 @@ from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.extras import library_missing
 from fastload.loader.data_loader import DataLoader
 from fastload.machine.paths import exists
+from fastload.machine.threads import started_pool
 from fastload.packing.from_python import pack
 from fastload.sample.fields import Array, Image
 from fastload.sample.ragged import Ragged
@@ -61,6 +69,7 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
     def __init__(self, format_type: Any, dataset_type: Any, epoch_number: int) -> None:
         super().__init__(format_type, dataset_type, epoch_number, DataLoaderType.CUSTOM)
         self._loader: DataLoader[Any] | None = None
+        self._files: RecordFiles | None = None  # None: packed
 
     def read(self) -> None:
         """Open the files or the packed set.
@@ -88,8 +97,10 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
             self._loader = DataLoader(str(folder), **options)
         else:
             files = args.file_list_train if is_training else args.file_list_eval
-            dataset = RecordFiles(files, str(self.format_type), args.num_samples_per_file)
-            self._loader = DataLoader(dataset, collate_fn=_as_read, **options)  # type: ignore[arg-type]
+            self._files = RecordFiles(files, str(self.format_type), args.num_samples_per_file)
+            numbers = _Numbers(len(self._files))
+            options["num_workers"] = 0
+            self._loader = DataLoader(numbers, collate_fn=list, **options)  # type: ignore[arg-type]
         steps = self.num_samples // self.batch_size // args.comm_size
         if len(self._loader) != steps:
             raise PackError(
@@ -103,6 +114,9 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
         if self._loader is None:
             self.read()
         try:
+            if self._files is not None:
+                yield from self._files.read_ahead(self._loader or (), self._args.read_threads)
+                return
             for batch in self._loader or ():
                 if isinstance(batch, dict):
                     yield batch[_RECORD] if _RECORD in batch else batch["image"]
@@ -118,8 +132,21 @@ class FastloadDataLoader(BaseDataLoader):  # type: ignore[misc]
 # ---- DLIO's files as they are -----------------------------------------------------------------------
 
 
-class RecordFiles(torch.utils.data.Dataset[Ragged]):
-    """The samples of DLIO's TFRecord, NPZ or NPY files: uint8, a row for each byte.
+class _Numbers(torch.utils.data.Dataset[int]):
+    """The numbers of samples, which the loader puts in order."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, sample: int) -> int:
+        return sample
+
+
+class RecordFiles:
+    """The samples of DLIO's TFRecord, NPZ or NPY files: uint8, a row for each byte. Threads may share it.
 
     Args:
         files: their paths. kind: ``tfrecord``, ``npz`` or ``npy``.
@@ -127,7 +154,7 @@ class RecordFiles(torch.utils.data.Dataset[Ragged]):
 
     Raises:
         PackError: another kind of files. FormatError: a file has other samples, or is cut.
-        ChecksumError: a record is damaged.
+        ChecksumError: a record or an array is damaged.
     """
 
     def __init__(self, files: Sequence[str], kind: str, samples_per_file: int) -> None:
@@ -143,33 +170,54 @@ class RecordFiles(torch.utils.data.Dataset[Ragged]):
             )
         self._files, self._kind, self._each = list(files), kind, samples_per_file
         self._places: dict[int, npt.NDArray[np.int64]] = {}  # of TFRecord files, by their numbers
-        self._scratch = np.empty(0, np.uint8)
+        self._scratch = threading.local()
 
     def __len__(self) -> int:
         return len(self._files) * self._each
 
-    def __getitem__(self, sample: int) -> Ragged:
-        return self.__getitems__([sample])
+    def read_ahead(self, batches: Iterable[Sequence[int]], threads: int) -> Iterator[Ragged]:
+        """Yield the batches in their order, of which ``threads`` read the next ones. 0: none is read ahead.
 
-    def __getitems__(self, samples: Sequence[int]) -> Ragged:
-        """Read the samples of a batch, in a worker process into memory that it shares."""
-        parts: Iterable[npt.NDArray[np.uint8]]
+        Threads do as well as processes: they wait for reads, checksums and copies, which leave the
+        interpreter alone, and nothing has to be handed over.
+        """
+        if not threads:
+            yield from map(self.read, batches)
+            return
+        pool, waiting = started_pool(threads, "read"), deque[Any]()
+        try:
+            for batch in batches:
+                waiting.append(pool.submit(self.read, batch))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def read(self, samples: Sequence[int]) -> Ragged:
+        """Read the samples of a batch."""
         if self._kind == "tfrecord":
-            places = [self._place(sample) for sample in samples]
-            lengths = [int(place[3]) for _, place in places]
-            parts = (self._record(path, *place.tolist()) for path, place in places)
+            records = [self._place(sample) for sample in samples]
+            values, offsets = _room(int(place[3]) for _, place in records)
+            for begin, (path, place) in zip(offsets.tolist(), records, strict=False):
+                values[begin : begin + place[3]] = self._record(path, *place.tolist())
         else:
-            parts = [self._array(sample) for sample in samples]
-            lengths = [len(part) for part in parts]
-        offsets = np.cumsum([0, *lengths])
-        values = torch.empty(0, dtype=torch.uint8)
-        if torch.utils.data.get_worker_info() is None:
-            values = values.new_empty(int(offsets[-1]))
-        else:  # as torch's default_collate, which saves a copy
-            values.set_(torch.UntypedStorage._new_shared(int(offsets[-1])))  # type: ignore[no-untyped-call]
-        for begin, part in zip(offsets.tolist(), parts, strict=False):
-            values.numpy()[begin : begin + len(part)] = part
-        return Ragged(values, torch.from_numpy(offsets))
+            arrays = [array_place(self._files[sample // self._each]) for sample in samples]
+            values, offsets = _room(map(self._bytes_of, arrays))
+            rows = itertools.pairwise(offsets.tolist())
+            for sample, array, (begin, end) in zip(samples, arrays, rows, strict=True):
+                array.read(values[begin:end], sample % self._each)
+        return Ragged(torch.from_numpy(values), torch.from_numpy(offsets))
+
+    def _bytes_of(self, array: ArrayPlace) -> int:
+        """Return the bytes of one sample."""
+        if len(array.shape) < 2 or array.shape[-1] != self._each:
+            raise FormatError(
+                f"{array.path} has an array of shape {array.shape}; DLIO's files end in "
+                f"num_samples_per_file, {self._each}. Generate the files again."
+            )
+        return array.nbytes // self._each
 
     def _place(self, sample: int) -> tuple[str, npt.NDArray[np.int64]]:
         """Return the file of a record, and its row of :func:`record_places`."""
@@ -186,10 +234,11 @@ class RecordFiles(torch.utils.data.Dataset[Ragged]):
         return path, self._places[number][place]
 
     def _record(self, path: str, offset: int, length: int, begin: int, image: int) -> npt.NDArray[np.uint8]:
-        """Return the image's bytes of a record, which are there until the next one is read."""
-        if len(self._scratch) < length + _FOOT:
-            self._scratch = np.empty(length + _FOOT, np.uint8)
-        data = self._scratch[: length + _FOOT]
+        """Return the image's bytes of a record, which are there until this thread reads the next one."""
+        scratch = getattr(self._scratch, "data", None)
+        if scratch is None or len(scratch) < length + _FOOT:
+            scratch = self._scratch.data = np.empty(length + _FOOT, np.uint8)
+        data = scratch[: length + _FOOT]
         with open(path, "rb", buffering=0) as file:
             file.seek(offset)
             count = file.readinto(data)  # type: ignore[arg-type]
@@ -200,22 +249,91 @@ class RecordFiles(torch.utils.data.Dataset[Ragged]):
             )
         return data[begin : begin + image]
 
-    def _array(self, sample: int) -> npt.NDArray[np.uint8]:
-        number, place = divmod(sample, self._each)
-        path = self._files[number]
-        found = np.load(path)
-        array = found["x"] if self._kind == "npz" else found
-        if array.ndim < 2 or array.shape[-1] != self._each:
-            raise FormatError(
-                f"{path} has an array of shape {array.shape}; DLIO's files end in num_samples_per_file, "
-                f"{self._each}. Generate the files again."
+
+_HUGE = 4 << 20  # bytes from which on huge pages are worth it
+
+
+def _room(sizes: Iterable[int]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return memory for samples of these bytes, and where each begins in it, with its end behind them."""
+    offsets = np.cumsum([0, *sizes])
+    size = int(offsets[-1])
+    if size < _HUGE:
+        return np.empty(size, np.uint8), offsets
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel may lack them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8), offsets
+
+
+@dataclass(frozen=True)
+class ArrayPlace:
+    """The array of an NPY file, or that named ``x`` of an NPZ file."""
+
+    path: str
+    shape: tuple[int, ...]
+    nbytes: int
+    begin: int | None  # where the file has its bytes in their order; None: NumPy reads it
+    crc: int | None = None  # of its header and its bytes, where the file says it
+    header_crc: int = 0
+
+    def read(self, target: npt.NDArray[np.uint8], sample: int) -> None:
+        """Write the bytes of a sample, which is a place of the last dimension, into ``target``."""
+        if self.begin is None or self.shape[-1] != 1:
+            found = np.load(self.path)
+            array = found["x"] if isinstance(found, np.lib.npyio.NpzFile) else found
+            target[:] = np.ascontiguousarray(array[..., sample]).reshape(-1).view(np.uint8)
+            return
+        with open(self.path, "rb") as file:
+            file.seek(self.begin)
+            count = file.readinto(target)  # type: ignore[arg-type]
+        if count != self.nbytes:
+            raise FormatError(f"{self.path} is cut in its array. Generate the file again.")
+        if self.crc is not None and zlib.crc32(target, self.header_crc) != self.crc:
+            raise ChecksumError(
+                f"{self.path}: its array is damaged: its CRC-32 is another. Generate it again."
             )
-        return np.ascontiguousarray(array[..., place]).reshape(-1).view(np.uint8)
 
 
-def _as_read(batch: Ragged) -> Ragged:
-    """Return the batch: it is one already."""
-    return batch
+def array_place(path: str) -> ArrayPlace:
+    """Return where the array of a file lies.
+
+    Raises:
+        FormatError: it is no such file, or has no such array.
+    """
+    try:
+        with open(path, "rb") as file:
+            if not path.endswith(".npz"):
+                return _array_at(file, path, None)
+            with zipfile.ZipFile(file) as files:
+                member = files.getinfo("x.npy")
+                if member.compress_type != zipfile.ZIP_STORED:
+                    with files.open(member) as packed:
+                        found = _array_at(packed, path, None)
+                    return ArrayPlace(path, found.shape, found.nbytes, None)
+            file.seek(member.header_offset + _LOCAL_LENGTHS)
+            file.seek(int(np.frombuffer(file.read(4), "<u2").sum()), os.SEEK_CUR)
+            return _array_at(file, path, member.CRC)
+    except (EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise FormatError(
+            f"{path} is not a whole {path[-3:]} file of DLIO's: {error}. Generate it again."
+        ) from error
+
+
+_LOCAL_LENGTHS = 26  # where a zip's local header has the lengths of what is between it and the bytes
+
+
+def _array_at(file: BinaryIO, path: str, crc: int | None) -> ArrayPlace:
+    """Return the place of the array whose NPY header begins here."""
+    start = file.tell()
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = header(file)
+    begin = file.tell()
+    nbytes = int(np.prod(shape)) * dtype.itemsize
+    if is_fortran or dtype.hasobject:
+        return ArrayPlace(path, shape, nbytes, None)
+    file.seek(start)
+    return ArrayPlace(path, shape, nbytes, begin, crc, zlib.crc32(file.read(begin - start)))
 
 
 _HEAD = np.dtype([("length", "<u8"), ("crc", "<u4")])  # of a TFRecord's record, with its CRC-32C masked
@@ -316,7 +434,7 @@ def pack_data(data_folder: str | Path) -> list[Path]:
             pack(({"image": path} for path in files), output, {"image": Image(channels=1)})
         else:
             samples = RecordFiles(files, kinds[0], _each(files[0], kinds[0]))
-            records = ({_RECORD: samples[number].values.numpy()} for number in range(len(samples)))
+            records = ({_RECORD: samples.read([number]).values.numpy()} for number in range(len(samples)))
             pack(records, output, {_RECORD: Array("uint8", (None,))})
         made.append(output)
     if not made:

@@ -198,7 +198,45 @@ def test_the_next_epoch_after_a_break(dlio: Any, tmp_path: Path) -> None:
     assert orders[0] != orders[1]
 
 
+# Those that are read where they lie, and those that are left to NumPy.
+@pytest.mark.parametrize("shape", [(5, 7, 1), (1500, 1501, 1), (4, 3, 2)], ids=str)
+@pytest.mark.parametrize("form", ["npy", "npz", "compressed", "fortran"])
+def test_arrays_are_numpys(dlio: Any, tmp_path: Path, form: str, shape: tuple[int, ...]) -> None:
+    arrays = [np.random.default_rng(number).integers(-9, 9, shape, np.int16) for number in range(2)]
+    for number, array in enumerate(arrays):
+        path = tmp_path / f"{number}.{'npy' if form == 'npy' else 'npz'}"
+        if form == "npy":
+            np.save(path, array)
+        else:
+            save = np.savez_compressed if form == "compressed" else np.savez
+            save(path, x=np.asfortranarray(array) if form == "fortran" else array, y=[0])
+    files = sorted(map(str, tmp_path.iterdir()))
+    each = shape[-1]
+    samples = dlio.RecordFiles(files, files[0][-3:], each)
+    numbers = list(range(len(samples)))[::-1]
+    found = [one.numpy().tobytes() for one in samples.read(numbers)]
+    assert found == [arrays[number // each][..., number % each].tobytes() for number in numbers]
+
+
 # ---- What is refused ----
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_arrays_that_are_cut_or_damaged(dlio: Any, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    array = np.arange(300, dtype=np.uint8).reshape(20, 15, 1)
+    np.savez(path, x=array) if kind == "npz" else np.save(path, array)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(FormatError, match="Generate"):
+            dlio.RecordFiles([str(path)], kind, 1).read([0])
+    if kind == "npz":
+        begin = whole.index(array.tobytes())
+        for place in (begin, begin + 150, begin + 299):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+            with pytest.raises(ChecksumError, match="CRC-32"):
+                dlio.RecordFiles([str(path)], kind, 1).read([0])
 
 
 def test_damage_is_told(dlio: Any, tmp_path: Path) -> None:
@@ -240,4 +278,4 @@ def test_other_files_are_refused(dlio: Any, tmp_path: Path) -> None:
         dlio.pack_data(tmp_path / "nowhere")
     np.save(tmp_path / "flat.npy", np.zeros(4, np.uint8))
     with pytest.raises(FormatError, match=r"an array of shape \(4,\)"):
-        dlio.RecordFiles([str(tmp_path / "flat.npy")], "npy", 4)[0]
+        dlio.RecordFiles([str(tmp_path / "flat.npy")], "npy", 4).read([0])
