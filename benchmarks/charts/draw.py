@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from charts.content import CHARTS  # noqa: E402
+from charts.content import CHARTS, JOBS, jobs  # noqa: E402
 from charts.results import newest  # noqa: E402
 from charts.svg import THEMES  # noqa: E402
 from charts.tables import filled  # noqa: E402
@@ -30,6 +30,8 @@ def files(results: Path, folder: Path, document: Path) -> dict[Path, str]:
     """Every file that is drawn or written, and its text."""
     found = newest(results)
     drawn = {name: draw(found[name]) for name, draw in CHARTS.items() if name in found}
+    if JOBS.keys() & found.keys():
+        drawn["jobs"] = jobs(found)
     texts = {
         folder / f"{name}-{theme}.svg": drawing.render(theme)
         for name, drawing in drawn.items()

@@ -59,9 +59,11 @@ class Result:
         outside = max(load_of(self.figure), default=0.0)
         return f" Not quiet: other work took up to {outside:.1f} cores." if outside > QUIET else ""
 
-    def source(self) -> str:
-        """Where a chart's figures come from."""
-        return f"{self.machine}, {self.date}.{self.conditions()} {self.body['command']}"
+    def source(self, *others: Result) -> str:
+        """Where a chart's figures come from, of several: each machine, day and command once."""
+        several = (self, *others)
+        places = [f"{one.machine}, {one.date}.{one.conditions()}" for one in several]
+        return " ".join(dict.fromkeys([*places, *(str(one.body["command"]) for one in several)]))
 
 
 def load_of(part: Any) -> Iterator[float]:

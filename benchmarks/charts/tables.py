@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from charts.content import FEEDS, NETWORKS, RECIPES
+from charts.content import FEEDS, JOBS, NETWORKS, RECIPES, VISION, best, is_ours
 from charts.results import Result, of_loader
 from charts.svg import number
 
@@ -149,6 +149,31 @@ def packing(result: Result) -> str:
     return with_source(result, text, result.figure["command"])
 
 
+def vision(result: Result) -> str:
+    """Each model's pictures, and each way."""
+    lines = []
+    for job, title in VISION.items():
+        rows = result.figure["jobs"].get(job, [])
+        ours = best(rows, JOBS["vision"][1])
+        lines += [
+            [title, row["name"], cell(row), "" if is_ours(row["name"]) else ratio(ours, row)] for row in rows
+        ]
+    text = table(["pictures of", "way", "pictures / CPU second", "fastload, float32 / it"], lines)
+    return with_source(result, text, result.figure["command"])
+
+
+def windows(result: Result) -> str:
+    """Windows of frames from each form of a set."""
+    rows = result.figure["jobs"]["windows"]
+    theirs = best(rows, JOBS["windows"][2])
+    lines = [
+        [row["name"], cell(row), ratio(row, theirs) if is_ours(row["name"]) else "", number(row["mb"])]
+        for row in rows
+    ]
+    text = table(["way", "samples/s", "it / LeRobot", "cameras, MB"], lines)
+    return with_source(result, text, result.figure["command"])
+
+
 def training(result: Result) -> str:
     """Each network on each feed."""
     figure = result.figure
@@ -170,7 +195,7 @@ TABLES: dict[str, tuple[str, Callable[[Result], str]]] = {
     "classic": ("classic", classic), "sweep": ("classic", sweep), "raw": ("raw", raw),
     "recipes": ("recipes", recipes), "cores": ("cores", cores), "bytes": ("bytes", stored),
     "memory": ("memory", memory), "packing": ("packing", packing),
-    "training": ("training", training),
+    "training": ("training", training), "vision": ("vision", vision), "windows": ("windows", windows),
 }  # fmt: skip
 
 

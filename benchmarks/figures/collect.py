@@ -111,11 +111,41 @@ def training_rows(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": rows, **{name: given[name] for name in ("device_name", "amp", "batch", "threads")}}
 
 
+def vision_jobs(body: Mapping[str, Any]) -> dict[str, Any]:
+    """bench_vision's: for each job a row for each way, in pictures per second of CPU time."""
+    jobs: dict[str, list[dict[str, Any]]] = {}
+    for job, ways in body["seconds"].items():
+        if "PIL" in ways:  # by CPU time: the others' side is there
+            jobs[job] = [
+                {
+                    "name": f"{'transformers' if way in ('PIL', 'torchvision') else 'fastload'}, {way}",
+                    **summary([1 / second for second in seconds]),
+                    "outside_cores": round(body["outside_cores"], 2),
+                }
+                for way, seconds in ways.items()
+            ]
+    return {"jobs": jobs}
+
+
+def window_rows(body: Mapping[str, Any]) -> dict[str, Any]:
+    """bench_windows': samples a second of each way, and MB of its cameras on the disk."""
+    rows = []
+    for name, runs in good_runs(body).items():
+        row: dict[str, Any] = {"name": name if name.startswith("LeRobot") else f"fastload, {name}"}
+        row |= summary([run["values"]["rate"] for run in runs])
+        row["mb"] = round(body["megabytes"][name])
+        row["outside_cores"] = outside(runs)
+        rows.append(row)
+    return {"jobs": {"windows": rows}}
+
+
+#: How a figure is made of its steps' files; the others are bench_loader's.
+MAKERS = {
+    "memory": rank_rows, "packing": pack_rows, "training": training_rows, "vision": vision_jobs,
+    "windows": window_rows,
+}  # fmt: skip
+
+
 def figure_of(step: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the results keep of a step."""
-    figure = step.partition(" ")[0]
-    if figure == "memory":
-        return rank_rows(body)
-    if figure == "training":
-        return training_rows(body)
-    return pack_rows(body) if figure == "packing" else loader_jobs(body)
+    return MAKERS.get(step.partition(" ")[0], loader_jobs)(body)

@@ -17,7 +17,8 @@ INSTALLED = {
 }  # fmt: skip
 FORMS = ("fastload", "noentries", "coefficients", "small", "raw")  # of the bytes' figure
 RECIPES = ("rand_augment", "timm_rand", "simclr", "dino")
-FIGURES = ("classic", "raw", "recipes", "cores", "bytes", "memory", "packing", "training")
+BESIDE = {"vision": "transformers", "windows": "lerobot"}  # figure -> the environment that it needs
+FIGURES = ("classic", "raw", "recipes", "cores", "bytes", "memory", "packing", *BESIDE, "training")
 START = {  # seconds until the first batch: FFCV compiles; the others start worker processes
     "ffcv_orig": 17.0, "ffcv_raw256": 17.0, "litdata": 21.0, "mds": 8.0, "wds": 6.0,
     "torch_pil": 6.0, "torch_simd": 6.0, "torch_cv2": 6.0,
@@ -83,7 +84,7 @@ def absent(setting: Setting) -> dict[str, str]:
     no_gpu = {} if gpu_is_there() else {"training": "torch sees no GPU"}
     return no_gpu | {
         environment: f"not installed: benchmarks/install_rival.sh {environment} FOLDER, then {place}"
-        for environment in dict.fromkeys([*INSTALLED.values(), "torch_pil"])
+        for environment in dict.fromkeys([*INSTALLED.values(), "torch_pil", *BESIDE.values()])
         if not setting.python(environment)
     }
 
@@ -150,7 +151,7 @@ def steps(setting: Setting) -> list[Step]:
         Step("bytes", lambda _: loader(setting, "train_u8", forms, "--baseline", "fastload"),
              expected(forms, 1, setting, 40.0))
     )  # fmt: skip
-    return [*found, *_others(setting)]
+    return [*found, *_others(setting), *_beside(setting)]
 
 
 def _recipes(setting: Setting) -> Step:
@@ -180,4 +181,24 @@ def _others(setting: Setting) -> list[Step]:
         seconds = 0.3 if setting.quick else 3.0
         words = ["bench_starvation.py", setting.images, "--repeats", setting.repeats, "--seconds", seconds]
         found.append(Step("training", lambda _: words, 120.0 + 10 * (seconds + 2.0) * setting.repeats))
+    return found
+
+
+def _beside(setting: Setting) -> list[Step]:
+    """Jobs that each have one other loader: they are measured beside it or not at all."""
+    cores = len(os.sched_getaffinity(0))
+    repeats = ["--repeats", setting.repeats]
+    every = ["--every", 250] if setting.quick else []
+    smallest = ["--episodes", 2, "--length", 9, "--batch-size", 4, "--seconds", 0.1, "--workers", 1]
+    options = smallest if setting.quick else ["--workers", cores, 2 * cores]
+    calls = {
+        "vision": ("bench_vision.py", [*every, *repeats], 60.0 + 30.0 * setting.repeats),
+        "windows": ("bench_windows.py", [*options, *repeats], 180.0 + 110.0 * setting.repeats),
+    }
+    found = []
+    for name, (script, more, seconds) in calls.items():
+        if setting.rivals_in and setting.python(BESIDE[name]):
+            beside = [f"--{BESIDE[name]}", setting.rivals_in / BESIDE[name]]
+            words = [script, setting.images, *beside, *more]
+            found.append(Step(name, lambda _, words=words: words, seconds))  # type: ignore[misc]
     return found

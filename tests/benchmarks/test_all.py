@@ -19,6 +19,14 @@ def setting(tmp_path: Path, quick: bool = True) -> plan.Setting:
     return plan.Setting(tmp_path / "photos", tmp_path / "rivals", quick, tmp_path / "work")
 
 
+def install(tmp_path: Path, *names: str) -> None:
+    """What stands for rivals' environments."""
+    for name in names:
+        python = tmp_path / "rivals" / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.touch()
+
+
 def run_of(name: str, error: str = "", **values: Any) -> dict[str, Any]:
     """A run as the benchmarks write it."""
     memory = {"anonymous": 100.0, "file": 20.0, "processes": 3}
@@ -42,9 +50,7 @@ def test_each_figure_has_a_step_and_absent_rivals_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "gpu_is_there", lambda: False)
-    python = tmp_path / "rivals" / "dali" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
+    install(tmp_path, "dali", *plan.BESIDE.values())
     found = plan.steps(setting(tmp_path))
     assert {step.name.partition(" ")[0] for step in found} == set(plan.FIGURES) - {"training"}
     assert all(step.seconds > 0 for step in found)
@@ -53,6 +59,16 @@ def test_each_figure_has_a_step_and_absent_rivals_are_named(
     missing = plan.absent(setting(tmp_path))
     assert "dali" not in missing
     assert "install_rival.sh ffcv" in missing["ffcv"]
+
+
+def test_jobs_of_one_other_loader_are_measured_beside_it_or_not_at_all(tmp_path: Path) -> None:
+    install(tmp_path, "lerobot")
+    where = setting(tmp_path, quick=False)
+    found = {step.name: step for step in plan.steps(where)}
+    assert ("windows" in found, "vision" in found) == (True, False)
+    assert "install_rival.sh transformers" in plan.absent(where)["transformers"]
+    command = everything.described(found["windows"].words({}), where)
+    assert command.startswith("python benchmarks/bench_windows.py IMAGES --lerobot RIVALS/lerobot --workers ")
 
 
 def test_the_fastest_rival_is_measured_on_all_cores(tmp_path: Path) -> None:
@@ -67,9 +83,7 @@ def test_the_fastest_rival_is_measured_on_all_cores(tmp_path: Path) -> None:
 
 
 def test_recipes_have_the_workers_of_the_classic_one(tmp_path: Path) -> None:
-    python = tmp_path / "rivals" / "torch_pil" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
+    install(tmp_path, "torch_pil")
     step = next(step for step in plan.steps(setting(tmp_path)) if step.name == "recipes")
     rows = [{"name": name, "workers": count} for name, count in (("torch_pil", 3), ("spdl", 4))]
     words = list(step.words({"classic": {"jobs": {"train_u8": rows}}}))
@@ -115,6 +129,32 @@ def test_memory_and_packing_are_rows() -> None:
     body = {"runs": [run_of("arrow x1 100MB", mb_per_s=500.0, size_ratio=1.01)], "failures": {}}
     (row,) = collect.figure_of("packing", body)["rows"]
     assert (row["name"], row["median"], row["outside_cores"]) == ("arrow x1", 500.0, 0.25)
+
+
+def test_vision_is_pictures_per_second_of_cpu_time() -> None:
+    seconds = {
+        "Qwen2-VL": {"PIL": [0.01, 0.02, 0.0125], "float32": [0.002, 0.001, 0.004]},
+        "Qwen2-VL, by the clock": {"1 threads": [1.0], "2 threads": [0.5]},
+    }
+    failures = {"Qwen2-VL | torchvision": "it cannot be imported"}
+    body = {"seconds": seconds, "outside_cores": 0.256, "failures": failures}
+    jobs = collect.figure_of("vision", body)["jobs"]
+    assert list(jobs) == ["Qwen2-VL"]
+    theirs, ours = jobs["Qwen2-VL"]
+    assert (theirs["name"], theirs["median"], theirs["runs"]) == ("transformers, PIL", 80, [100, 50, 80])
+    assert (ours["name"], ours["median"], ours["outside_cores"]) == ("fastload, float32", 500, 0.26)
+    assert collect.reasons(body) == failures
+
+
+def test_windows_have_their_bytes() -> None:
+    names = {"LeRobot, 2 workers": 12.0, "full, float32": 264.0}
+    body = {
+        "runs": [run_of(name, rate=rate) for name, rate in names.items()],
+        "failures": {}, "megabytes": {"LeRobot, 2 workers": 117.4, "full, float32": 464.0},
+    }  # fmt: skip
+    rows = collect.figure_of("windows", body)["jobs"]["windows"]
+    found = [(row["name"], row["median"], row["mb"]) for row in rows]
+    assert found == [("LeRobot, 2 workers", 12.0, 117), ("fastload, full, float32", 264.0, 464)]
 
 
 def a_step(tmp_path: Path, code: str) -> plan.Step:

@@ -25,5 +25,6 @@ def test_windows(tmp_path: Path) -> None:
     ways = ["full", "small", "small, coefficients"]
     assert [row[1] for row in rows] == [f"{way}, {dtype}" for way in ways for dtype in ("float32", "uint8")]
     assert all(float(row[5]) > 0 for row in rows)
-    runs = json.loads((tmp_path / "windows.json").read_text())["runs"]
-    assert all(run["values"]["samples"] >= 4 for run in runs)
+    body = json.loads((tmp_path / "windows.json").read_text())
+    assert all(run["values"]["samples"] >= 4 for run in body["runs"])
+    assert [f"{size:.0f}" for size in body["megabytes"].values()] == [row[4] for row in rows]

@@ -11,11 +11,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from charts import axes, bars, draw, results, svg
+from charts import axes, bars, content, draw, results, svg
 from charts.content import CHARTS
 from charts.tables import TABLES
 
 SVG = "{http://www.w3.org/2000/svg}"
+NAMES = {*CHARTS, "jobs"}
 ADVICE = "run python benchmarks/charts/draw.py"
 
 
@@ -24,7 +25,7 @@ def row(name: str, median: float, **more: Any) -> dict[str, Any]:
     found = {
         "name": name, "median": median, "low": 0.9 * median, "high": 1.2 * median, "workers": 2,
         "versions": {"torch": "2.13.0", "its own": "1.5"}, "first_batch_s": 1.26, "memory_mb": 1500,
-        "outside_cores": 0.02, "kb_an_image": 110.0,
+        "outside_cores": 0.02, "kb_an_image": 110.0, "runs": [median, 0.9 * median, 1.2 * median],
     }  # fmt: skip
     return {**found, **more}
 
@@ -53,6 +54,14 @@ def figures() -> dict[str, Any]:
              "wait_ms": 0.2, "wait_share": 0.01, "cores": 8.0, "outside_cores": 0.0}
             for name, rate in (("synthetic", 13000.0), ("fastload", 12900.0), ("torch_pil", 2600.0))
         ]},
+        "vision": {"jobs": {"Qwen2-VL": [
+            row("transformers, PIL", 100.0), row("transformers, torchvision", 200.0),
+            row("fastload, float32", 900.0), row("fastload, uint8", 1100.0),
+        ]}},
+        "windows": {"jobs": {"windows": [
+            row("LeRobot, 1 workers", 8.0, mb=117), row("LeRobot, 2 workers", 10.0, mb=117),
+            row("fastload, full, float32", 250.0, mb=464),
+        ]}},
         "packing": {"rows": [{**row("arrow x1", 439.0), "size_ratio": 1.01}]},
     }  # fmt: skip
 
@@ -105,7 +114,7 @@ def words_of(text: str) -> Sequence[str]:
 
 def test_every_chart_says_values_ratios_and_source(tmp_path: Path) -> None:
     found = drawn(tmp_path)
-    assert set(found) == {f"{name}-{theme}.svg" for name in CHARTS for theme in svg.THEMES} | {"latest.md"}
+    assert set(found) == {f"{name}-{theme}.svg" for name in NAMES for theme in svg.THEMES} | {"latest.md"}
     classic = words_of(found["classic-light.svg"])
     assert {"4,000", "500 · 8.0×", "800 · 5.0×", "torch DataLoader + Pillow"} <= set(classic)
     assert "fastload, no entry points" not in classic
@@ -113,13 +122,27 @@ def test_every_chart_says_values_ratios_and_source(tmp_path: Path) -> None:
     assert "1,250 MB · torch DataLoader" in words_of(found["memory-dark.svg"])
     assert "4,000/s, 600 kB" in words_of(found["bytes-light.svg"])
     assert {'12,900 · fastload, device="cuda"', "ResNet-18"} <= set(words_of(found["training-light.svg"]))
+    jobs = set(words_of(found["jobs-dark.svg"]))
+    assert {"8.0× RandAugment", "9.0× Qwen2-VL", "25.0× three frames of two cameras"} <= jobs
     assert {"fastload", "16,000", "8"} <= set(words_of(found["cores-light.svg"]))
     for name, text in found.items():
         if name.endswith(".svg"):
             root = ElementTree.fromstring(text)
             assert root.find(f"{SVG}title") is not None
-            assert "00" in (root.findtext(f"{SVG}desc") or "")
+            assert re.search("00|×", root.findtext(f"{SVG}desc") or "")
             assert "2 cores of AMD EPYC, 2026-11-24." in " ".join(words_of(text))
+
+
+def test_ratios_of_jobs_are_of_medians_and_of_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides' rounds in pairs; what was not measured is left out."""
+    ours = row("fastload, float32", 900.0, runs=[800.0, 900.0, 1000.0])
+    vision = {"jobs": {"Qwen2-VL": [row("transformers, PIL", 100.0, runs=[100.0, 50.0, 200.0]), ours]}}
+    write(tmp_path, "one", figures={"vision": vision})
+    seen: list[bars.Group] = []
+    monkeypatch.setattr(content, "bars", lambda drawing, groups: seen.extend(groups))
+    content.jobs(results.newest(tmp_path))
+    ((bar,),) = (group.bars for group in seen)
+    assert (bar.words, bar.value, bar.low, bar.high) == ("9.0× Qwen2-VL", 9.0, 5.0, 18.0)
 
 
 def test_nothing_is_drawn_outside(tmp_path: Path) -> None:
@@ -148,6 +171,9 @@ def test_the_tables_have_medians_ranges_and_ratios(tmp_path: Path) -> None:
     assert line in text.splitlines()
     assert "| DALI on the CPU | 700 | 800 | fails |" in text
     assert "| FFCV, raw pixels, longer side 256 | 5,000 [4,500-6,000] | 5.0 |" in text
+    assert "| Qwen2-VL | transformers, torchvision | 200 [180-240] | 4.5 |" in text
+    assert "| Qwen2-VL | fastload, uint8 | 1,100 [990-1,320] |  |" in text
+    assert "| fastload, full, float32 | 250 [225-300] | 25.0 | 464 |" in text
     assert "2 cores of AMD EPYC, 2026-11-24, commit `abc`. 500 images, 110 kB each on average." in text
 
 
@@ -208,4 +234,4 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
         tmp_path / "latest.md",
     ]
     assert draw.main([str(place) for place in places]) == 0
-    assert len(list((tmp_path / "charts").glob("*.svg"))) == 2 * len(CHARTS)
+    assert len(list((tmp_path / "charts").glob("*.svg"))) == 2 * len(NAMES)

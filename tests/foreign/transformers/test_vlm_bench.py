@@ -18,6 +18,7 @@ def test_vision(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jpg").write_bytes(data)
     output = tmp_path / "vision.json"
     line = [sys.executable, str(BENCHMARKS / "bench_vision.py"), str(tmp_path), "--every", "4"]
+    line += ["--transformers", sys.prefix]  # as all.py, in whose environment there is no transformers
     done = subprocess.run(
         [*line, "--only", "Qwen2-VL", "--repeats", "5", "--output", str(output)],
         capture_output=True,
@@ -27,7 +28,11 @@ def test_vision(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    measured = json.loads(output.read_text())["seconds"]
+    body = json.loads(output.read_text())
+    measured = body["seconds"]
     assert {len(times) for job in measured.values() for times in job.values()} == {5}
     assert {"PIL", "float32", "uint8"} <= set(measured["Qwen2-VL"])
+    without = [job for job, ways in measured.items() if "PIL" in ways and "torchvision" not in ways]
+    assert list(body["failures"]) == [f"{job} | torchvision" for job in without]
+    assert body["outside_cores"] >= 0
     assert "| Qwen2-VL | float32 |" in done.stdout
