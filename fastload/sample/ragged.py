@@ -199,6 +199,8 @@ class Ragged:
             rows += torch.from_numpy(np.repeat((begins - ends[:-1]).numpy(), lengths.numpy()))
         else:
             rows += torch.repeat_interleave(begins - ends[:-1], lengths)
+        if self.dtype in _SIGNED:  # torch 2.9 cannot index unsigned numbers
+            return Ragged.trusted(self._values.view(_SIGNED[self.dtype])[rows].view(self.dtype), ends)
         return Ragged.trusted(self._values[rows], ends)
 
     def __iter__(self) -> Iterator[torch.Tensor]:

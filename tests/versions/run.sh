@@ -16,8 +16,8 @@ TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TOOLS="pytest pytest-timeout hypothesis pillow psutil matplotlib shtab"
 TESTS="golden shard contract/test_extras.py contract/test_package.py contract/test_loader.py contract/test_states.py
   pack/test_roundtrip.py pack/test_samples.py pack/test_field_shards.py pack/test_arrow_tables.py pack/test_foreign.py
-  pack/test_unpack_fields.py pack/test_output.py pack/test_cli_words.py sample/test_collate.py ranks/test_torchrun.py
-  transfer/test_pipeline.py transfer/test_convert.py transfer/test_trouble.py diagnose/test_loader_report.py
+  pack/test_unpack_fields.py pack/test_output.py pack/test_cli_words.py sample/test_collate.py sample/test_ragged.py
+  ranks/test_torchrun.py transfer/test_pipeline.py transfer/test_convert.py transfer/test_trouble.py diagnose/test_loader_report.py
   diagnose/test_step_facts.py"
 
 die() { printf '[versions] %s\n' "$@" >&2; exit 1; }
