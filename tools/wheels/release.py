@@ -398,6 +398,7 @@ def debian(suite: str, machine: str) -> Path | None:
         if os.geteuid() != 0 or shutil.which(program) is None:
             return None
         shutil.rmtree(root, ignore_errors=True)
+        root.parent.mkdir(parents=True, exist_ok=True)  # mmdebstrap makes the last folder only
         run(program, *words, suite, root, "https://deb.debian.org/debian")
     for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
         if Path("/", name).exists():
