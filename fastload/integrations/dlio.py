@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -288,7 +288,7 @@ class ArrayPlace:
             count = file.readinto(target)  # type: ignore[arg-type]
         if count != self.nbytes:
             raise FormatError(f"{self.path} is cut in its array. Generate the file again.")
-        if self.crc is not None and zlib.crc32(target, self.header_crc) != self.crc:
+        if self.crc is not None and zlib.crc32(target.data, self.header_crc) != self.crc:
             raise ChecksumError(
                 f"{self.path}: its array is damaged: its CRC-32 is another. Generate it again."
             )
@@ -322,7 +322,7 @@ def array_place(path: str) -> ArrayPlace:
 _LOCAL_LENGTHS = 26  # where a zip's local header has the lengths of what is between it and the bytes
 
 
-def _array_at(file: BinaryIO, path: str, crc: int | None) -> ArrayPlace:
+def _array_at(file: IO[bytes], path: str, crc: int | None) -> ArrayPlace:
     """Return the place of the array whose NPY header begins here."""
     start = file.tell()
     version = np.lib.format.read_magic(file)
