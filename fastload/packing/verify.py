@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from fastload._native import _C
 from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
 from fastload.errors import FastloadError
 from fastload.machine.paths import exists, read_at
+from fastload.machine.temporary import TemporaryFolder
 from fastload.machine.threads import started_pool
 from fastload.packing.entries import entries_by, wrong_entries
 from fastload.packing.facts import Summary
@@ -840,8 +840,8 @@ def verify(
         _, store, shards = shards_in_store(place, manifest, options)
         stored = StoredShards(store, shards, place, options)
         return _verified(place, decode, entries, spread, stored)
-    with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
-        copy = copy_as_it_is(location, options, Path(root))
+    with TemporaryFolder("verify") as root:
+        copy = copy_as_it_is(location, options, root)
         stored = StoredShards(copy.store, copy.shards, location, options)
         return _verified(copy.folder, decode, entries, spread, stored)
 
