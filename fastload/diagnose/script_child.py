@@ -421,7 +421,8 @@ class _Child:
         return (
             f"{self._name} {end}, too early for more than a hint: {count} counted, {loop.seconds:.2g} s "
             "together (the first ones do not count), and its step was not measured alone. A verdict to rely "
-            f"on takes {limits.batches} batches that count and {limits.seconds:.2g} s; then {needed}. {_LONGER}"
+            f"on takes {limits.batches} batches that count and {limits.seconds:.2g} s; then {needed}. "
+            f"{_LONGER}"
         )
 
     def _attribution(self, record: Record) -> Attribution:
