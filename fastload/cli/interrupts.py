@@ -21,6 +21,7 @@ _ECHO = 1.0  # seconds: timeout(1), for one, sends a signal to the process and t
 
 _arrived: int | None = None  # the first signal that came in a command
 _last = 0.0  # when the latest came
+_raising: set[int] = set()  # signals that raise KeyboardInterrupt now
 _masks: dict[int, set[int]] = {}  # what threads that fork had blocked
 
 
@@ -56,6 +57,7 @@ def _handle(number: int, handler: object) -> None:
     if signal.getsignal(number) in (usual, _leave, _raise):
         with contextlib.suppress(ValueError):  # not the main thread, the only one that gets signals
             signal.signal(number, handler)  # type: ignore[arg-type]
+            (_raising.add if handler is _raise else _raising.discard)(number)
 
 
 # A worker that a command forks is ended by SIGTERM, which must do then what it does by default, and may come
@@ -72,8 +74,8 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    for number in _ENDING:
-        _handle(number, signal.SIG_DFL)
+    for number in _raising.intersection(_ENDING):  # another handler may keep them back now
+        signal.signal(number, signal.SIG_DFL)
     _after_fork()
 
 

@@ -233,23 +233,31 @@ def test_nohup_is_obeyed(tmp_path: Path) -> None:
     assert int(said.split()[-1]) > 3
 
 
-def test_a_forked_worker_dies_of_sigterm_at_once() -> None:
-    """torch's and fastload's loaders fork theirs, and end them so."""
+@pytest.mark.parametrize("around", ["contextlib.nullcontext", "interrupts_kept"])
+def test_a_forked_worker_dies_of_sigterm_at_once(around: str) -> None:
+    """torch's and fastload's loaders fork theirs, while signals are kept, and end them so."""
     program = """
-import os, signal, sys, time
+import contextlib, os, signal, sys, time
 from fastload.cli import interrupts
+from fastload.machine.interrupts import interrupts_kept
 
 interrupts.raise_in_command()
-child = os.fork()
+with AROUND():
+    child = os.fork()
+    if child:
+        os.kill(child, signal.SIGTERM)
 if child == 0:
     try:
-        time.sleep(600)
+        time.sleep(20)
     finally:
         print("it went on")
-os.kill(child, signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=HANG
+        [sys.executable, "-c", program.replace("AROUND", around)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=HANG,
     )
     assert (done.stdout, done.stderr) == ("-15\n", "")
