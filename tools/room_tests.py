@@ -46,6 +46,7 @@ ROOMS: dict[str, Room] = {
             "contract/test_interrupts.py",
             "contract/test_no_proc.py",
             "contract/test_regular_files.py",
+            "contract/test_temporary.py",
             "cache/test_settings.py",
             "cache/test_small_machines.py",
             "pack/test_looks.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,10 @@ from fastload.cli.output import (
     sides_row,
 )
 from fastload.cli.progress import LookProgress
-from fastload.errors import FormatError
 from fastload.machine.sizes import human_bytes
 from fastload.packing.coefficients import said_of
 from fastload.packing.facts import IndexRuns, Summary, entry_facts, field_facts
-from fastload.packing.verify import sets_in
+from fastload.packing.verify import opened_sets
 from fastload.shard.dataset import PackedFiles
 
 
@@ -50,7 +48,7 @@ def add(verbs: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts of a packed dataset, or of each in a folder."""
     options = options_for(arguments, arguments.folder)
-    datasets = _opened(arguments.folder, options)
+    datasets = list(opened_sets(arguments.folder, options).values())
     if arguments.json:
         facts = [_facts(dataset, arguments) for dataset in datasets]
         many = [{"folder": dataset.where, **each} for dataset, each in zip(datasets, facts, strict=True)]
@@ -59,17 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
     for dataset in datasets:
         print_table(dataset.where, _rows(dataset, arguments.all))
     return 0
-
-
-def _opened(folder: str | Path, options: dict[str, str] | None) -> list[PackedFiles]:
-    """Open the dataset at a place, or those in it (train/ and val/)."""
-    try:
-        return [PackedFiles(folder, storage_options=options)]
-    except FormatError:
-        places = sets_in(folder, options)
-        if not places:
-            raise
-        return [PackedFiles(place, storage_options=options) for place in places]
 
 
 def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _folders(arguments: argparse.Namespace) -> list[str]:
             manifest_at(folder, options_for(arguments, folder))
             datasets.append(folder)
         except FormatError:
-            datasets += sets_in(folder, options_for(arguments, folder)) or [folder]
+            datasets += sets_in(folder, options_for(arguments, folder)).values() or [folder]
     return datasets
 
 

@@ -262,7 +262,7 @@ class SideProcess:
         order = {
             "side": name, "workers": workers, "batch": sample.batch, "cpus": list(cpus),
             "files": str(sample.files), "packed": str(sample.packed), "ids": sample.ids,
-            "started": time.monotonic(),
+            "temporary": str(sample.files.parent), "started": time.monotonic(),
         }  # fmt: skip
         self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         root = str(Path(__file__).resolve().parents[2])

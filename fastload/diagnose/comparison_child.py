@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import sys
 import time
@@ -189,9 +190,12 @@ def main() -> None:
     """Make the loader, say when its first batch was there, then run for each line of stdin.
 
     The only argument is the order as JSON: "side", the folders "files" and "packed", its samples' "ids",
-    "batch", "workers", "cpus" to run on, and when it was "started", by the monotonic clock.
+    "batch", "workers", "cpus" to run on, the folder for "temporary" files, and when it was "started", by
+    the monotonic clock.
     """
     order = json.loads(sys.argv[1])
+    # Of torch's workers' sockets; they are killed with this process, and would leave theirs where it was.
+    multiprocessing.current_process()._config["tempdir"] = order["temporary"]  # type: ignore[attr-defined]
     os.sched_setaffinity(0, order["cpus"])
     out, sys.stdout = sys.stdout, sys.stderr  # what libraries print must not come between
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +26,7 @@ from fastload.diagnose.verdict import judge
 from fastload.loader.view import view_of
 from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
+from fastload.machine.temporary import TemporaryFolder
 
 # ---- Capacities of the stages -----------------------------------------------------------------------
 
@@ -212,11 +211,9 @@ def _as_watched(
 @contextmanager
 def _folders(disk: str | None, shared: str) -> Iterator[tuple[Path, Path]]:
     """Make a folder for experiments, and one in memory (if possible, else the same); remove both after."""
-    folders = [Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=disk))]
-    if os.access(shared, os.W_OK):
-        folders.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=shared)))
-    try:
-        yield folders[0], folders[-1]
-    finally:
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+    with TemporaryFolder("doctor", disk) as folder:
+        if not os.access(shared, os.W_OK):
+            yield folder, folder
+            return
+        with TemporaryFolder("doctor", shared) as memory:
+            yield folder, memory

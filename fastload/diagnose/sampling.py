@@ -98,8 +98,9 @@ class Sampler:
             return
         self._is_stopped = self._is_over = True
         self._clock.stop()
-        # The clock's last signal may still come, and the default is to end the process.
-        signal.signal(self._signal, _ignored)
+        if signal.getsignal(self._signal) == self._look:  # else the program has set its own meanwhile
+            # The clock's last signal may still come, and the default is to end the process.
+            signal.signal(self._signal, _ignored)
         self._flush(time.monotonic())
         atexit.unregister(self.stop)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.diagnose.across_ranks import findings_of, with_findings
 from fastload.diagnose.attribution import Attribution, attributed
-from fastload.diagnose.facts import Stage, Verdict
+from fastload.diagnose.facts import Loop, Sentence, Stage, Verdict
 from fastload.diagnose.feed import Feed
 from fastload.diagnose.listening import Pass, listen, stop_listening
 from fastload.diagnose.peers import FirstRank
@@ -29,6 +29,7 @@ from fastload.diagnose.ranks import gathered_of, later, rank_of, with_ranks
 from fastload.diagnose.sampling import Profile
 from fastload.diagnose.step import is_compiled
 from fastload.diagnose.watch import Diagnosis, Record, worker_pids
+from fastload.machine.sizes import counted
 from fastload.ranks.handshake import in_words
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ class Limits:
             rest=6 * share,
             patience=30 * share,
         )
+
+    def are_met(self, loop: Loop) -> bool:
+        """Whether a loop was watched for as long as it should be."""
+        return len(loop.wait) >= self.batches and loop.seconds >= self.seconds
 
 
 class Phases:
@@ -246,6 +251,7 @@ class Phases:
 
 _WATCHED = "was watched, and ended"
 _LEAST_SHARE = 0.4  # of the seconds is left to experiments, however long the loop took
+_LONGER = "Give the script arguments with which it trains longer: more epochs or steps."
 _LATE = 3.0  # seconds for the other ranks of a script that ends by itself
 
 
@@ -266,7 +272,7 @@ class _Child:
         self._pipe = pipe
         self._name = str(asked["path"])
         self._began = 0.0
-        limits = Limits.within(asked["seconds"])
+        self._limits = Limits.within(asked["seconds"])
         self._clocks: Gathered | None = None  # at the end of watching this rank's loop
         self._facts: RankFacts | None = None  # of this rank, from then on
         self._others = 0  # on this node
@@ -275,7 +281,7 @@ class _Child:
             self._others = int(ranks) - 1
         self._first = FirstRank(asked["peers"], self._others) if self._others > 0 else None
         self._phases = Phases(
-            limits,
+            self._limits,
             self._first_batch,
             self._tell,
             stops=not asked["follow"],
@@ -364,7 +370,10 @@ class _Child:
         """Say that the script failed; it did not if its model only takes no larger batches."""
         if self._phases.is_trying_larger and isinstance(error, Exception):
             return 0, _WATCHED
-        sys.excepthook(type(error), error, error.__traceback__)
+        steps = error.__traceback__
+        while steps is not None and steps.tb_frame.f_code.co_filename == __file__:
+            steps = steps.tb_next  # as if the script ran alone
+        sys.excepthook(type(error), error.with_traceback(steps), steps)
         self._say("failed", f"{type(error).__name__}: {error}")
         return 1, f"failed while it was watched ({type(error).__name__}: {error})"
 
@@ -379,15 +388,14 @@ class _Child:
             if self._first is not None:
                 self._first.wait(_LATE)
             self._tell()
-        batches = len(record.wait)
-        fed = "" if self._phases.step is not None else " Its step was not measured alone."
-        self._say("left", f"{self._name} {end} after {batches} batches of its loop.{fed}")
+        loop = record.loop()
+        is_hint = self._phases.step is None and not self._limits.are_met(loop)
+        self._say("left", self._left(end, loop, is_hint))
         gc.collect()  # frees the loop's iterators, and so ends their workers
         rest = self._asked["seconds"] - (time.monotonic() - self._began)
         try:
             from fastload.diagnose.doctor import examine
 
-            loop = record.loop()
             verdict = examine(
                 record.loader,
                 replace(loop, notes={**loop.notes, **self._phases.larger}),
@@ -397,9 +405,25 @@ class _Child:
                 (self._asked["folder"], self._asked["memory"]),
             )
             verdict = self._with_ranks(verdict, record.loader)
-            self._say("verdict", with_findings(verdict, findings_of(self._ranks)))
+            verdict = with_findings(verdict, findings_of(self._ranks))
+            self._say("verdict", _as_hint(verdict, loop) if is_hint else verdict)
         except Exception as error:
             self._say("unexamined", f"{type(error).__name__}: {error}")
+
+    def _left(self, end: str, loop: Loop, is_hint: bool) -> str:
+        """Return how the loop ended, and what it lacks if that was too early."""
+        count, limits = counted(len(loop.wait), "batch"), self._limits
+        if self._phases.step is not None:
+            return f"{self._name} {end} after {count} of its loop."
+        needed = f"the loop must go on for up to {limits.fed_most:.2g} s more"
+        if not is_hint:
+            return f"{self._name} {end} after {count} of its loop. To measure its step alone, {needed}."
+        return (
+            f"{self._name} {end}, too early for more than a hint: {count} counted, {loop.seconds:.2g} s "
+            "together (the first ones do not count), and its step was not measured alone. A verdict to rely "
+            f"on takes {limits.batches} batches that count and {limits.seconds:.2g} s; then {needed}. "
+            f"{_LONGER}"
+        )
 
     def _attribution(self, record: Record) -> Attribution:
         """Sum the profile from the loop's first batch on."""
@@ -423,7 +447,8 @@ class _Child:
             )
         return (
             f"{self._name} ended after too few batches to be judged: apart from the first ones of each "
-            f"epoch, {most} counted, and at least 2 are needed. Let it run longer."
+            f"epoch, {most} counted. A hint takes 2, and a verdict to rely on {self._limits.batches} and "
+            f"{self._limits.seconds:.2g} s. {_LONGER}"
         )
 
     def _run_script(self) -> None:
@@ -432,6 +457,15 @@ class _Child:
         sys.argv = [str(module.__file__), *self._asked["argv"]]
         sys.modules["__main__"] = module
         exec(code, module.__dict__)
+
+
+def _as_hint(verdict: Verdict, loop: Loop) -> Verdict:
+    """Return the verdict with what makes it uncertain behind all else."""
+    note = (
+        f"Note: this is a hint, from {counted(len(loop.wait), 'batch')} and {loop.seconds:.2g} s: the script "
+        "ended too early."
+    )
+    return replace(verdict, sentences=(*verdict.sentences, Sentence(note)))
 
 
 def _of_file(path: str) -> tuple[CodeType, ModuleType]:

@@ -490,8 +490,8 @@ class DataLoader(Introspection, TorchDataLoader[T_co]):
 
         By then all batches received so far have been trained on, so ``state_dict()`` matches the model. A
         handler that was installed before is called when the signal arrives, and then the process goes on
-        after the callback. A second SIGTERM ends it at once. ``callback`` must not call a collective: other
-        ranks may be a batch behind.
+        after the callback, which may register itself again. A second SIGTERM ends it at once. ``callback``
+        must not call a collective: other ranks may be a batch behind.
 
         Raises:
             RuntimeError: called outside the main thread.

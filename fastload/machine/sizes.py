@@ -11,8 +11,8 @@ _MOST = 2**63  # bytes
 
 
 def counted(count: int, noun: str) -> str:
-    """Return ``1 set``, ``2 sets``; ``noun`` is the singular."""
-    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith('s') else 's')}"
+    """Return ``1 set``, ``2 sets``, ``2 batches``; ``noun`` is the singular."""
+    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith(('s', 'ch')) else 's')}"
 
 
 def human_bytes(size: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import ChecksumError, FormatError, RemoteError, ShardTruncated
 from fastload.machine.paths import exists
+from fastload.machine.temporary import TemporaryFolder
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import Spread, in_windows, opened_once, spans_of
 from fastload.packing.files import failed_writes_reported, publish, publishing, remove, temporary_of
@@ -346,7 +346,7 @@ def index_stored_entries(
         apart = folder.path
         if spacing is not None and made is not None:
             # Before the lock: processes of this node that open the set may wait for that.
-            apart = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastload-entries-")))
+            apart = stack.enter_context(TemporaryFolder("entries"))
             write_entries(apart, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         stack.enter_context(folder.alone(str(location)))
         if apart != folder.path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, PackError, ShardTruncated
 from fastload.machine.paths import exists, is_dir
+from fastload.machine.temporary import TemporaryFolder
 from fastload.packing.cut import WORK_NAME
 from fastload.packing.entries import (
     DEFAULT_SPACING,
@@ -528,8 +528,8 @@ def _unsaid(count: int, size: int) -> None:
 
 def _indexed(job: IndexJob, number: int) -> bytes:
     """Index a file on a worker, which does not need the output's folder; return the part."""
-    with tempfile.TemporaryDirectory(prefix="fastload-index-") as folder:
-        own = replace(job, work=Path(folder))
+    with TemporaryFolder("index") as folder:
+        own = replace(job, work=folder)
         part = own.write(number, _unsaid)
         own.publish(number, part)
         part.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 from fastload.errors import FastloadError, PackError
 from fastload.machine.paths import exists
 from fastload.machine.sizes import counted
+from fastload.machine.temporary import TemporaryFolder
 from fastload.packing.cut import WORK_NAME, Plan, bad_rows, plan_of, planned_bytes
 from fastload.packing.files import free_bytes, holder_of, require_space
 from fastload.packing.listing import Listing
@@ -58,7 +58,7 @@ def _targets(
     """
     with ExitStack() as stack, _words_for_errors(output):
         if is_url(output):
-            stage = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastload-pack-")))
+            stage = stack.enter_context(TemporaryFolder("pack"))
             root = store_target(_location(str(output)), stage / "set", options.storage_options)
             known = None if options.restart else root.manifest() or root.plan()
             splits = _splits(source, options, known)
@@ -510,9 +510,9 @@ def dry_run(
         _require_sizes(split, "a dry run")
         place = _location(str(output)) if is_url(output) else Path(output).absolute()
         place = place / split.name if split.name else place
-        with tempfile.TemporaryDirectory(prefix="fastload-") as work:
-            plan = plan_of(split.rows, options, place.name, Path(work))
-            needed = planned_bytes(plan, Path(work))
+        with TemporaryFolder("plan") as work:
+            plan = plan_of(split.rows, options, place.name, work)
+            needed = planned_bytes(plan, work)
         free = None if isinstance(place, Location) else _free(place)
         totals, classes = plan.totals, len(classes_of(plan.schema))
         counts = (totals.files, totals.bytes, classes, len(plan.shards), needed, free)

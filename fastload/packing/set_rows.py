@@ -5,9 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
@@ -21,6 +18,7 @@ import numpy.typing as npt
 from fastload.errors import FastloadError, PackError, ShardError
 from fastload.machine.paths import exists, is_file
 from fastload.machine.sizes import counted
+from fastload.machine.temporary import TemporaryFolder
 from fastload.machine.threads import started_pool
 from fastload.packing.annotations.find import schema_asked
 from fastload.packing.fetched import in_windows, left_of
@@ -354,10 +352,10 @@ class IndexedRows(SetRows):
 
     def __init__(self, place: str, options: PackOptions, folder: str | None = None) -> None:
         self._place, self._options = place, options
-        self._folder = folder or tempfile.mkdtemp(prefix="fastload-index-")
+        self._own = TemporaryFolder("index") if folder is None else None
+        self._folder = str(self._own.path) if self._own is not None else str(folder)
         storage = options.storage_options if is_url(place) else None
         if folder is None:
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             index = IndexOptions(
                 fields=options.fields, on_error=options.on_error, entries=None, storage_options=storage
             )

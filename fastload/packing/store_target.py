@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Any
 from fastload._native import _C
 from fastload.errors import ObjectMissing, PackError
 from fastload.machine.paths import exists, write_at
+from fastload.machine.temporary import TemporaryFolder
 from fastload.packing.compare import check_options, check_plan, refuse_grown
 from fastload.packing.cut import PLAN_NAME, WORK_NAME, Plan, plan_of
 from fastload.packing.entries import Made, write_entries
@@ -192,8 +192,8 @@ class StoreTarget:
 
     @contextmanager
     def elsewhere(self) -> Iterator[Target]:
-        with tempfile.TemporaryDirectory(prefix="fastload-pack-") as folder:
-            yield replace(self, stage=Path(folder) / self.stage.name)
+        with TemporaryFolder("pack") as folder:
+            yield replace(self, stage=folder / self.stage.name)
 
     def prepare(self, plan: Plan, number: int, rows: Rows) -> None:
         """Fetch the listing of one shard's rows into the work folder, at its offset in the whole listing."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ from typing import Any
 
 from fastload.errors import FastloadError, ObjectMissing, PackError, ShardError
 from fastload.machine.paths import exists, is_dir, reading_of
+from fastload.machine.temporary import TemporaryFolder
 from fastload.packing.fetched import fetch_object
 from fastload.packing.files import failed_writes_reported, printable, remove
 from fastload.packing.listing import Row
@@ -277,9 +275,8 @@ class FolderCopy:
     def __init__(self, location: Location, files: StoreFiles, names: Names) -> None:
         self.location, self._files = location, files
         self.names = [name for name, _ in names]
-        folder = tempfile.mkdtemp(prefix="fastload-source-")
-        weakref.finalize(self, _remove, folder, os.getpid())
-        self.path = Path(folder) / (location.name or "files")
+        self._folder = TemporaryFolder("source")
+        self.path = self._folder.path / (location.name or "files")
         for parent in {posixpath.dirname(name) for name, _ in names} | {""}:
             (self.path / parent).mkdir(parents=True, exist_ok=True)
         for name, size in names:
@@ -399,8 +396,3 @@ class FolderCopy:
         if names and min(sizes) >= 0 and sum(sizes) != row.size:
             raise _changed(self.location / os.fsdecode(names[0]), row.size, sum(sizes))
         return {name for name, size in zip(names, sizes, strict=True) if size >= 0}
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child has the same finaliser
-        shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -32,6 +33,7 @@ from fastload.packing.files import (
 from fastload.packing.pictures import NUMPY_SUFFIX, pixels_of, png_file
 from fastload.packing.rows import FRAMES, carried_by
 from fastload.packing.table_samples import SCHEMA_SUFFIX
+from fastload.packing.verify import opened_sets
 from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
@@ -278,6 +280,14 @@ def _plain(dataset: PackedFiles, row: Row) -> Row:
 LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo, "voc": unpack_voc}
 
 
+@dataclass(frozen=True)
+class Unpacked:
+    """A set that was unpacked, and the name of its folder below the output; "": that itself."""
+
+    name: str
+    dataset: PackedFiles
+
+
 def unpack(
     folder: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -285,7 +295,21 @@ def unpack(
     storage_options: Mapping[str, Any] | None = None,
     as_: str | None = None,
 ) -> int:
-    """Write every record under its name into class folders below ``output``; return how many there are.
+    """Unpack as :func:`unpack_sets` does; return how many records were written."""
+    return sum(len(each.dataset) for each in unpack_sets(folder, output, table, storage_options, as_))
+
+
+def unpack_sets(
+    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    table: TableFormat = "jsonl",
+    storage_options: Mapping[str, Any] | None = None,
+    as_: str | None = None,
+) -> list[Unpacked]:
+    """Write every record under its name into class folders below ``output``.
+
+    A ``folder`` that is no set and has some in it, as train/ and val/, gives each of them a folder of its
+    name below ``output``, as ``pack`` does the other way.
 
     For samples with other fields, the pictures become files and the values a table, "jsonl", "csv" or
     "parquet": ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with
@@ -305,12 +329,15 @@ def unpack(
     """
     if as_ is not None and as_ not in LAYOUTS:
         raise PackError(f"as_ is {as_!r}, must be one of {', '.join(LAYOUTS)}.")
-    dataset = PackedFiles(folder, storage_options=storage_options)
-    if as_ is not None and dataset.manifest.generations:
-        raise PackError(
-            f"{dataset.where} has grown or lost samples since it was packed: --as {as_} gives back the files "
-            f"that it was packed from. {AS_TABLE}"
-        )
+    datasets = opened_sets(folder, storage_options)
+    for name in filter(None, datasets):
+        safe_path(os.fsencode(name))  # a store's names may be ".."
+    for dataset in datasets.values():
+        if as_ is not None and dataset.manifest.generations:
+            raise PackError(
+                f"{dataset.where} has grown or lost samples since it was packed: --as {as_} gives back the "
+                f"files that it was packed from. {AS_TABLE}"
+            )
     if "://" in os.fspath(output):
         raise PackError(f"unpack writes to a folder of this machine. Found: {output}. Copy it from there.")
     final = Path(output).absolute()
@@ -327,14 +354,9 @@ def unpack(
         make_folder(final.parent)
         remove(temporary)
         temporary.mkdir()
-        if as_ is not None:
-            LAYOUTS[as_](dataset, temporary)
-        elif dataset.manifest.fields:
-            unpack_fields(dataset, temporary, table)
-        else:
-            _unpack_plain(dataset, temporary)
-        for carried in carried_by(dataset):
-            carried.write(temporary)
+        for name, dataset in datasets.items():
+            (temporary / name).mkdir(exist_ok=True)
+            _unpack_set(dataset, temporary / name, table, as_)
         publish_folder(temporary, final)
     except OSError as error:
         if isinstance(error, FastloadError):
@@ -342,7 +364,18 @@ def unpack(
         raise PackError(f"cannot unpack into {final}: {error}.") from error
     finally:
         remove(temporary)
-    return len(dataset)
+    return [Unpacked(name, dataset) for name, dataset in datasets.items()]
+
+
+def _unpack_set(dataset: PackedFiles, folder: Path, table: TableFormat, as_: str | None) -> None:
+    if as_ is not None:
+        LAYOUTS[as_](dataset, folder)
+    elif dataset.manifest.fields:
+        unpack_fields(dataset, folder, table)
+    else:
+        _unpack_plain(dataset, folder)
+    for carried in carried_by(dataset):
+        carried.write(folder)
 
 
 def _unpack_plain(dataset: PackedFiles, folder: Path) -> None:

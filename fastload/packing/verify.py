@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -20,8 +19,9 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.dataset.decoding import decode_with_pil, raw_format, wanted_format
-from fastload.errors import FastloadError
-from fastload.machine.paths import exists, read_at
+from fastload.errors import FastloadError, FormatError
+from fastload.machine.paths import exists, is_dir, read_at
+from fastload.machine.temporary import TemporaryFolder
 from fastload.machine.threads import started_pool
 from fastload.packing.entries import entries_by, wrong_entries
 from fastload.packing.facts import Summary
@@ -574,23 +574,45 @@ def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     return read_manifest(location, shared_store(location, options))
 
 
-def sets_in(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the packed datasets directly inside a folder or URL; none if that is a dataset itself.
+def sets_in(
+    folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Return the packed datasets directly inside a folder or URL, by name; none if that is a dataset itself.
 
     Raises:
+        OSError: the folder, or one in it, cannot be looked into.
         RemoteError: the store cannot be listed.
     """
     place, location, options = place_of(folder, storage_options)
     if location is None:
-        if exists(Path(place) / MANIFEST_NAME):
-            return []
-        return sorted(str(path.parent) for path in Path(place).glob(f"*/{MANIFEST_NAME}"))
+        if not is_dir(place) or exists(Path(place) / MANIFEST_NAME):
+            return {}
+        paths = (Path(place) / name for name in sorted(os.listdir(place)))
+        return {path.name: str(path) for path in paths if exists(path / MANIFEST_NAME)}
     prefix = f"{location.path}/" if location.path else ""
     inside = [file.path[len(prefix) :] for file in shared_store(location, options).list(prefix)]
     if MANIFEST_NAME in inside:
-        return []
+        return {}
     names = [name.removesuffix(f"/{MANIFEST_NAME}") for name in inside if name.endswith(f"/{MANIFEST_NAME}")]
-    return sorted(str(location / name) for name in names if "/" not in name)
+    return {name: str(location / name) for name in sorted(names) if "/" not in name}
+
+
+def opened_sets(
+    folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> dict[str, PackedFiles]:
+    """Open the dataset at a folder or URL, whose name is "" here, or else those in it, as train/ and val/.
+
+    Raises:
+        FormatError: there is none, or one is damaged.
+        OSError, RemoteError: see :func:`sets_in`.
+    """
+    try:
+        return {"": PackedFiles(folder, storage_options=storage_options)}
+    except FormatError:
+        places = sets_in(folder, storage_options)
+        if not places:
+            raise
+        return {name: PackedFiles(at, storage_options=storage_options) for name, at in places.items()}
 
 
 def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> bool:
@@ -840,8 +862,8 @@ def verify(
         _, store, shards = shards_in_store(place, manifest, options)
         stored = StoredShards(store, shards, place, options)
         return _verified(place, decode, entries, spread, stored)
-    with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
-        copy = copy_as_it_is(location, options, Path(root))
+    with TemporaryFolder("verify") as root:
+        copy = copy_as_it_is(location, options, root)
         stored = StoredShards(copy.store, copy.shards, location, options)
         return _verified(copy.folder, decode, entries, spread, stored)
 

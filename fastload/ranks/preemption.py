@@ -35,7 +35,9 @@ class SignalNote:
         self._signals = tuple(signals)
         self._wanted = wanted
         self._before: dict[int, Handler] = {}
-        self.received: int | None = None  # the first signal that arrived
+        self.received: int | None = None  # the first signal that arrived, and was not forgotten
+        self.count = 0  # of signals that have arrived
+        self._last = 0  # the latest one's number
 
     def watch(self) -> None:
         """Install the handlers. Idempotent.
@@ -57,6 +59,18 @@ class SignalNote:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._before.clear()
 
+    def forget(self, count: int) -> None:
+        """Forget all but those that have arrived since there were ``count``."""
+        self.received = None  # before the look: the next one is noted, or seen here
+        if self.count > count:
+            self.received = self._last
+
+    @property
+    def ends(self) -> bool:
+        """Whether :meth:`end_process` ends it."""
+        handler = self._before.get(self.received or 0, signal.SIG_DFL)
+        return handler in (signal.SIG_DFL, signal.default_int_handler)
+
     def end_process(self) -> None:
         """Do what the first signal would have done, unless it had a handler, which has run already."""
         number = self.received
@@ -70,6 +84,7 @@ class SignalNote:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         held = self.received is None and self._wanted()
+        self.count, self._last = self.count + 1, number
         self.received = self.received or number
         handler = self._before.get(number)
         if callable(handler) and handler is not signal.default_int_handler:
@@ -87,6 +102,7 @@ class Callbacks:
 
     _registered: ClassVar[weakref.WeakSet[Callbacks]] = weakref.WeakSet()
     _note = SignalNote(wanted=lambda: any(True for _ in Callbacks._registered))
+    _are_running: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[], Any]] = []
@@ -110,21 +126,38 @@ class Callbacks:
 
     @classmethod
     def run_if_signalled(cls) -> None:
-        """Run the callbacks if the signal has come; for between two batches, cheap otherwise."""
+        """Run the callbacks if the signal has come; for between two batches, cheap otherwise.
+
+        A callback may take batches, close loaders, and register another one for the next signal.
+        """
         if cls._note.received is None or threading.current_thread() is not threading.main_thread():
+            return
+        if cls._are_running:
             return
         pending = [callback for owner in list(cls._registered) for callback in owner._callbacks]
         for owner in list(cls._registered):
             owner._callbacks.clear()
-        for callback in pending:
-            callback()
-        cls._note.end_process()
-        cls._reset()
+        count, cls._are_running = cls._note.count, True
+        try:
+            for callback in pending:
+                callback()
+        finally:
+            cls._are_running = False
+        for owner in list(cls._registered):
+            if not owner._callbacks:
+                cls._registered.discard(owner)
+        if any(True for _ in cls._registered) and not cls._note.ends:
+            cls._note.forget(count)
+        else:
+            cls._note.end_process()
+            cls._reset()
 
     @classmethod
     def _forget(cls) -> None:
         """Let a noted signal take its course once the last loader with callbacks is gone."""
         if any(True for _ in cls._registered) or threading.current_thread() is not threading.main_thread():
+            return
+        if cls._are_running:
             return
         cls._note.end_process()
         cls._reset()

@@ -23,6 +23,7 @@ from row_sources import SOURCES
 from row_ways import Case
 
 from fastload.errors import PackError
+from fastload.machine import temporary
 from fastload.shard.manifest import MANIFEST_NAME
 
 CALLS = ("replace", "unlink", "rmdir", "mkdir")
@@ -71,7 +72,19 @@ def checked(case: Case) -> dict[str, Any]:
         case.pack(output, entries=None)
         if snapshot(output) != wanted:
             wrong.append(f"point {at} of {counting.count}: other files")
+        wrong += [f"point {at} of {counting.count}: {name} stays" for name in left_by_the_killed()]
     return {"stops": stops, "wrong": wrong}
+
+
+def left_by_the_killed() -> list[str]:
+    """Names of temporary folders that nobody has locked."""
+    place, found = tempfile.gettempdir(), []
+    for name in os.listdir(place):
+        lock = temporary._locked(os.path.join(place, name))
+        if lock is not None:  # the source that is still here has some
+            os.close(lock)
+            found.append(name)
+    return found
 
 
 def main() -> None:
@@ -79,6 +92,8 @@ def main() -> None:
     gc.freeze()  # children copy no pages of what is imported
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="fastload-test-", dir=memory if memory.is_dir() else None))
+    tempfile.tempdir = str(folder / "tmp")
+    os.mkdir(tempfile.tempdir)
     try:
         found = {}
         for name, source in SOURCES.items():

@@ -202,7 +202,7 @@ def by_processes(case: Case) -> None:
 def into_a_store(case: Case) -> None:
     """The same files as in a folder, and none elsewhere."""
     output, elsewhere = case.place(), case.folder / "temporary"
-    elsewhere.mkdir()
+    elsewhere.mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(elsewhere))
         results = case.pack(f"file://{output}")

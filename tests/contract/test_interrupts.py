@@ -1,10 +1,11 @@
-"""Ctrl-C at any moment of a command: exit code 130 and one word, never a traceback."""
+"""Signals that end a command, at any moment: an exit code and one word, no traceback, no temporary folder."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from pictures import jpegs
 from process import HANG
+from row_sources import SOURCES, pictures
 
 from fastload.cli import main
 
@@ -145,3 +147,117 @@ def test_programs_that_call_main_keep_their_handler(folder: Path, capsys: pytest
     assert main(["info", str(folder)]) == 0
     assert signal.getsignal(signal.SIGINT) is before
     assert "records" in capsys.readouterr().out
+
+
+# ---- Signals that end a command leave nothing behind --------------------------------------------------
+
+# Sends the signal to itself, TIMES times, when the AT-th file has been opened after the first temporary
+# folder was made. AT is 0: not at all; says how many there were.
+OPENING = """
+import os, signal, sys
+from fastload.cli import main
+
+seen = {"folder": False, "opened": 0}
+
+def hook(event, arguments):
+    seen["folder"] |= event == "tempfile.mkdtemp"
+    if event == "open" and seen["folder"]:
+        seen["opened"] += 1
+        if seen["opened"] == AT:
+            for _ in range(TIMES):
+                os.kill(os.getpid(), NUMBER)
+
+sys.addaudithook(hook)
+sys.argv = ["fastload", *WORDS]
+code = main()
+print(seen["opened"])
+sys.exit(code)
+"""
+
+
+class Ended:
+    """A pack that makes temporary folders, and what it says when it gets a signal."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._temporary, self._out = folder / "tmp", folder / "out"
+        self._temporary.mkdir()
+        given = SOURCES["classes" if kind == "a store" else kind].made(folder / "source", pictures())
+        words = ["pack", given, f"file://{self._out}" if kind == "a store" else self._out, "--quiet"]
+        self._words = [*map(str, words)]
+
+    def run(self, at: int, number: int, times: int = 1, before: str = "") -> tuple[int, str, str]:
+        """Exit code, what it printed and its errors."""
+        names = {"AT": at, "TIMES": times, "NUMBER": int(number), "WORDS": self._words}
+        program = before + re.sub(
+            r"\b(AT|TIMES|NUMBER|WORDS)\b", lambda found: repr(names[found[0]]), OPENING
+        )
+        shutil.rmtree(self._out, ignore_errors=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**environment(), "TMPDIR": str(self._temporary)},
+            capture_output=True,
+            text=True,
+            timeout=HANG,
+            check=False,
+        )
+        assert [*self._temporary.iterdir()] == []
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["coco", "voc by URL", "tars", "a store"])
+def test_what_ends_a_command_leaves_no_temporary_folder(kind: str, tmp_path: Path) -> None:
+    """Neither do an error and a normal end, which other tests have."""
+    ended = Ended(kind, tmp_path)
+    code, said, errors = ended.run(0, 0)
+    assert code == 0, errors
+    opened = int(said.split()[-1])
+    assert opened > 10
+    for at, number in ((2, signal.SIGTERM), (opened // 2, signal.SIGHUP), (opened * 3 // 4, signal.SIGTERM)):
+        code, _, errors = ended.run(at, number)
+        word = f"\nended by {number.name}; run the same command again to resume\n"
+        assert (code, errors) == (128 + number, word), f"file {at} of {opened}"
+
+
+def test_a_signal_that_comes_twice_does_not_break_off_the_end(tmp_path: Path) -> None:
+    """timeout(1) sends it to the process, and then to its group."""
+    ended = Ended("coco", tmp_path)
+    for at in (3, 30):
+        code, _, errors = ended.run(at, signal.SIGTERM, times=2)
+        assert (code, errors.count("ended by SIGTERM")) == (143, 1), errors
+
+
+def test_nohup_is_obeyed(tmp_path: Path) -> None:
+    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    code, said, errors = Ended("coco", tmp_path).run(3, signal.SIGHUP, before=ignore)
+    assert (code, errors) == (0, "")
+    assert int(said.split()[-1]) > 3
+
+
+@pytest.mark.parametrize("around", ["contextlib.nullcontext", "interrupts_kept"])
+def test_a_forked_worker_dies_of_sigterm_at_once(around: str) -> None:
+    """torch's and fastload's loaders fork theirs, while signals are kept, and end them so."""
+    program = """
+import contextlib, os, signal, sys, time
+from fastload.cli import interrupts
+from fastload.machine.interrupts import interrupts_kept
+
+interrupts.raise_in_command()
+with AROUND():
+    child = os.fork()
+    if child:
+        os.kill(child, signal.SIGTERM)
+if child == 0:
+    try:
+        time.sleep(20)
+    finally:
+        print("it went on")
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("AROUND", around)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+    )
+    assert (done.stdout, done.stderr) == ("-15\n", "")

@@ -120,6 +120,82 @@ def test_the_signal_is_not_swallowed(folder: Path, way: str) -> None:
     assert in_child(run) == (0 if way == "ignored" else -signal.SIGTERM)
 
 
+@pytest.mark.parametrize("when", ["after", "inside"])
+def test_a_callback_that_registers_itself_again_hears_the_next_signal(folder: Path, when: str) -> None:
+    """Also one that comes before the callback is through."""
+    calls: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: calls.append("handler"))
+    try:
+        loader = load(folder)
+
+        def again() -> None:
+            calls.append("callback")
+            if calls.count("callback") < 3:
+                loader.on_preemption(again)
+                if when == "inside":
+                    preempt()
+
+        loader.on_preemption(again)
+        iterator = iter(loader)
+        next(iterator)
+        preempt()
+        for _ in range(3):
+            next(iterator)
+            if when == "after" and calls.count("callback") < 3:
+                preempt()
+        assert calls == ["handler", "callback"] * 3
+        assert signal.getsignal(signal.SIGTERM) is not before
+        loader.close()
+        preempt()
+        assert calls.count("handler") == 4
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("what", ["closes it", "drops it", "takes batches"])
+def test_a_callback_comes_to_its_end(folder: Path, tmp_path: Path, what: str) -> None:
+    """What it does with its loader, or another one, does not let the signal end the process meanwhile."""
+    path = tmp_path / "saved"
+
+    def run() -> None:
+        loaders = [load(folder)]
+
+        def save() -> None:
+            if what == "closes it":
+                loaders[0].close()
+            elif what == "drops it":
+                loaders.clear()
+            else:
+                next(iter(load(folder)))
+            path.write_text("saved")
+
+        loaders[0].on_preemption(save)
+        other = load(folder)
+        preempt()
+        next(iter(other))
+        path.write_text("it went on")
+
+    assert in_child(run) == -signal.SIGTERM
+    assert path.read_text() == "saved"
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_loader_whose_callbacks_have_run_holds_no_signal_back(folder: Path) -> None:
+    def run() -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        first, second = load(folder), load(folder)
+        first.on_preemption(lambda: None)
+        preempt()
+        next(iter(first))  # it is through, and lives on
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        second.on_preemption(lambda: None)
+        second.close()
+        preempt()
+
+    assert in_child(run) == -signal.SIGTERM
+
+
 def test_only_in_the_main_thread(folder: Path) -> None:
     raised: list[BaseException] = []
 

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import worker
 from watched_loops import Counting
 
+from fastload.diagnose import sampling
 from fastload.diagnose.attribution import attributed
 from fastload.diagnose.sampling import FAULT, RUNNING, Profile, Sampler, Seen, _send, packed, unpacked
 from fastload.diagnose.spots import Spot
@@ -143,6 +144,20 @@ def test_a_signal_that_somebody_handles_is_left_alone() -> None:
         assert signal.getsignal(signal.SIGRTMAX) is mine
     finally:
         signal.signal(signal.SIGRTMAX, former)
+
+
+def test_a_handler_that_the_program_sets_meanwhile_stays() -> None:
+    former, profile, own = signal.getsignal(signal.SIGRTMAX), Profile(), lambda *_: None
+    assert former in (signal.SIG_DFL, sampling._ignored)
+    profile.start()
+    try:
+        assert signal.getsignal(signal.SIGRTMAX) is not former
+        signal.signal(signal.SIGRTMAX, own)
+        profile.stop()
+        assert signal.getsignal(signal.SIGRTMAX) is own
+    finally:
+        profile.stop()
+        signal.signal(signal.SIGRTMAX, sampling._ignored)
 
 
 def test_waiting_system_calls_are_not_interrupted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -178,7 +179,34 @@ def test_a_script_that_ends_by_itself_is_judged_by_what_there_was(tmp_path: Path
     assert found.loop is not None
     assert len(found.loop.wait) == 9  # of 13: the first, two of warm-up, and the one without a next()
     assert found.step is None
-    assert "ended by itself after 9 batches of its loop. Its step was not measured alone." in found.words
+    for words in (
+        "ended by itself, too early for more than a hint: 9 batches counted",
+        "takes 20 batches that count",
+        "more epochs or steps",
+    ):
+        assert words in found.words
+    assert found.verdict is not None
+    assert re.search(r"this is a hint, from 9 batches and [\d.]+ s: the", found.verdict.sentences[-1].text)
+
+
+def test_a_script_that_ends_before_its_step_is_measured_gives_no_mere_hint(tmp_path: Path) -> None:
+    """Of batches there were enough, and the loop's end came with the last of them."""
+    path = script(tmp_path, "loop(DataLoader(Data(), 4), 23, 0.05)\n")
+    found = watch_script(path, [], SECONDS, quiet=True)
+    assert found.loop is not None
+    assert len(found.loop.wait) == 20
+    assert found.words.endswith("ended by itself after 20 batches of its loop. To measure its step alone, "
+                                "the loop must go on for up to 1.2 s more.")  # fmt: skip
+    assert found.verdict is not None
+    assert "hint" not in found.verdict.sentences[-1].text
+
+
+def test_a_script_that_fails_shows_its_own_lines_alone(tmp_path: Path) -> None:
+    for text in ("def fail():\n    1 / 0\nfail()\n", "def f(:\n"):
+        with pytest.raises(ScriptError) as error:
+            watch_script(script(tmp_path, text), [], SECONDS, quiet=True)
+        assert "train.py" in str(error.value)
+        assert "script_child" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +214,10 @@ def test_a_script_that_ends_by_itself_is_judged_by_what_there_was(tmp_path: Path
     [
         ("print('hello')\n1 / 0\n", r"failed before its loop .*: ZeroDivisionError: (.|\n)*line 2[0-9], in"),
         ("print('nothing')\n", r"never asked a DataLoader (.|\n)*torchrun"),
-        ("next(iter(DataLoader(Data(), 4)))\n", r"ended after too few batches .* 0 counted"),
+        (
+            "next(iter(DataLoader(Data(), 4)))\n",
+            r"ended after too few batches .* 0 counted\. .* more epochs or",
+        ),
         ("def f(:\n", r"failed before its loop could be watched: SyntaxError: (.|\n)*train.py"),
         ("import os, signal\nos.kill(os.getpid(), 9)\n", r"ended by signal SIGKILL before its loop"),
     ],

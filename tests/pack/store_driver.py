@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from killer import Killer
@@ -43,6 +44,8 @@ def packed(source: Path, output: Path, at: int) -> bool:
 
 
 def main(source: Path, folder: Path) -> None:
+    tempfile.tempdir = str(folder / "tmp")
+    os.mkdir(tempfile.tempdir)
     pack(source, folder / "whole" / "set", OPTIONS)
     expected = snapshot(folder / "whole" / "set")
     gc.freeze()  # else each child writes to, and so copies, all objects' pages when it collects garbage
@@ -62,7 +65,7 @@ def main(source: Path, folder: Path) -> None:
         parts = {path.stem for path in output.glob(f"{WORK_NAME}/*/*.part")}
         pack(source, f"file://{output}", OPTIONS)  # type: ignore[arg-type]
         again += sum(path.stat().st_ino != node for path, node in shards.items() if path.name in parts)
-        if snapshot(output) != expected:
+        if snapshot(output) != expected or os.listdir(tempfile.gettempdir()):
             failures.append(at)
         shutil.rmtree(output.parent)
         at += 1

@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 import re
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
@@ -200,8 +201,8 @@ def test_rows_of_a_shared_folder_reach_another_machine(
     source, asked = make(tmp_path / "source"), options(**more)
     split = opened(source, asked)[0]
     data, expected = pickle.dumps(split.rows), packed(split.rows, tmp_path / "here", asked)
-    for path in (tmp_path / "tmp").glob("fastload-coco-*"):  # another machine has no such files
-        path.unlink()
+    for path in (tmp_path / "tmp").glob("fastload-coco-*"):  # another machine has no such folders
+        shutil.rmtree(path)
     scanned, scan = [], CocoFile._scan
     monkeypatch.setattr(CocoFile, "_scan", lambda file: scanned.append(file.path) or scan(file))
     for name in ("there", "again"):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+from annotated_trees import write_yolo
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from index_reference import read_index
@@ -14,11 +19,13 @@ from pack_trees import class_tree, encoded, image_folder_samples, make_tree, sna
 
 from fastload import PackedDataset
 from fastload._native import _C
+from fastload.cli import main
+from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing.files import ESCAPED, decode_key, encode_key
 from fastload.packing.folders import is_hidden, is_split
 from fastload.packing.unpack import unpack
-from fastload.packing.verify import verify
+from fastload.packing.verify import sets_in, verify
 
 
 def check_dataset(folder: Path, source: Path, samples: list[tuple[str, int]]) -> PackedDataset:
@@ -152,3 +159,100 @@ def test_many_classes_fit_into_every_format(tmp_path: Path, format_name: str) ->
     dataset = PackedDataset(tmp_path / "out")
     assert len(dataset.classes) == 5000
     assert dataset.labels.tolist() == list(range(5000))
+
+
+# ---- A folder of datasets -----------------------------------------------------------------------------
+
+
+def two_splits(folder: Path) -> Path:
+    for split, classes in (("train", 3), ("val", 2)):
+        class_tree(folder / split, classes=classes, images=4)
+    return folder
+
+
+def test_train_and_val_come_back_as_they_were(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = two_splits(tmp_path / "source")
+    pack(source, tmp_path / "packed", PackOptions(num_proc=1))
+    for place, name in ((tmp_path / "packed", "files"), (f"file://{tmp_path}/packed", "from-url")):
+        assert main(["unpack", str(place), str(tmp_path / name)]) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            f"{count} files in {tmp_path}/{name}/{split}" for split, count in (("train", 12), ("val", 8))
+        ]
+        assert snapshot(tmp_path / name) == snapshot(source)
+    assert main(["unpack", str(tmp_path / "packed"), str(tmp_path / "json"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["datasets"]
+    assert said == [
+        {"files": 12, "output": f"{tmp_path}/json/train"},
+        {"files": 8, "output": f"{tmp_path}/json/val"},
+    ]
+    pack(tmp_path / "files", tmp_path / "again" / "packed", PackOptions(num_proc=1))
+    for split in ("train", "val"):
+        ids = {PackedDataset(tmp_path / each / split).id for each in ("packed", "again/packed")}
+        assert len(ids) == 1
+
+
+def test_all_sets_of_a_folder_are_unpacked_or_none(tmp_path: Path) -> None:
+    pack(two_splits(tmp_path / "source"), tmp_path / "packed", PackOptions(num_proc=1))
+    [shard] = (tmp_path / "packed" / "val").glob("*.arrow")
+    data = bytearray(shard.read_bytes())
+    at = data.index(PackedDataset(tmp_path / "packed" / "val").read(3))
+    data[at + 20] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(ChecksumError, match="val"):
+        unpack(tmp_path / "packed", tmp_path / "files")
+    assert sorted(os.listdir(tmp_path)) == ["packed", "source"]
+    with pytest.raises(PackError, match="lies inside"):
+        unpack(tmp_path / "packed", tmp_path / "packed" / "files")
+    (tmp_path / "files" / "train").mkdir(parents=True)
+    with pytest.raises(PackError, match="not an empty folder"):
+        unpack(tmp_path / "packed", tmp_path / "files")
+
+
+def test_a_folder_without_a_set_is_said(tmp_path: Path) -> None:
+    (tmp_path / "packed" / "train").mkdir(parents=True)
+    for place in ("packed", "nothing"):
+        with pytest.raises(FormatError, match="is not a packed dataset"):
+            unpack(tmp_path / place, tmp_path / "files")
+    assert not (tmp_path / "files").exists()
+
+
+def test_a_set_that_a_store_names_like_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket's key may be "sets/../dataset.json"."""
+    pack(class_tree(tmp_path / "source", classes=1), tmp_path / "packed" / "set", PackOptions(num_proc=1))
+    sets = {"..": str(tmp_path / "packed" / "set")}
+    monkeypatch.setattr("fastload.packing.verify.sets_in", lambda folder, options: sets)
+    with pytest.raises(FormatError, match=r"'\.\.' is no path below a folder"):
+        unpack(tmp_path / "packed", tmp_path / "files" / "here")
+    assert not (tmp_path / "files").exists()
+
+
+def test_a_set_that_cannot_be_looked_for_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody may take a folder for whole whose val/ this user may not read, or whose disk fails."""
+    pack(two_splits(tmp_path / "source"), tmp_path / "packed", PackOptions(num_proc=1))
+    stat = os.stat
+
+    def refuse(path: Any, *arguments: Any, **named: Any) -> os.stat_result:
+        if os.fsdecode(path).endswith("val/dataset.json"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return stat(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(PermissionError):
+        sets_in(tmp_path / "packed")
+    with pytest.raises(PermissionError):
+        unpack(tmp_path / "packed", tmp_path / "files")
+    monkeypatch.undo()
+    assert list(sets_in(tmp_path / "packed")) == ["train", "val"]
+    assert not (tmp_path / "files").exists()
+
+
+def test_each_set_of_a_folder_in_its_own_layout(tmp_path: Path) -> None:
+    write_yolo(tmp_path / "source", 6, splits=("train", "val"))
+    pack(tmp_path / "source", tmp_path / "packed", PackOptions(num_proc=1))
+    assert unpack(tmp_path / "packed", tmp_path / "all", as_="yolo") == 12
+    for split in ("train", "val"):
+        unpack(tmp_path / "packed" / split, tmp_path / split, as_="yolo")
+        assert snapshot(tmp_path / "all" / split) == snapshot(tmp_path / split)
+    assert sorted(os.listdir(tmp_path / "all")) == ["train", "val"]

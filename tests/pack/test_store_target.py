@@ -90,7 +90,8 @@ def test_killed_at_random_moments(tmp_path: Path, source: Path, object_server: O
     expected, rng = whole(tmp_path, source), random.Random(3)
     object_server.make_bucket("pack-killed")
     arguments = (source, "s3://pack-killed/set", "--shard-size", "8192", "--num-proc", "2", "--quiet")
-    found = environment(**object_server.environment)
+    (tmp_path / "tmp").mkdir()
+    found = environment(**object_server.environment, TMPDIR=str(tmp_path / "tmp"))
     for _ in range(2):
         packs = [
             subprocess.Popen(command("pack", *arguments), env=found, stderr=subprocess.DEVNULL)
@@ -100,9 +101,10 @@ def test_killed_at_random_moments(tmp_path: Path, source: Path, object_server: O
         for process in packs:
             process.kill()
             process.wait()
-    done = run_cli("pack", *arguments, **object_server.environment)
+    done = run_cli("pack", *arguments, **object_server.environment, TMPDIR=str(tmp_path / "tmp"))
     assert done.returncode == 0, done.stderr
     assert objects(object_server, "pack-killed", "set/") == expected
+    assert [*(tmp_path / "tmp").iterdir()] == []
 
 
 def test_shares(tmp_path: Path, source: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 ACCESS_KEY, SECRET_KEY, REGION = "testkey", "testsecret", "us-east-1"
 PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
+SOCKETS = Path("/tmp")  # where it puts its sockets, which stay when it is killed
 START_SECONDS = 200.0
 STARTS = 5  # another process may take a port meanwhile
 
@@ -89,7 +90,7 @@ class ObjectServer:
         command += [*ports, "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}"]
         command += ["-master.volumeSizeLimitMB=256", "-volume.max=1000", "-master.telemetry=false"]
         # Each bucket takes volumes of its own: one at a time, or a few buckets would take all there are.
-        env = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
+        env = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1", "TMPDIR": str(self.folder)}  # for logs
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=env)
         end = time.monotonic() + START_SECONDS
@@ -106,6 +107,9 @@ class ObjectServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+            for port in (each + more for each in self._ports for more in (0, 10_000)):
+                for path in SOCKETS.glob(f"seaweedfs-*-{port}.sock"):
+                    path.unlink()
 
     def client(self) -> Any:
         """A botocore client."""

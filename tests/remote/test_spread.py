@@ -63,7 +63,7 @@ def said(found: tuple[list[Problem], int]) -> tuple[list[Problem], int]:
     """The same without names of temporary files, and the ranges of requests that fail."""
     problems, count = found
     return [
-        replace(one, reason=re.sub(r"fastload-verify-\w+|/fd/\d+|\.tmp-\w+|\d+-\d+", "", one.reason))
+        replace(one, reason=re.sub(r"fastload-verify-[\w-]+|/fd/\d+|\.tmp-\w+|\d+-\d+", "", one.reason))
         for one in problems
     ], count
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.machine.paths import exists, is_dir, is_file, open_regular, read_at
+from fastload.machine.temporary import TemporaryFolder
 from fastload.packing.annotations.annotated_files import Paths
 from fastload.packing.files import printable, raise_if_transient
 from fastload.packing.json_stream import Element, elements, value_of
@@ -99,9 +100,8 @@ class CocoFile:
         #: The top level without what its lists of images and annotations hold.
         self.top: dict[str, Any] = {}
         self._files: dict[str, int] = {}  # descriptors
-        descriptor, self._rows = tempfile.mkstemp(prefix="fastload-coco-")
-        os.close(descriptor)
-        weakref.finalize(self, _remove, self._rows, os.getpid())
+        self._folder = TemporaryFolder("coco")
+        self._rows = str(self._folder.path / "rows")
         try:
             self._scan()
         except OSError as error:
@@ -246,7 +246,7 @@ class CocoFile:
             self._starts[1:] += np.bincount(places, minlength=count + 1)
         np.cumsum(self._starts, out=self._starts)
         cuts = _cuts(self._starts)
-        with open(self._rows, "r+b") as out:
+        with open(self._rows, "x+b") as out:
             next_ones = self._starts[cuts]
             for rows, places in parts():
                 bins = np.searchsorted(cuts, places, "right") - 1
@@ -293,11 +293,6 @@ _NO_IMAGE = -(2**63)  # in place of an image_id
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and _NO_IMAGE < value < 2**63
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child has the same finaliser
-        Path(path).unlink(missing_ok=True)
 
 
 # ---- The folders of pictures and the splits of COCO's sets ------------------------------------------
