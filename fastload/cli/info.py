@@ -24,7 +24,7 @@ from fastload.cli.progress import LookProgress
 from fastload.machine.sizes import human_bytes
 from fastload.packing.coefficients import said_of
 from fastload.packing.facts import IndexRuns, Summary, entry_facts, field_facts
-from fastload.packing.verify import opened_sets
+from fastload.packing.named_sets import opened_sets
 from fastload.shard.dataset import PackedFiles
 
 

@@ -14,7 +14,8 @@ from fastload.cli.pack import RAY_HELP, ray_cluster
 from fastload.errors import FormatError
 from fastload.machine.sizes import counted
 from fastload.packing.fetched import Spread
-from fastload.packing.verify import Problem, has_entries, manifest_at, sets_in, verify
+from fastload.packing.named_sets import has_entries, manifest_at, sets_in
+from fastload.packing.verify import Problem, verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 

@@ -30,10 +30,10 @@ from fastload.packing.files import (
     remove,
     temporary_of,
 )
+from fastload.packing.named_sets import opened_sets
 from fastload.packing.pictures import NUMPY_SUFFIX, pixels_of, png_file
 from fastload.packing.rows import FRAMES, carried_by
 from fastload.packing.table_samples import SCHEMA_SUFFIX
-from fastload.packing.verify import opened_sets
 from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field

@@ -24,8 +24,9 @@ from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing.files import ESCAPED, decode_key, encode_key
 from fastload.packing.folders import is_hidden, is_split
+from fastload.packing.named_sets import sets_in
 from fastload.packing.unpack import unpack
-from fastload.packing.verify import sets_in, verify
+from fastload.packing.verify import verify
 
 
 def check_dataset(folder: Path, source: Path, samples: list[tuple[str, int]]) -> PackedDataset:
@@ -220,7 +221,7 @@ def test_a_set_that_a_store_names_like_another_place(tmp_path: Path, monkeypatch
     """A bucket's key may be "sets/../dataset.json"."""
     pack(class_tree(tmp_path / "source", classes=1), tmp_path / "packed" / "set", PackOptions(num_proc=1))
     sets = {"..": str(tmp_path / "packed" / "set")}
-    monkeypatch.setattr("fastload.packing.verify.sets_in", lambda folder, options: sets)
+    monkeypatch.setattr("fastload.packing.named_sets.sets_in", lambda folder, options: sets)
     with pytest.raises(FormatError, match=r"'\.\.' is no path below a folder"):
         unpack(tmp_path / "packed", tmp_path / "files" / "here")
     assert not (tmp_path / "files").exists()
