@@ -249,7 +249,7 @@ class Phases:
 
 # ---- The script's process, from inside --------------------------------------------------------------
 
-_WATCHED = "was watched, and ended"
+_WATCHED, _BY_ITSELF = "was watched, and ended", "ended by itself"
 _LEAST_SHARE = 0.4  # of the seconds is left to experiments, however long the loop took
 _LONGER = "Give the script arguments with which it trains longer: more epochs or steps."
 _LATE = 3.0  # seconds for the other ranks of a script that ends by itself
@@ -347,7 +347,7 @@ class _Child:
         if not self._asked["follow"]:
             self._profile.start()
         status: Any = 0
-        end = "ended by itself"
+        end = _BY_ITSELF
         try:
             self._run_script()
         except Stopped:
@@ -415,6 +415,9 @@ class _Child:
         count, limits = counted(len(loop.wait), "batch"), self._limits
         if self._phases.step is not None:
             return f"{self._name} {end} after {count} of its loop."
+        if end != _BY_ITSELF:
+            hint = " What follows is a hint." if is_hint else ""
+            return f"{self._name} {end} after {count} of its loop. Its step was not measured alone.{hint}"
         needed = f"the loop must go on for up to {limits.fed_most:.2g} s more"
         if not is_hint:
             return f"{self._name} {end} after {count} of its loop. To measure its step alone, {needed}."

@@ -216,6 +216,13 @@ def test_the_check_of_threads_finds(tmp_path: Path, line: str) -> None:
     assert len(started_threads(tmp_path / "x.cpp")) == 1
 
 
+def test_temporary_folders_are_made_in_one_place() -> None:
+    """Those that a killed process leaves are removed by the next one; files without a name need nobody."""
+    made = re.compile(r"tempfile\.(mkdtemp|TemporaryDirectory|NamedTemporaryFile)\(")
+    found = {name_of(path) for path in python_files("fastload") if made.search(path.read_text("utf-8"))}
+    assert found == {"fastload/machine/temporary.py"}
+
+
 def test_the_tree_is_of_these_files() -> None:
     assert update_tree.DOCUMENT.read_text(encoding="utf-8") == update_tree.page(), "run tools/update_tree.py"
     wanted = update_tree.modules()
