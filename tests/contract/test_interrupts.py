@@ -175,6 +175,10 @@ sys.exit(code)
 """
 
 
+# Where tests run under nohup, commands would inherit that SIGHUP is ignored.
+DEFAULT = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+
+
 class Ended:
     """A pack that makes temporary folders, and what it says when it gets a signal."""
 
@@ -185,7 +189,7 @@ class Ended:
         words = ["pack", given, f"file://{self._out}" if kind == "a store" else self._out, "--quiet"]
         self._words = [*map(str, words)]
 
-    def run(self, at: int, number: int, times: int = 1, before: str = "") -> tuple[int, str, str]:
+    def run(self, at: int, number: int, times: int = 1, before: str = DEFAULT) -> tuple[int, str, str]:
         """Exit code, what it printed and its errors."""
         names = {"AT": at, "TIMES": times, "NUMBER": int(number), "WORDS": self._words}
         program = before + re.sub(
@@ -227,7 +231,7 @@ def test_a_signal_that_comes_twice_does_not_break_off_the_end(tmp_path: Path) ->
 
 
 def test_nohup_is_obeyed(tmp_path: Path) -> None:
-    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    ignore = DEFAULT.replace("SIG_DFL", "SIG_IGN")
     code, said, errors = Ended("coco", tmp_path).run(3, signal.SIGHUP, before=ignore)
     assert (code, errors) == (0, "")
     assert int(said.split()[-1]) > 3

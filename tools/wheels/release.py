@@ -391,7 +391,6 @@ def debian(suite: str, machine: str) -> Path | None:
     if machine != HERE_IS:  # unpacked, without its packages' scripts, which would be emulated for long
         packages = "bash,coreutils,dash,grep,libc-bin,libstdc++6,mawk,sed,python3-venv,ca-certificates"
         program, words = "mmdebstrap", ["--architectures=arm64", "--variant=extract", f"--include={packages}"]
-        words.append('--customize-hook=ln -sf mawk "$1/usr/bin/awk"; ln -sf dash "$1/bin/sh"')
         if not EMULATOR.exists():
             return None
     if not (root / "usr/bin/python3").exists():
@@ -400,6 +399,9 @@ def debian(suite: str, machine: str) -> Path | None:
         shutil.rmtree(root, ignore_errors=True)
         root.parent.mkdir(parents=True, exist_ok=True)  # mmdebstrap makes the last folder only
         run(program, *words, suite, root, "https://deb.debian.org/debian")
+        for name, program in (("awk", "mawk"), ("sh", "dash")):  # which the packages' scripts would choose
+            if not os.path.lexists(root / "usr/bin" / name):
+                (root / "usr/bin" / name).symlink_to(program)
     for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
         if Path("/", name).exists():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
