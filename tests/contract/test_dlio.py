@@ -227,6 +227,7 @@ def test_arrays_that_are_cut_or_damaged(dlio: Any, tmp_path: Path, kind: str) ->
     array = np.arange(300, dtype=np.uint8).reshape(20, 15, 1)
     np.savez(path, x=array) if kind == "npz" else np.save(path, array)
     whole = path.read_bytes()
+    assert len(whole) > array.nbytes
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(FormatError, match="Generate"):
