@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import sysconfig
+import threading
 from collections.abc import Mapping
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -56,6 +57,7 @@ _PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 _LONGEST = 60  # characters of an expression
 _LINES = 12  # of an expression; a statement with a block has more
 _DEEPEST = 80  # frames that are looked at
+_LOOK_AT_LOCALS = frozenset(("locals", "vars", "dir", "eval", "exec", "f_locals"))
 
 _library_of: dict[str, str] = {}  # by file name; "" for the user's own
 _positions: dict[CodeType, list[tuple[int | None, int | None, int | None, int | None]]] = {}
@@ -136,14 +138,34 @@ class Frame:
         return known[place] if 0 <= place < len(known) else (None, None, None, None)
 
     def local(self, name: str) -> Any:
-        """Return a local variable; None if there is none."""
-        found = self.frame.f_locals.get(name)
-        # Before Python 3.13 a function's f_locals is a copy that would keep all of them alive. A debugger
-        # would write an empty one back.
-        is_copy = sys.version_info < (3, 13) and self.code.co_flags & inspect.CO_OPTIMIZED
-        if is_copy and sys.gettrace() is None and sys.getprofile() is None:
-            self.frame.f_locals.clear()
+        """Return a local variable; None if there is none, or if it cannot be had without a trace.
+
+        Before Python 3.13 all that look at a function's variables by name share one dict: ``locals()``, and
+        whoever has the frame. Reading it here brings it up to date, so functions that call ``locals()`` are
+        left alone. It is emptied again, since it would keep what is in it alive; but not while others hold
+        it, and not under a debugger, which would write the empty one back.
+        """
+        code, frame = self.code, self.frame
+        if sys.version_info >= (3, 13) or not code.co_flags & inspect.CO_OPTIMIZED:
+            return frame.f_locals.get(name)
+        if not _LOOK_AT_LOCALS.isdisjoint(code.co_names) or not self._has(name):
+            return None
+        shared = frame.f_locals
+        found = shared.get(name)
+        # Held by the frame, by ``shared`` and by the call that counts; what locals() just returned is held
+        # by the stack as well.
+        if sys.getrefcount(shared) == 3 and frame.f_trace is None and not _is_traced():
+            shared.clear()
         return found
+
+    def _has(self, name: str) -> bool:
+        code = self.code
+        return name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars
+
+
+def _is_traced() -> bool:
+    of = (sys.gettrace, sys.getprofile, threading.gettrace, threading.getprofile)
+    return any(each() is not None for each in of)
 
 
 def frames_of(frame: FrameType | None) -> list[Frame]:

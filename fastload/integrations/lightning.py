@@ -40,8 +40,9 @@ def _asking() -> Any:
     for _ in range(6):
         if frame is None:
             return None
-        asking = frame.f_locals.get("self")
-        if frame.f_code.co_name == "__iter__" and type(asking).__name__ == "_FabricDataLoader":
-            return asking
+        if frame.f_code.co_name == "__iter__":  # asked first: f_locals keeps what is in a frame alive
+            asking = frame.f_locals.get("self")
+            if type(asking).__name__ == "_FabricDataLoader":
+                return asking
         frame = frame.f_back
     return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import torch
 import fastload
 from fastload import transforms as T
 from fastload.errors import StateError
+from fastload.integrations.lightning import epoch_of_fabric
 from fastload.loader.view import viewed
 from fastload.sampler import Partition, make_sampler
 
@@ -94,3 +97,20 @@ def test_no_framework_is_imported(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_variables_of_a_training_function_are_not_kept_alive() -> None:
+    """Whoever looks for a framework's wrapper among the callers looks into no other frame."""
+
+    class Images:
+        pass
+
+    def train() -> tuple[bool, int, int]:
+        images = Images()
+        known = weakref.ref(images)
+        epochs = epoch_of_fabric(3, 7), epoch_of_fabric(7, 7)
+        del images
+        gc.collect()
+        return known() is None, *epochs
+
+    assert train() == (True, 3, 7)

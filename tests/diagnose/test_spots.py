@@ -11,10 +11,12 @@ import io
 import json
 import os
 import pickle
+import signal
 import sys
 import tarfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -254,14 +256,96 @@ def test_locals_of_a_frame_are_not_kept_alive() -> None:
     class Thing:
         pass
 
-    def work() -> tuple[Any, FrameType]:
+    def work() -> tuple[Any, FrameType, bool]:  # without an assert: pytest's call locals()
         thing = Thing()
         frame = sys._getframe()
-        assert Frame(frame).local("thing") is thing
+        is_found = Frame(frame).local("thing") is thing
         reference = weakref.ref(thing)
         del thing
         gc.collect()
-        return reference, frame
+        return reference, frame, is_found
 
-    reference, _ = work()
+    reference, _, is_found = work()
+    assert is_found
     assert reference() is None
+
+
+def test_a_program_that_looks_at_its_locals_sees_them_as_without_the_doctor() -> None:
+    """What ``locals()`` gave is neither emptied nor brought up to date, nor is a dict that others hold."""
+
+    class Peer:
+        def held(self) -> Any:
+            return sys._getframe(1).f_locals
+
+    def by_name() -> tuple[int, int]:
+        number = 1
+        before = locals()
+        before["number"] = 5
+        Frame(sys._getframe()).local("number")
+        return number, before["number"]
+
+    def by_exec() -> int:
+        number = 1
+        scope: dict[str, Any] = vars()
+        exec("number = 2", {}, scope)
+        Frame(sys._getframe()).local("number")
+        return number * int(scope["number"])
+
+    def by_frame(number: int) -> tuple[Any, Any, dict[str, Any]]:
+        held = Peer().held()
+        frame = Frame(sys._getframe())
+        return frame.local("number"), frame.local("missing"), dict(held)
+
+    assert by_name() == ((1, 5) if sys.version_info < (3, 13) else by_name())
+    assert by_exec() == 2
+    number, missing, held = by_frame(1)
+    assert (number, missing, held["number"]) == (1, None, 1)
+
+
+def test_a_clock_that_reads_locals_changes_nothing() -> None:
+    """A signal comes between any two steps of a program: here, hundreds of them in half a second."""
+    looked = Counter[str]()
+
+    def look(_: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code.co_filename == __file__:
+            found = Frame(frame)
+            for name in (*frame.f_code.co_varnames, *frame.f_code.co_freevars, *frame.f_code.co_cellvars):
+                looked[name] += found.local(name) is not None
+            frame = frame.f_back
+
+    def named(first: int, second: str) -> str:
+        return "{first}-{second}".format(**locals())
+
+    def counted(first: int, second: str) -> int:
+        third = first + 1
+        return sum(value is not None for value in locals().values()) + third - first
+
+    def borrowed(first: int, second: str) -> list[str]:
+        return [key for key in sys._getframe().f_locals if key != "key"]
+
+    def plain(first: int, second: str) -> tuple[int, str, int]:
+        third = first * 2
+        total = 0
+        for step in range(3):
+            total += step * third
+        return first, second, total
+
+    def repeated() -> tuple[int, set[tuple[Any, ...]]]:  # without an assert: pytest's call locals()
+        wrong, rounds, end = set(), 0, time.monotonic() + 0.5
+        while time.monotonic() < end or (rounds < 200 and time.monotonic() < end + 60):
+            found = named(rounds, "b"), counted(rounds, "b"), borrowed(rounds, "b"), plain(rounds, "b")
+            right = f"{rounds}-b", 4, ["first", "second"], (rounds, "b", 6 * rounds)
+            wrong |= {(number, str(each)) for number, each in enumerate(found) if each != right[number]}
+            rounds += 1
+        return rounds, wrong
+
+    was = signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        rounds, wrong = repeated()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, was)
+    assert rounds >= 200
+    assert wrong == set()
+    assert looked["rounds"] > 0
