@@ -47,7 +47,9 @@ def in_words(error: BaseException) -> str:
     elif cause is not None:
         text = text.replace(f"[Errno {cause.errno}] ", "")
     advice = _ADVICE.get(cause.errno or 0) if cause is not None else None
-    return f"{text} {advice}" if advice else text
+    if advice is None or "the same command again" in text:  # a full disk: the error says how much is lacking
+        return text
+    return f"{text} {advice}"
 
 
 def _chain(error: BaseException | None) -> Iterator[OSError]:

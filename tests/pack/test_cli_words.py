@@ -92,6 +92,12 @@ def test_errors_of_the_system(number: int) -> None:
     )
 
 
+def test_advice_is_given_once() -> None:
+    full = PackError("cannot write /data/a.mdb: no room. Make room and run the same command again.")
+    full.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert in_words(full) == str(full)
+
+
 def test_errors_of_ours_stay_as_they_are() -> None:
     assert in_words(PackError("no room")) == "no room"
     assert in_words(OSError("words of a library")) == "words of a library"
