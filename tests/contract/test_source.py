@@ -170,7 +170,7 @@ def test_channels_other_than_rgb_are_refused(packed: PackedDataset) -> None:
     view = _C.ViewPlan(_C.GeometrySpec([], "bilinear"), 4, 4, source=_C.PixelSpec([("invert", 1.0, [])]))
     field = _C.FieldPlan("picture", format=(1, 8, False))
     with pytest.raises(ValueError, match=r"Operations on pixels take 3 channels of 8 bits. Found: 1 channel"):
-        _C.Engine([], [], [view], [field], seed=0, threads=1, max_pixels=9, fallback=None)
+        _C.Engine(packed.sources, [], [view], [field], seed=0, threads=1, max_pixels=9, fallback=None)
 
 
 def test_a_white_picture_of_many_pixels_keeps_its_mean() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -218,7 +219,8 @@ def test_a_state_that_would_be_lost_is_an_error() -> None:
 
 
 def test_torchs_warning_of_too_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch._utils, "cpu_count", lambda: 2)
+    monkeypatch.setattr(torch._utils, "cpu_count", lambda: 2, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})  # which torch before 2.13 asks
     with pytest.warns(UserWarning, match="will create 3 worker processes"):
         load(num_workers=3)
 
