@@ -16,7 +16,6 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Mapping
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
@@ -148,7 +147,7 @@ class Frame:
         code, frame = self.code, self.frame
         if sys.version_info >= (3, 13) or not code.co_flags & inspect.CO_OPTIMIZED:
             return frame.f_locals.get(name)
-        if not _LOOK_AT_LOCALS.isdisjoint(code.co_names) or not self._has(name):
+        if not _LOOK_AT_LOCALS.isdisjoint(code.co_names) or not self.has(name):
             return None
         shared = frame.f_locals
         found = shared.get(name)
@@ -158,7 +157,8 @@ class Frame:
             shared.clear()
         return found
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Whether a name is a variable of the function's own, or of one around it."""
         code = self.code
         return name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars
 
@@ -217,10 +217,7 @@ def object_of(frame: Frame, text: str) -> Any:
 
 def _found(frame: Frame, dotted: str) -> Any:
     root, *names = dotted.split(".")
-    namespace: Mapping[str, Any] = frame.frame.f_globals
-    value = namespace.get(root)
-    if value is None:
-        value = frame.local(root)
+    value = frame.local(root) if frame.has(root) else frame.frame.f_globals.get(root)
     if value is None:
         value = getattr(builtins, root, None)
     for name in names:

@@ -249,6 +249,14 @@ def test_attributes_are_looked_up_without_running_anything() -> None:
     assert pickle.loads(pickle.dumps(1)) == 1
 
 
+def test_a_variable_of_the_function_comes_before_one_of_the_module() -> None:
+    def work(json: Any) -> str:
+        return called(Frame(sys._getframe()), "json.dumps(1)")
+
+    assert work(pickle) == "_pickle.dumps"
+    assert called(Frame(sys._getframe()), "json.dumps(1)") == "json.dumps"
+
+
 def test_locals_of_a_frame_are_not_kept_alive() -> None:
     import gc
     import weakref
