@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from long_forms import SEED, as_drawn, how_many
 from pack_trees import encoded, run_cli
 from tar_reference import bad_members, captioned, samples_of, write_tar
 
@@ -195,6 +197,34 @@ def test_cut_off_tars_are_refused(tmp_path: Path, cut: str) -> None:
         path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PackError, match="whole tar"):
         pack(path, tmp_path / "out", as_="wds")
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_tar_cut_or_damaged_anywhere_is_refused(tmp_path: Path, form: int) -> None:
+    """``tarfile`` takes a header that is damaged or missing for the end, which would lose whole samples
+    without a word. Each version of it asks for headers in its own way.
+    """
+    rng, path = random.Random(SEED), tmp_path / "a.tar"
+    members = captioned(3)
+    if form != tarfile.USTAR_FORMAT:
+        members[4] = (members[4][0] + "x" * 150, members[4][1])  # its name has headers of its own
+    whole = write_tar(path, members, form).read_bytes()
+    headers = [at for at in range(0, len(whole), 512) if whole[at + 257 : at + 262] == b"ustar"]
+    end = next(at for at in range(headers[-1], len(whole), 512) if not any(whole[at:]))
+    assert len(headers) >= len(members)
+    damaged = {f"cut at {cut}": whole[:cut] for cut in (*headers[1:], end, end + 1)}
+    for _ in range(how_many(8, 300)):
+        cut, place = rng.randrange(1, end), rng.choice(headers) + rng.randrange(148)
+        damaged[f"cut at {cut}"] = whole[:cut]
+        damaged[f"changed at {place}"] = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
+    outcomes = {}
+    for words, data in damaged.items():
+        path.write_bytes(data)
+        try:
+            outcomes[words] = str(pack(path, tmp_path / "out", as_="wds", num_proc=1))
+        except PackError as error:
+            outcomes[words] = "refused" if "tar" in str(error) else str(error)
+    assert outcomes == dict.fromkeys(damaged, "refused"), as_drawn(form)
 
 
 def test_no_tars(tmp_path: Path) -> None:
