@@ -13,6 +13,7 @@ from __future__ import annotations
 import http.client
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -46,7 +47,11 @@ class Fault:
 
 @dataclass
 class Rule:
-    """Which requests meet a fault: of those that match, each ``every``-th after ``skip``, ``times`` times."""
+    """Which requests meet a fault: of those that match, each ``every``-th after ``skip``, ``times`` times.
+
+    Args:
+        most: how often the same bytes meet it; a client that asks again some times gets them in the end.
+    """
 
     fault: Fault
     path: str = ""  # a part of it
@@ -54,8 +59,10 @@ class Rule:
     every: int = 1
     skip: int = 0
     times: int | None = None
+    most: int | None = None
     seen: int = 0
     done: int = 0
+    met: list[range] = field(default_factory=list)
 
     def takes(self, request: Request) -> bool:
         """Whether this request is one; counts it."""
@@ -66,6 +73,11 @@ class Rule:
             return False
         if self.times is not None and self.done >= self.times:
             return False
+        if self.most is not None:
+            asked = request.asked
+            if sum(asked.start < one.stop and one.start < asked.stop for one in self.met) >= self.most:
+                return False
+            self.met.append(asked)
         self.done += 1
         return True
 
@@ -79,6 +91,12 @@ class Request:
     headers: dict[str, str]  # names in small letters
     body: bytes
     time: float  # time.monotonic()
+
+    @property
+    def asked(self) -> range:
+        """The bytes that it asks for; all that there can be if it names none, or only their beginning."""
+        begin, _, last = self.headers.get("range", "").removeprefix("bytes=").partition("-")
+        return range(int(begin or 0), int(last or sys.maxsize - 1) + 1)
 
 
 class FaultServer:

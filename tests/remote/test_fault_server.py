@@ -38,6 +38,13 @@ def test_rules_choose_requests() -> None:
         assert len(server.requests) == 8
 
 
+def test_the_same_bytes_meet_a_fault_so_often() -> None:
+    with FaultServer({"/b/o": DATA}) as server:
+        server.rules.append(Rule(Fault(status=503), most=2))
+        asked = ["bytes=0-9", "bytes=9-20", "bytes=5-9", "bytes=10-30", "bytes=10-30", "bytes=40-50", ""]
+        assert [fetched(server, Range=one)[0] for one in asked] == [503, 503, 206, 503, 206, 503, 200]
+
+
 def test_bodies_are_cut_and_damaged() -> None:
     with FaultServer({"/b/o": DATA}) as server:
         server.rules.append(Rule(Fault(close_after=70_000), times=1))
