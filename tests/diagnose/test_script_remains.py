@@ -52,6 +52,13 @@ MARKED = SCRIPT.replace(
     "= {}", "= None"
 )  # for a script that ends first: who descends from it is then unknown
 PATIENCE = 150.0  # seconds, on a crowded machine
+# Where tests run under nohup, the doctor would inherit that SIGHUP is ignored.
+COMMAND = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from fastload.cli import main
+raise SystemExit(main())
+"""
 
 
 class Run:
@@ -64,7 +71,7 @@ class Run:
         (self.work / "train.py").write_text(text)
         here = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1])}
         here |= {"TMPDIR": str(self.temporary), "OMP_NUM_THREADS": "1"}
-        line = [sys.executable, "-m", "fastload", "doctor", "--seconds", str(seconds), "train.py"]
+        line = [sys.executable, "-c", COMMAND, "doctor", "--seconds", str(seconds), "train.py"]
         with open(folder / "said", "wb") as said:
             self.process = subprocess.Popen(line, cwd=self.work, env=here, stdout=said, stderr=said)
         self.token, self.script = "", 0
