@@ -309,7 +309,7 @@ def test_a_program_that_looks_at_its_locals_sees_them_as_without_the_doctor() ->
         frame = Frame(sys._getframe())
         return frame.local("number"), frame.local("missing"), dict(held)
 
-    assert by_name() == ((1, 5) if sys.version_info < (3, 13) else by_name())
+    assert by_name() == (1, 5)
     assert by_exec() == 2
     number, missing, held = by_frame(1)
     assert (number, missing, held["number"]) == (1, None, 1)

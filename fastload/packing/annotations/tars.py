@@ -306,8 +306,8 @@ def _header_of(tar: Tar) -> type[tarfile.TarInfo]:
     """Return a header class for one tar or several concatenated ones; ``tarfile``'s own takes a damaged or
     missing header for the end.
 
-    It overrides what every Python asks for the next header. Security fixes of 2026 have stopped asking
-    ``frombuf``.
+    ``fromtarfile`` is what each version of ``tarfile`` calls for the next header. Those with the security
+    fixes of 2026 do not call ``frombuf``.
     """
 
     class Header(tarfile.TarInfo):
@@ -318,10 +318,11 @@ def _header_of(tar: Tar) -> type[tarfile.TarInfo]:
             try:
                 header = super().fromtarfile(file)
             except tarfile.HeaderError as error:
-                is_zeros = type(error).__name__ == "EOFHeaderError"
-                if not is_zeros and not (type(error).__name__ == "EmptyHeaderError" and Header.saw_end):
+                kind = type(error).__name__  # tarfile does not list these classes
+                if kind != "EOFHeaderError" and not (kind == "EmptyHeaderError" and Header.saw_end):
+                    what = "nothing" if kind == "EmptyHeaderError" else str(error)
                     raise PackError(
-                        f"{tar} is not a whole tar: {error} where a header should be. Copy or write it again."
+                        f"{tar} is not a whole tar: {what} where a header should be. Copy or write it again."
                     ) from None
                 Header.saw_end = True
                 raise
